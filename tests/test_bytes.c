@@ -185,6 +185,8 @@ static const convolution windows[] = {
     {1, 24, 48, 5, 5, 3, 1, 1, 1, 3, ASH_U8, ASH_I8, NUMBER, NONE},  /* groups */
     {1, 32, 32, 7, 6, 3, 1, 1, 1, 32, ASH_U8, ASH_I8, NUMBER, NONE}, /* depthwise */
     {1, 16, 16, 9, 6, 5, 2, 2, 1, 16, ASH_I8, ASH_I8, NONE, NONE},
+    {1, 3, 16, 18, 20, 17, 1, 8, 1, 1, ASH_U8, ASH_I8, NONE, NONE}, /* many columns */
+    {1, 8, 16, 18, 20, 17, 1, 0, 1, 1, ASH_U8, ASH_I8, NUMBER, NONE},
 };
 
 static void convolutions_are_exact(void **state) {

@@ -342,12 +342,17 @@ static void test_names_of_bodies_hide(void **state) {
 /* --- conditions ----------------------------------------------------------------------------------- */
 
 /* If on the largest element of an input f32 [dims...], through Cast to bool: the input, or exp of it. The
- * condition is computed when the graph runs, and both ways are taken. */
-static void check_condition(ash_context *context, const int64_t *dims, size_t rank) {
+ * condition is computed when the graph runs, and both ways are taken. `second`, in place of Exp, may be a
+ * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. */
+static void check_condition(ash_context *context, const int64_t *dims, size_t rank, const char *second) {
+    bool unfit = !strcmp(second, "MatMul"), smaller = !strcmp(second, "ReduceMax");
     text graph_ = {0}, branch = {0}, other = {0}, node = {0};
     bytes x = make_info("flag", dims, rank), y = make_info("y", NULL, 0), o = make_info("o", NULL, 0);
     bytes same = make_node(NULL, "Identity", "flag", NULL, "o"), sum = {.len = 0}, cast = {.len = 0},
-          to = {.len = 0}, grown = make_node(NULL, "Exp", "flag", NULL, "o");
+          to = {.len = 0},
+          grown = make_node("unfit", second, unfit ? "e" : "flag", unfit ? "e" : NULL, "o"),
+          before = make_node(NULL, "Exp", "flag", NULL, "e");
+    if (unfit) add_bytes(&other, 1, &before);
     add_bytes(&other, 1, &grown);
     add_bytes(&other, 12, &o);
     add_bytes(&branch, 1, &same);
@@ -383,10 +388,17 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
         ash_reference *run;
         const void *ins[] = {data};
         data[count / 2] = (float)value;
+        if (unfit && !value) {
+            assert_status(ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag), ASH_ERROR_SHAPE);
+            assert_non_null(strstr(diag.message, "else_branch is taken"));
+            assert_non_null(strstr(diag.message, "unfit (MatMul"));
+            assert_string_equal(diag.node, "culprit");
+            continue;
+        }
         assert_ok(ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag));
         const double *result = ash_reference_output(run, 0, NULL, &got);
-        assert_int_equal(got, count);
-        for (size_t i = 0; i < count; i++) assert_true(result[i] == (value ? (double)data[i] : 1));
+        assert_int_equal(got, smaller && !value ? 1 : count);
+        for (size_t i = 0; i < got; i++) assert_true(result[i] == (value || smaller ? (double)data[i] : 1));
         ash_reference_destroy(run);
     }
     ash_graph_destroy(graph);
@@ -395,11 +407,13 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
 
 static void test_conditions(void **state) {
     (void)state;
-    static const int64_t one[] = {1}, image[] = {3, 64, 64};
+    static const int64_t one[] = {1}, image[] = {3, 64, 64}, matrix[] = {2, 3};
     test_memory m;
     ash_context *context = open_metered(&m);
-    check_condition(context, one, 1);
-    check_condition(context, image, 3);
+    check_condition(context, one, 1, "Exp");
+    check_condition(context, image, 3, "Exp");
+    check_condition(context, matrix, 2, "MatMul");
+    check_condition(context, matrix, 2, "ReduceMax");
     ash_context_destroy(context);
 }
 

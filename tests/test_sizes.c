@@ -138,7 +138,7 @@ static uint64_t run_all(struct room *r, ash_plan *plan, const data *d) {
     return hash;
 }
 
-static const char *const models[] = {"found", "detector", "uniques"};
+static const char *const models[] = {"found", "detector", "proposals", "uniques"};
 
 static void every_mode_finds_the_sizes(void **state) {
     struct room *r = *state;

@@ -965,6 +965,46 @@ def detector():
                        for m, least in ((40, 0.6), (40, 0.999), (200, 0.3), (7, 0), (1, 0.5))]
 
 
+def proposals():
+    """Opset 17, as PyTorch exports detectors: of what is likely the best few, a branch for when there is nothing, and
+    many classes in one list."""
+    n = Net("proposals", 17)
+    raw, logits = n.input("raw", ["m", 4]), n.input("logits", ["m"])
+    found = n.op("Squeeze", n.op("NonZero", n.op("Greater", logits, n.const(np.float32(0)))), n.ints(0))
+    boxes, scores = n.op("Gather", raw, found), n.op("Gather", logits, found)
+    few = n.op("ReduceMin", n.op("Concat", n.ints(7), n.op("Shape", scores), axis=0), keepdims=0)
+    scores, order = n.op("TopK", scores, n.op("Unsqueeze", few, n.ints(0)), outs=2)
+    boxes = n.op("Gather", boxes, order)
+    none = n.op("Equal", n.op("ReduceProd", n.op("Shape", boxes), keepdims=0), n.const(np.int64(0)))
+    empty = helper.make_graph([helper.make_node("Constant", [], ["nothing"], value=numpy_helper.from_array(np.zeros(0, np.int64)))],
+                              "then", [], [helper.make_tensor_value_info("nothing", I64, [0])])
+    kept = Net("kept", 17)
+    corner, size = kept.op("Split", kept.op("Sigmoid", boxes), kept.ints(2, 2), outs=2, axis=1)
+    lists = kept.op("Unsqueeze", kept.op("Concat", corner, kept.op("Add", corner, size), axis=1), kept.ints(0))
+    chosen = kept.op("NonMaxSuppression", lists, kept.op("Unsqueeze", scores, kept.ints(0, 1)), kept.ints(100),
+                     kept.const(np.array([0.4], np.float32)))
+    kept.op("Squeeze", kept.op("Slice", chosen, kept.ints(2), kept.ints(3), kept.ints(1)), kept.ints(1))
+    kept.nodes[-1].output[0] = "kept_boxes"
+    for node in kept.nodes:
+        for names in (node.input, node.output):
+            for k, name in enumerate(names):
+                if name not in (boxes, scores) and name != "kept_boxes":
+                    names[k] = "inner_" + name
+    for constant in kept.inits:
+        constant.name = "inner_" + constant.name
+    body = helper.make_graph(kept.nodes, "else", [], [helper.make_tensor_value_info("kept_boxes", I64, None)], kept.inits)
+    keep = n.op("If", none, then_branch=empty, else_branch=body)
+    n.output(n.op("Gather", boxes, keep))
+    n.output(keep, dtype=I64)
+    rows = []
+    for k in range(40):  # more sizes than the terms of an ordinary expression
+        rows.append(n.op("Gather", logits, n.op("Squeeze", n.op(
+            "NonZero", n.op("Greater", logits, n.const(np.float32(k / 20)))), n.ints(0))))
+    n.output(n.op("Concat", *rows, axis=0))
+    return n.model(), [{"raw": (m, 4), "logits": low + np.random.default_rng(m).standard_normal(m).astype(np.float32)}
+                       for m, low in ((40, 0), (40, -9), (9, 1), (1, 2))]
+
+
 def uniques():
     """Opset 13: which values there are."""
     n = Net("uniques", 13)
@@ -1040,7 +1080,7 @@ def edges():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, packed_spec, quantized_more, blocks, newer, newest_spec, found, detector, uniques, edges,
+            attention, group_query, decoder, few_bits, packed_spec, quantized_more, blocks, newer, newest_spec, found, detector, proposals, uniques, edges,
             transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
             inner_names]
 

@@ -17,7 +17,7 @@
 
 enum {
     ASH_POLY_DEGREE = 12, /* atoms in one term */
-    ASH_POLY_TERMS = 32,  /* terms in one polynomial */
+    ASH_POLY_TERMS = 128, /* terms in one polynomial */
     ASH_POLY_DEPTH = 12,  /* atoms nested in one another */
     ASH_POLY_COST = 2000  /* steps to evaluate a dim, nested atoms included */
 };

@@ -168,6 +168,7 @@ typedef struct splitter {
     ash_graph *to;
     owners owners;
     ash_value *image;  /* per value: in `to`, or in the body that it is in */
+    bool *gone;        /* per value: it depends on an argument of a loop that was never completed */
     part **parts;      /* per node that is a loop of no other: its body while it grows, or NULL */
     ash_arena scratch; /* lists of operands of one node */
     ash_diag *diag;
@@ -329,10 +330,18 @@ static ash_status add_loop(splitter *s, part *p, const ash_node *node) {
     return status_of(s, s->to, node);
 }
 
+/* What was begun and given up, as import does with a branch that does not fit, is of no use to anybody. */
+static bool is_gone(splitter *s, const ash_node *node) {
+    bool gone = node->op == ASH_OP_ARGUMENT && s->owners.of[node->out] == NOBODY;
+    for (uint32_t i = 0; i < node->n_ins; i++) gone |= s->gone[node->ins[i]];
+    for (unsigned k = 0; k < node->n_outs; k++) s->gone[node->out + k] = gone;
+    return gone;
+}
+
 static ash_status take_node(splitter *s, uint32_t n) {
     const ash_node *node = &s->from->nodes.at[n];
     uint32_t owner = s->owners.of[node->out];
-    if (owner == NOBODY && node->op == ASH_OP_ARGUMENT) return ASH_OK; /* of a loop that is gone */
+    if (is_gone(s, node)) return ASH_OK;
     if (owner == NOBODY && node->op == ASH_OP_LOOP && !ash_node__loop(node).body) {
         if (!s->parts[n]) ASH_TRY(begin(s, n)); /* nothing depends on its arguments */
         ash_status status = add_loop(s, s->parts[n], node);
@@ -392,12 +401,15 @@ ash_status ash_graph__split_loops(const ash_graph *graph, ash_graph **out, ash_v
     ash_arena_init(&s.scratch, a);
     s.image = map ? map : ash_mem_alloc(a, values, sizeof *s.image);
     s.parts = ash_mem_calloc(a, nodes, sizeof(part *));
-    ash_status status = s.image && s.parts ? ash_graph__derive(graph, &s.to, diag) : ASH_NO_MEMORY(diag);
+    s.gone = ash_mem_calloc(a, values, sizeof *s.gone);
+    ash_status status =
+        s.image && s.parts && s.gone ? ash_graph__derive(graph, &s.to, diag) : ASH_NO_MEMORY(diag);
     if (status == ASH_OK) status = split(&s);
     for (size_t v = 0; status == ASH_OK && v < values; v++)
         if (s.owners.of[v] != NOBODY) s.image[v] = ASH_NO_VALUE;
     for (size_t n = 0; s.parts && n < nodes; n++) free_part(&s, s.parts[n]);
     ash_mem_free(a, s.parts, nodes, sizeof(part *));
+    ash_mem_free(a, s.gone, values, sizeof *s.gone);
     if (!map) ash_mem_free(a, s.image, values, sizeof *s.image);
     ash_arena_free(&s.scratch);
     free_owners(&s.owners);

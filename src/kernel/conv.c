@@ -28,7 +28,8 @@
 #include "tile.h"
 
 enum {
-    MAX_WINDOW = 16, /* window columns that may differ from each other */
+    MAX_WINDOW = 64, /* window columns that may differ from each other */
+    BY_ROWS = 16,    /* window columns that are laid out */
     MAX_SPACE = ASH_MAX_RANK - 2
 };
 
@@ -130,9 +131,8 @@ static bool read_node(conv *c) {
     if (ash_dim_is_const(c->width))
         c->padded = c->pad != 0 || !ash_mul_i64(c->width - 1, c->stride[last], &end) ||
                     end + (c->window[last] - 1) * c->dilation[last] >= c->in_width;
-    bool wide = c->window[last] > MAX_WINDOW;
-    return (!wide || (c->math == ASH_TILE_F32 && !c->padded)) &&
-           (c->math != ASH_TILE_WIDENED || is_exact(c));
+    if (c->math == ASH_TILE_WIDENED) return c->window[last] <= BY_ROWS && is_exact(c);
+    return c->window[last] <= MAX_WINDOW || !c->padded;
 }
 
 /* The last position symbol runs along the tile. When the dims are merged it counts all positions. */
@@ -351,9 +351,9 @@ static bool is_by_rows(const conv *c) {
     const ash_costs *costs = &c->k->low->target->costs;
     switch (c->math) {
     case ASH_TILE_F32:
-        return c->depthwise && c->window[c->space - 1] <= MAX_WINDOW &&
+        return c->depthwise && c->window[c->space - 1] <= BY_ROWS &&
                rows_beside(c) >= costs->tile_fma * costs->tile_latency;
-    case ASH_TILE_BYTES: return c->x_block == c->terms;
+    case ASH_TILE_BYTES: return c->x_block == c->terms && c->window[c->space - 1] <= BY_ROWS;
     default: return true;
     }
 }
@@ -416,8 +416,8 @@ static void emit_by_rows(conv *c, ash_tile *t, const pattern *p) {
     ash_nest *n = &k->nest;
     unsigned last = c->space - 1;
     int64_t window = c->window[last], stride, step = c->stride[last], dilation = c->dilation[last];
-    ash_ref w[MAX_WINDOW][MOST] = {0}, at[MAX_WINDOW] = {0}, inputs[ASH_TILE_MAX][MAX_WINDOW];
-    ash_tile_operand x[MAX_WINDOW], weights;
+    ash_ref w[BY_ROWS][MOST] = {0}, at[BY_ROWS] = {0}, inputs[ASH_TILE_MAX][BY_ROWS];
+    ash_tile_operand x[BY_ROWS], weights;
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
@@ -453,7 +453,7 @@ static void plan_sums(conv *c) {
     if (c->math != ASH_TILE_F32) return; /* exact in any order */
     unsigned last = c->space - 1;
     int64_t terms = !c->depthwise && c->x_block ? c->x_block : 1, window = c->window[last];
-    if (window > MAX_WINDOW)
+    if (window > BY_ROWS)
         c->sum_blocks[1 + last] = ash_blocks_plan(window, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
     else
         terms *= window;

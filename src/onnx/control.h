@@ -22,6 +22,10 @@ void ash_onnx__out_entry(ash_import *im, size_t k, size_t index);
 bool ash_onnx__known_scalar(ash_import *im, size_t index, int64_t *out);
 /* Entry i of a list attribute, or `absent`. */
 int64_t ash_onnx__list_entry(ash_import *im, const char *name, size_t i, int64_t absent);
+/* Whether a failure is about what the nodes are given, so that another way to import them may do. */
+bool ash_onnx__is_about_types(ash_status status);
+/* Goes on after such a failure: what was appended to the graph until then is not used. */
+void ash_onnx__forgive(ash_import *im);
 
 /* The node as loops of the graph; If on a condition that is computed. */
 void ash_onnx__roll_if(ash_import *im);

@@ -420,7 +420,7 @@ static void name_output(ash_import *im, ash_wire message, size_t position) {
     const char *name = ash_arena_strndup(&im->arena, (const char *)info.name.at, info.name.len);
     if (!name || !ash_vec_push(im->allocator, &im->output_names, name))
         im->status = ASH_NO_MEMORY(&im->diag);
-    else if (info.sequence || info.optional)
+    else if (info.tensor && (info.sequence || info.optional))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "a sequence, whose length may hang on dims that are open: give them sizes");
     if (!ash_import__ok(im)) ash_diag__add_node(&im->diag, name, "graph output", info.offset);

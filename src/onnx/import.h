@@ -103,6 +103,7 @@ typedef struct ash_import {
     int64_t opset;        /* version that the model or function imports of the node's domain */
     bool has_absent;      /* some value is */
     unsigned nesting;     /* graphs around the node */
+    unsigned rolled;      /* of these, bodies of the graph's loops */
     unsigned ties;        /* names of dims that are being replaced by expressions, each in the one before */
     size_t lowered;       /* nodes so far, those of repeated bodies each time */
     uint64_t names;       /* operands, results and attributes that they have */

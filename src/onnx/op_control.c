@@ -51,6 +51,17 @@ ash_value ash_onnx__apply_body(ash_import *im, const char *name, ash_value value
     return ash_import__materialize(im, out);
 }
 
+bool ash_onnx__is_about_types(ash_status status) {
+    return status == ASH_ERROR_UNSUPPORTED || status == ASH_ERROR_SHAPE || status == ASH_ERROR_TYPE ||
+           status == ASH_ERROR_INVALID_ARGUMENT;
+}
+
+void ash_onnx__forgive(ash_import *im) {
+    im->status = im->graph->status = ASH_OK;
+    ash_diag_clear(&im->diag);
+    ash_diag_clear(&im->graph->diag);
+}
+
 /* --- If ------------------------------------------------------------------------------------------- */
 
 void ash_onnx__op_if(ash_import *im) {
@@ -175,12 +186,6 @@ static void lay_out(ash_import *im, loop *l) {
     }
 }
 
-/* What a loop of the graph is refused for may be no hindrance to laying it out. */
-static bool is_about_types(ash_status status) {
-    return status == ASH_ERROR_UNSUPPORTED || status == ASH_ERROR_SHAPE || status == ASH_ERROR_TYPE ||
-           status == ASH_ERROR_INVALID_ARGUMENT;
-}
-
 void ash_onnx__op_loop(ash_import *im) {
     loop l = {0};
     if (!open_loop(im, &l)) return;
@@ -189,10 +194,8 @@ void ash_onnx__op_loop(ash_import *im) {
     if (!ash_import__ok(im) || (!many && !l.lost)) return;
     ash_onnx__roll_loop(im);
     ash_status status = ash_import__ok(im) ? ASH_OK : im->status;
-    if (!known || l.lost || l.limit > MAX_ITERATIONS || !is_about_types(status)) return;
-    im->status = im->graph->status = ASH_OK;
-    ash_diag_clear(&im->diag);
-    ash_diag_clear(&im->graph->diag);
+    if (!known || l.lost || l.limit > MAX_ITERATIONS || !ash_onnx__is_about_types(status)) return;
+    ash_onnx__forgive(im);
     lay_out(im, &l);
     if (l.lost && ash_import__ok(im))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,

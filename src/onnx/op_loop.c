@@ -46,16 +46,6 @@ static void need_known(ash_import *im, size_t operand) {
         ash_import__fail(im, ASH_ERROR_INTERNAL, "what was not known is known");
 }
 
-/* A failure in one of the branches is told with what would leave that branch out. */
-static void add_advice(ash_import *im) {
-    size_t used = strlen(im->diag.message);
-    if (im->status == ASH_ERROR_UNSUPPORTED || im->status == ASH_ERROR_SHAPE)
-        snprintf(
-            im->diag.message + used, sizeof im->diag.message - used, "%s",
-            "; it is in a branch of an If whose condition is not known when the model is read: where an "
-            "input decides it, bind that input");
-}
-
 /* A branch that runs when `go` is true; the entries of its results, and what they are outside of it, zeros
  * where it does not run. */
 static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *entries,
@@ -67,8 +57,9 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     const ash_wire *body = ash_onnx__body_attr(im, name);
     ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
     if (!body || !ys || !outs) return false;
+    im->rolled++;
     bool ok = ash_import__gated_body(im, *body, &gate, entries, n) == ASH_OK;
-    if (!ok) add_advice(im);
+    im->rolled--;
     for (size_t k = 0; ok && k < n; k++)
         if (im->values.at[entries[k]].absent || im->values.at[entries[k]].sequence) need_known(im, 0);
     ok = ok && ash_import__ok(im);
@@ -102,28 +93,163 @@ static bool are_same(const ash_import *im, size_t a, size_t b) {
     return true;
 }
 
+/* A failure in one of the branches is told with what would leave that branch out. */
+static void add_advice(ash_import *im) {
+    size_t used = strlen(im->diag.message);
+    if (im->status == ASH_ERROR_UNSUPPORTED || im->status == ASH_ERROR_SHAPE)
+        snprintf(
+            im->diag.message + used, sizeof im->diag.message - used, "%s",
+            "; it is in a branch of an If whose condition is not known when the model is read: where an "
+            "input decides it, bind that input");
+}
+
+/* The operands: whether a branch is taken that cannot be, and a sentence that says so. */
+static ash_status refuse(void *user, const ash_call *call, ash_diag *out) {
+    (void)user;
+    bool taken = *(const uint8_t *)call->ins[0];
+    *(uint8_t *)call->outs[0] = taken;
+    ASH_FAIL_IF(taken, out, ASH_ERROR_SHAPE, "%.*s", (int)call->in_types[1].dims[0],
+                (const char *)call->ins[1]);
+    return ASH_OK;
+}
+
+/* False when the graph runs; where `taken` is true, the execution fails, for a reason that import met. */
+static ash_value refuse_at_run(ash_import *im, ash_value taken, const char *branch, const ash_diag *why) {
+    ash_span label = ash_import__label(im->node);
+    char name[sizeof why->node];
+    ash_context *context = im->graph->context;
+    const ash_function function = {
+        .size = sizeof function, .name = "ashlar.refuse", .run = refuse, .pure = true};
+    const ash_type flag = {.dtype = ASH_BOOL};
+    char text[sizeof why->message + 256];
+    snprintf(text, sizeof text, "%s is taken, and does not fit these shapes: %s (%s): %s", branch,
+             why->node, why->op, why->message);
+    const ash_type type = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(text)}};
+    bool known = ash_context_find_function(context, function.name) >= 0;
+    ash_status status = known ? ASH_OK : ash_context_add_function(context, &function, &im->diag);
+    if (status != ASH_OK && ash_context_find_function(context, function.name) < 0) {
+        im->status = status;
+        return ASH_NO_VALUE;
+    }
+    ash_value ins[] = {taken, ash_graph_constant(im->graph, &type, text, strlen(text), ASH_DATA_COPY)}, out;
+    snprintf(name, sizeof name, "%.*s", ASH_SPAN_ARG(label));
+    ash_graph_name_next(im->graph, name);
+    ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &flag, 1, NULL, &out);
+    return out;
+}
+
+/* The branch `name`, which is the one to take, since the other cannot be imported: it is part of the graph
+ * as if the condition were known, and its results depend on a function that fails where it is not so. */
+static void take_only(ash_import *im, const char *name, ash_value other, const char *other_name) {
+    size_t n = im->node->n_outs, *entries = ash_onnx__indices(im, n), checked = 0;
+    const ash_wire *body = ash_onnx__body_attr(im, name);
+    const ash_diag why = im->diag;
+    const ash_status code = im->status;
+    ash_onnx__forgive(im);
+    if (!entries || !body) return;
+    ash_import__body(im, *body, NULL, 0, entries, n);
+    ash_value refused = ash_import__ok(im) ? refuse_at_run(im, other, other_name, &why) : ASH_NO_VALUE;
+    for (size_t k = 0; k < n && ash_import__ok(im); k++) {
+        const ash_import_value y = im->values.at[entries[k]];
+        if (y.absent || y.sequence || y.list) {
+            ash_onnx__out_entry(im, k, entries[k]);
+            continue;
+        }
+        ash_value value = ash_import__materialize(im, entries[k]);
+        ash_value zero = ash_scalar(im->graph, ash_import__type(im, value).dtype, 0);
+        ash_import__out_narrow(im, k, ash_select(im->graph, refused, zero, value), y.narrow);
+        checked++;
+    }
+    bool ok = ash_import__ok(im);
+    if ((ok && checked) || (!ok && !ash_onnx__is_about_types(im->status))) return;
+    im->status = code; /* neither branch will do: the first one says why */
+    im->diag = why;
+    add_advice(im);
+}
+
+/* x with zeros behind its elements along an axis, so that there are `n`, which is no less. */
+static ash_value fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n) {
+    ash_graph *g = im->graph;
+    ash_type type = ash_import__type(im, x);
+    ash_dim have = type.dims[axis];
+    if (have == n) return x;
+    type.dims[axis] = ash_graph_dim_sub(g, n, have);
+    ash_value parts[] = {x, ash_build__fill(g, type.dtype, 0, type.dims, type.rank)};
+    return have == 0 ? parts[1] : ash_concat(g, parts, 2, axis);
+}
+
+/* Result k of either branch. Where they differ in a dim, that is a size which is settled when it is known
+ * which branch is taken. */
+static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value y) {
+    ash_graph *g = im->graph;
+    const ash_type a = ash_import__type(im, x), b = ash_import__type(im, y);
+    ash_dim most[ASH_MAX_RANK];
+    bool same = ash_type_equal(&a, &b);
+    if (!same && (im->rolled || a.dtype != b.dtype || a.rank != b.rank)) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "the branches differ in the type of result %zu, and the condition is computed "
+                         "when the graph runs",
+                         k);
+        return;
+    }
+    for (unsigned d = 0; d < a.rank && ash_import__ok(im); d++) {
+        bool none = a.dims[d] == 0 || b.dims[d] == 0;
+        most[d] = a.dims[d] == b.dims[d] ? a.dims[d]
+                  : none                 ? a.dims[d] + b.dims[d]
+                                         : ash_graph_dim_max(g, a.dims[d], b.dims[d]);
+        x = fill_up(im, x, d, most[d]);
+        y = fill_up(im, y, d, most[d]);
+    }
+    ash_value all = ash_select(g, go, x, y);
+    for (unsigned d = 0; d < a.rank && ash_import__ok(im); d++) {
+        if (a.dims[d] == b.dims[d]) continue;
+        ash_value n = ash_select(g, go, ash_build__dim(g, a.dims[d]), ash_build__dim(g, b.dims[d]));
+        all = ash_slice_axis(g, all, d, 0, ash_onnx__settle(im, n, most[d], k, d));
+    }
+    ash_import__out(im, k, all);
+}
+
+/* Both branches as part of the graph, whichever is taken: what settles sizes can be in no loop. The number
+ * of the one that failed, or 2. */
+static int add_both(ash_import *im, const char *const *names, size_t **entries, ash_value **results) {
+    size_t n = im->node->n_outs;
+    for (int b = 0; b < 2; b++) {
+        const ash_wire *body = ash_onnx__body_attr(im, names[b]);
+        if (!body || ash_import__body(im, *body, NULL, 0, entries[b], n) != ASH_OK) return b;
+        for (size_t k = 0; k < n; k++) results[b][k] = ash_import__materialize(im, entries[b][k]);
+        if (!ash_import__ok(im)) return b;
+    }
+    return 2;
+}
+
 void ash_onnx__roll_if(ash_import *im) {
+    static const char *const names[] = {"then_branch", "else_branch"};
     size_t n = im->node->n_outs, *entries[2];
     ash_value *results[2], go = scalar(im, ash_import__in(im, 0), ASH_BOOL);
-    static const char *const names[] = {"then_branch", "else_branch"};
+    ash_value taken[] = {go, ash_build__unary(im->graph, ASH_OP_NOT, go)};
     for (int b = 0; b < 2; b++) {
         entries[b] = ash_onnx__indices(im, n);
         results[b] = values(im, n);
         if (!entries[b] || !results[b] || !ash_import__ok(im)) return;
-        ash_value taken = b ? ash_build__unary(im->graph, ASH_OP_NOT, go) : go;
-        if (!add_branch(im, names[b], taken, entries[b], results[b])) return;
+    }
+    bool apart = true;
+    for (int b = 0; b < 2 && apart; b++) apart = add_branch(im, names[b], taken[b], entries[b], results[b]);
+    if (!apart && (im->rolled || !ash_onnx__is_about_types(im->status))) {
+        add_advice(im);
+        return;
+    }
+    if (!apart) {
+        ash_onnx__forgive(im);
+        int failed = add_both(im, names, entries, results);
+        if (failed < 2 && !ash_import__ok(im) && ash_onnx__is_about_types(im->status))
+            take_only(im, names[!failed], taken[failed], names[failed]);
+        if (failed < 2) return;
     }
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
-        ash_type a = ash_import__type(im, results[0][k]), b = ash_import__type(im, results[1][k]);
         if (are_same(im, entries[0][k], entries[1][k]))
             ash_onnx__out_entry(im, k, entries[0][k]);
-        else if (!ash_type_equal(&a, &b))
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                             "the branches differ in the type of result %zu, and the condition is computed "
-                             "when the graph runs",
-                             k);
         else
-            ash_import__out(im, k, ash_select(im->graph, go, results[0][k], results[1][k]));
+            join(im, k, go, results[0][k], results[1][k]);
     }
 }
 
@@ -192,9 +318,11 @@ static bool import_body(ash_import *im, rolled *r) {
     r->ins[0] = ash_onnx__tensor_entry(im, r->arguments[0]);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
     for (size_t s = 0; s < r->states; s++) r->ins[2 + s] = ash_onnx__tensor_entry(im, r->arguments[1 + s]);
-    if (!ash_import__ok(im) ||
-        ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans) != ASH_OK)
-        return false;
+    if (!ash_import__ok(im)) return false;
+    im->rolled++;
+    ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans);
+    im->rolled--;
+    if (!ash_import__ok(im)) return false;
     for (size_t k = 0; k < r->states + r->scans; k++)
         r->next[k] = ash_import__materialize(im, r->outs[1 + k]);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
@@ -295,7 +423,11 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
             loop.backward |= UINT64_C(1) << (n_xs + s);
     if (!ash_import__ok(im) || !ash_build__begin_loop(im->graph, &loop)) return;
     for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, arguments[1 + k]);
-    if (!ash_import__ok(im) || ash_import__body(im, *body, ins, n_ins, results, n_outs) != ASH_OK) return;
+    if (!ash_import__ok(im)) return;
+    im->rolled++;
+    ash_import__body(im, *body, ins, n_ins, results, n_outs);
+    im->rolled--;
+    if (!ash_import__ok(im)) return;
     for (size_t k = 0; k < n_outs; k++) next[k] = ash_import__materialize(im, results[k]);
     if (!ash_import__ok(im) || ash_build__end_loop(im->graph, &loop, outs) != ASH_OK) return;
     for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) {

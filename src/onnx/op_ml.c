@@ -14,8 +14,6 @@ const char *ash_ml__advice(ash_span op) {
         {"CastMap", "it reads a map: give the model the values as a tensor"},
         {"CategoryMapper", "it maps strings: map them to integers before the model"},
         {"DictVectorizer", "it reads a map: make the rows of features before the model"},
-        {"ZipMap", "it makes a sequence of maps: convert the model with zipmap off "
-                   "(skl2onnx: options={'zipmap': False}), and read the scores as a tensor"},
     };
     for (size_t i = 0; i < ASH_COUNT(rows); i++)
         if (ash_span_is(op, rows[i].name)) return rows[i].advice;
@@ -398,4 +396,10 @@ void ash_onnx__op_ml_label_encoder(ash_import *im) {
         y = ash_select(im->graph, hit, found, y);
     }
     ash_import__out(im, 0, y);
+}
+
+/* A map from class to score for each row: graphs have no maps, and what they are made of, the scores [rows,
+ * classes], columns in the order of the attribute's classes, takes their place. */
+void ash_onnx__op_ml_zip_map(ash_import *im) {
+    ash_import__out(im, 0, ash_import__in(im, 0));
 }

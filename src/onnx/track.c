@@ -288,16 +288,34 @@ static bool track_slice(ash_import *im) {
     return true;
 }
 
-static bool track_reduce_prod(ash_import *im) {
+/* A list reduced to one number. */
+static bool track_reduce(ash_import *im, ash_op op) {
     tracked x;
-    ash_import_int product = {1, false};
-    if (!operand(im, 0, &x) || x.type.rank != 1) return false;
-    for (size_t i = 0; i < x.count; i++)
-        if (!ash_import__combine(im, ASH_OP_MUL, product, x.list[i], &product)) return false;
+    if (!operand(im, 0, &x) || x.type.rank != 1 || x.count == 0) return false;
+    if (ash_import__attr_int(im, "noop_with_empty_axes", 0)) return false;
+    ash_import_int all = x.list[0];
+    for (size_t i = 1; i < x.count; i++)
+        if (!ash_import__combine(im, op, all, x.list[i], &all)) return false;
     const ash_type out = {
         .dtype = x.type.dtype, .rank = ash_import__attr_int(im, "keepdims", 1) ? 1 : 0, .dims = {1}};
-    ash_import__out_list(im, 0, &out, &product);
+    ash_import__out_list(im, 0, &out, &all);
     return true;
+}
+
+static bool track_reduce_max(ash_import *im) {
+    return track_reduce(im, ASH_OP_MAX);
+}
+
+static bool track_reduce_min(ash_import *im) {
+    return track_reduce(im, ASH_OP_MIN);
+}
+
+static bool track_reduce_prod(ash_import *im) {
+    return track_reduce(im, ASH_OP_MUL);
+}
+
+static bool track_reduce_sum(ash_import *im) {
+    return track_reduce(im, ASH_OP_ADD);
 }
 
 /* --- the operators that are followed -------------------------------------------------------------- */
@@ -328,7 +346,10 @@ static const struct {
     {"Neg", track_neg, 0},
     {"Not", track_not, 0},
     {"Or", NULL, ASH_OP_OR},
+    {"ReduceMax", track_reduce_max, 0},
+    {"ReduceMin", track_reduce_min, 0},
     {"ReduceProd", track_reduce_prod, 0},
+    {"ReduceSum", track_reduce_sum, 0},
     {"Reshape", track_rank, 0},
     {"Round", track_whole, 0},
     {"Slice", track_slice, 0},

