@@ -69,8 +69,8 @@ typedef struct ash_emit {
     const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 
-/* Emits `nest` as the function `symbol` into an empty module whose data layout is set, for a target and in
- * the way of its kind. The nest must verify. */
+/* Emits `nest` as the function `symbol` into a module whose data layout is set, for a target and in the way
+ * of its kind. The nest must verify. */
 ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target, const ash_nest *nest,
                           const char *symbol, LLVMModuleRef module, ash_diag *diag);
 
