@@ -8,8 +8,11 @@
  * Constants of the graph and offsets of parts are immediates of a nest: that makes the best code, and lets
  * code generation fold them. But a graph that is cut into thousands of slices, or adds thousands of
  * numbers, would have as many kernels, and compiling one takes milliseconds. So where more than ALIKE
- * distinct nests have one outline, the numbers in which they differ become parameters. Kernels that are
- * fewer, the hot ones of usual networks among them, keep all their immediates.
+ * distinct nests have one outline, the numbers in which they differ become parameters. Where they are
+ * fewer, they do so if that costs nothing: a factor, or what is added to a result, is loaded once and then
+ * as good as an immediate; so the layers of a quantised network share kernels though their scales differ.
+ * An offset costs an addition, and min, max and division are cheaper by a constant: few nests that differ
+ * in these stay as they are.
  *
  *   outline   a nest without its free numbers. Free are floating point constants, integers that results are
  *             computed from, and what is added to an index. Not free is what shapes the loops: bounds,
@@ -29,9 +32,10 @@
 #include "kern.h"
 
 enum {
-    ALIKE = 16,     /* so many nests of one outline keep their immediates */
-    TOGETHER = 16,  /* elements: what is added to an index is known modulo this */
-    PARAMETERS = 64 /* outlines with more of them keep their immediates */
+    ALIKE = 16,        /* so many nests of one outline keep immediates that are cheaper than parameters */
+    TOGETHER = 16,     /* elements: what is added to an index is known modulo this */
+    PARAMETERS = 64,   /* outlines with more of them keep their immediates */
+    FEW_PARAMETERS = 8 /* the same, of ALIKE nests or fewer */
 };
 
 /* A use of a constant, directly or repeated over lanes. */
@@ -40,6 +44,7 @@ typedef struct number {
     ash_dtype dtype;
     unsigned lanes;
     bool is_float, free, indexes; /* indexes: is added to an index */
+    bool cheaper;                 /* than a number from memory */
 } number;
 
 /* What a free number becomes: parameter `of` and `more` added to it, or what it is. */
@@ -142,6 +147,22 @@ static bool is_free(const sharer *s, const ash_nest *n, ash_ref user, unsigned w
     }
 }
 
+/* Whether an operator has cheaper code for a constant operand. */
+static bool likes_constants(const ash_inst *inst, bool is_float) {
+    if (inst->op != ASH_NEST_COMPUTE) return false;
+    switch ((ash_op)inst->i) {
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_EQ:
+    case ASH_OP_LT:
+    case ASH_OP_LE:
+    case ASH_OP_SELECT: return false;
+    case ASH_OP_MUL:
+    case ASH_OP_DIV: return !is_float;
+    default: return true;
+    }
+}
+
 /* The constant that is operand `which` of instruction `user`, by way of `ref`. */
 static number number_of(const sharer *s, const ash_nest *n, ash_ref user, unsigned which, ash_ref ref) {
     const ash_inst *c = constant_behind(n, ref);
@@ -151,6 +172,7 @@ static number number_of(const sharer *s, const ash_nest *n, ash_ref user, unsign
                   .is_float = c->op == ASH_NEST_FLOAT,
                   .free = is_free(s, n, user, which, c),
                   .indexes = memory ? which == 0 : s->indexes.at[user] && c->dtype == ASH_I64};
+    out.cheaper = out.indexes || likes_constants(&n->code.at[user], out.is_float);
     memcpy(&out.bits, &c->i, sizeof out.bits); /* of either member */
     return out;
 }
@@ -258,12 +280,12 @@ static void count_sizes(sharer *s) {
     }
 }
 
-/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have
- * its size that they stay as they are. */
+/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where no other nest has
+ * its size. */
 static void describe(sharer *s, uint32_t i) {
     const ash_nest *n = &s->low->program->nests.at[i];
     uint64_t count = 0;
-    if (ash_map_get(&s->sizes, size_of(n), &count) && count > ALIKE) {
+    if (ash_map_get(&s->sizes, size_of(n), &count) && count > 1) {
         outline(s, n);
         return;
     }
@@ -338,6 +360,13 @@ static bool find_parameters(sharer *s, const family *f) {
         s->failed |= !ash_vec_push(s->a, &s->roles, r);
     }
     return true;
+}
+
+/* Whether few nests lose nothing by becoming one. */
+static bool is_free_of_charge(const sharer *s) {
+    for (size_t i = 0; i < s->numbers.len; i++)
+        if (s->roles.at[i].varies && s->numbers.at[i].cheaper) return false;
+    return s->parameters.len <= FEW_PARAMETERS;
 }
 
 /* --- the merged nest -------------------------------------------------------------------------------- */
@@ -469,6 +498,7 @@ static ash_status merge(sharer *s, family *f) {
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
     if (!find_parameters(s, f)) return ASH_OK;
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
+    if (f->nests.len <= ALIKE && !is_free_of_charge(s)) return ASH_OK;
     f->merged = true;
     ash_nest_init(&f->nest, s->a);
     ASH_TRY(emit_merged(s, f));
@@ -573,7 +603,7 @@ static ash_status share(sharer *s) {
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
     for (size_t i = 0; i < s->families.len; i++) {
         family *f = &s->families.at[i];
-        if (f->nests.len > ALIKE) ASH_TRY(merge(s, f));
+        if (f->nests.len > 1) ASH_TRY(merge(s, f));
         any |= f->merged;
     }
     return any ? rebuild(s) : ASH_OK;
@@ -582,7 +612,7 @@ static ash_status share(sharer *s) {
 ash_status ash_lower__share_nests(ash_lowering *low) {
     const ash_program *p = low->program;
     const size_t count = p->nests.len;
-    if (count <= ALIKE) return ASH_OK;
+    if (count < 2) return ASH_OK;
     sharer s = {.low = low, .a = low->allocator};
     ash_map_init(&s.sizes, s.a);
     ash_map_init(&s.ids, s.a);
