@@ -87,6 +87,12 @@ LLVMValueRef ash_emit__splat(ash_emit *e, LLVMValueRef scalar, unsigned lanes);
 LLVMValueRef ash_emit__const_int(LLVMTypeRef type, int64_t value);
 LLVMValueRef ash_emit__const_float(LLVMTypeRef type, double value);
 
+/* A constant vector of integers, -1 for any; at once, as a constant that is put together lane by lane takes
+ * LLVM the square of the lanes. */
+LLVMValueRef ash_emit__const_vector(LLVMTypeRef element, const int32_t *numbers, unsigned lanes);
+/* first, first + 1, ...; lanes from `count` on are anything. */
+LLVMValueRef ash_emit__numbers(LLVMTypeRef element, unsigned first, unsigned count, unsigned lanes);
+
 /* A call of an intrinsic that is overloaded on `types`. */
 LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *types, unsigned n_types,
                                  LLVMValueRef *args, unsigned n_args);
