@@ -19,6 +19,9 @@
  *             strides, divisors, masks. What is added to an index stays in the outline modulo TOGETHER, so
  *             that code generation knows of a parameter's multiple what it knew of the immediate: the
  *             alignment.
+ *   once      a nest that the prologue alone runs. What it takes then does not matter, so all such numbers are
+ *             free, bounds, strides and divisors of scalars among them: weights of many shapes are packed by
+ *             one kernel. Loops that are laid out keep their bounds, vectors their divisors.
  *   varying   a free number that is not the same in all nests of an outline. One that differs from an
  *             earlier one by a constant (the offsets of the vectors of a tile) needs no parameter.
  *   numbers   a constant buffer for each outline and dtype, with a row for each nest; a step that runs the
@@ -76,11 +79,13 @@ typedef struct family {
 typedef struct sharer {
     ash_lowering *low;
     const ash_allocator *a;
-    ASH_VEC(uint64_t) words; /* of the nest that is looked at */
+    bool present_once; /* of the nest that is looked at, as are: */
+    ASH_VEC(uint64_t) words;
     ASH_VEC(number) numbers; /* its free ones, in the order of the words */
     ASH_VEC(bool) indexes;   /* per instruction: an address, bound or condition depends on it */
     ASH_VEC(uint32_t) names; /* per instruction: its number without constants */
     ASH_VEC(family) families;
+    bool *once;          /* per nest */
     uint32_t *family_of; /* per nest */
     uint32_t *row_of;    /* per nest: its place in the family */
     ash_map sizes;       /* of nests, to how many have them */
@@ -128,6 +133,23 @@ static void find_indexes(sharer *s, const ash_nest *n) {
     }
 }
 
+/* The same in a nest that runs once, for integers. */
+static bool is_free_once(const ash_inst *inst) {
+    switch (inst->op) {
+    case ASH_NEST_LOOP: return inst->unroll <= 1;
+    case ASH_NEST_IDIV:
+    case ASH_NEST_IMOD: return inst->lanes == 1;
+    case ASH_NEST_COMPUTE:
+        return inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB || inst->i == ASH_OP_MUL ||
+               inst->i == ASH_OP_MIN || inst->i == ASH_OP_MAX || inst->i == ASH_OP_LT ||
+               inst->i == ASH_OP_LE || inst->i == ASH_OP_EQ || inst->i == ASH_OP_SELECT;
+    case ASH_NEST_CELL:
+    case ASH_NEST_SET:
+    case ASH_NEST_FMA: return true;
+    default: return false;
+    }
+}
+
 /* Whether operand `which` of instruction `user` may come from memory as well. */
 static bool is_free(const sharer *s, const ash_nest *n, ash_ref user, unsigned which, const ash_inst *c) {
     const ash_inst *inst = &n->code.at[user];
@@ -138,6 +160,7 @@ static bool is_free(const sharer *s, const ash_nest *n, ash_ref user, unsigned w
     }
     if (c->dtype == ASH_BOOL) return false;
     if (is_memory(inst)) return which != 1;
+    if (s->present_once) return is_free_once(inst);
     switch (inst->op) {
     case ASH_NEST_COMPUTE: return !s->indexes.at[user] || inst->i == ASH_OP_ADD;
     case ASH_NEST_CELL:
@@ -173,6 +196,7 @@ static number number_of(const sharer *s, const ash_nest *n, ash_ref user, unsign
                   .free = is_free(s, n, user, which, c),
                   .indexes = memory ? which == 0 : s->indexes.at[user] && c->dtype == ASH_I64};
     out.cheaper = out.indexes || likes_constants(&n->code.at[user], out.is_float);
+    if (s->present_once) out.indexes = out.cheaper = false;
     memcpy(&out.bits, &c->i, sizeof out.bits); /* of either member */
     return out;
 }
@@ -205,7 +229,9 @@ static void put_operand(sharer *s, const ash_nest *n, ash_ref user, unsigned whi
 }
 
 /* Fills the words of a nest, and lists its free numbers. */
-static void outline(sharer *s, const ash_nest *n) {
+static void outline(sharer *s, uint32_t nest) {
+    const ash_nest *n = &s->low->program->nests.at[nest];
+    s->present_once = s->once[nest];
     s->words.len = s->numbers.len = s->names.len = s->indexes.len = 0;
     if (!ash_vec_reserve(s->a, &s->names, n->code.len) ||
         !ash_vec_reserve(s->a, &s->indexes, n->code.len)) {
@@ -213,6 +239,7 @@ static void outline(sharer *s, const ash_nest *n) {
         return;
     }
     find_indexes(s, n);
+    put(s, s->present_once);
     uint32_t name = 0;
     for (ash_ref i = 0; i < n->code.len && !s->failed; i++) {
         const ash_inst *inst = &n->code.at[i];
@@ -286,15 +313,26 @@ static void describe(sharer *s, uint32_t i) {
     const ash_nest *n = &s->low->program->nests.at[i];
     uint64_t count = 0;
     if (ash_map_get(&s->sizes, size_of(n), &count) && count > 1) {
-        outline(s, n);
+        outline(s, i);
         return;
     }
     s->words.len = 0;
     put(s, i);
 }
 
+/* Marks the nests that only steps of the prologue run. On GPUs there is none: code for them wants to know
+ * what indices are multiples of. */
+static void find_once(sharer *s) {
+    const ash_program *p = s->low->program;
+    memset(s->once, 0, p->nests.len * sizeof *s->once);
+    for (size_t i = 0; i < p->steps.len; i++)
+        if (p->steps.at[i].kind == ASH_STEP_KERNEL)
+            s->once[p->steps.at[i].nest] = i < p->prologue && p->target.kind == ASH_TARGET_CPU;
+}
+
 static void find_families(sharer *s) {
     const ash_program *p = s->low->program;
+    find_once(s);
     count_sizes(s);
     for (uint32_t i = 0; i < p->nests.len && !s->failed; i++) {
         describe(s, i);
@@ -312,7 +350,7 @@ static void find_families(sharer *s) {
 static void read_numbers(sharer *s, const family *f) {
     s->bits.len = 0;
     for (size_t k = 0; k < f->nests.len && !s->failed; k++) {
-        outline(s, &s->low->program->nests.at[f->nests.at[k]]);
+        outline(s, f->nests.at[k]);
         for (size_t i = 0; i < s->numbers.len; i++)
             s->failed |= !ash_vec_push(s->a, &s->bits, s->numbers.at[i].bits);
     }
@@ -366,7 +404,7 @@ static bool find_parameters(sharer *s, const family *f) {
 static bool is_free_of_charge(const sharer *s) {
     for (size_t i = 0; i < s->numbers.len; i++)
         if (s->roles.at[i].varies && s->numbers.at[i].cheaper) return false;
-    return s->parameters.len <= FEW_PARAMETERS;
+    return s->present_once || s->parameters.len <= FEW_PARAMETERS;
 }
 
 /* --- the merged nest -------------------------------------------------------------------------------- */
@@ -430,7 +468,7 @@ static ash_status emit_merged(sharer *s, family *f) {
     ash_diag *diag = s->low->diag;
     writing w = {.s = s, .from = &s->low->program->nests.at[f->nests.at[0]], .nest = &f->nest};
     const size_t length = w.from->code.len, shuffles = w.from->shuffles.len;
-    outline(s, w.from); /* indexes are its own again */
+    outline(s, f->nests.at[0]); /* indexes are its own again */
     if (s->failed || !ash_vec_reserve(s->a, &w.nest->shuffles, shuffles)) return ASH_NO_MEMORY(diag);
     if (shuffles) memcpy(w.nest->shuffles.at, w.from->shuffles.at, shuffles * sizeof(int32_t));
     w.nest->shuffles.len = shuffles;
@@ -616,9 +654,10 @@ ash_status ash_lower__share_nests(ash_lowering *low) {
     sharer s = {.low = low, .a = low->allocator};
     ash_map_init(&s.sizes, s.a);
     ash_map_init(&s.ids, s.a);
+    s.once = ash_mem_alloc(s.a, count, sizeof *s.once);
     s.family_of = ash_mem_alloc(s.a, count, sizeof *s.family_of);
     s.row_of = ash_mem_alloc(s.a, count, sizeof *s.row_of);
-    s.failed = !s.family_of || !s.row_of;
+    s.failed = !s.once || !s.family_of || !s.row_of;
     ash_status status = share(&s);
     for (size_t i = 0; i < s.families.len; i++) {
         ash_vec_free(s.a, &s.families.at[i].words);
@@ -635,6 +674,7 @@ ash_status ash_lower__share_nests(ash_lowering *low) {
     ash_vec_free(s.a, &s.parameters);
     ash_map_free(&s.sizes);
     ash_map_free(&s.ids);
+    ash_mem_free(s.a, s.once, count, sizeof *s.once);
     ash_mem_free(s.a, s.family_of, count, sizeof *s.family_of);
     ash_mem_free(s.a, s.row_of, count, sizeof *s.row_of);
     return status;
