@@ -31,7 +31,7 @@ enum {
     SYMBOL = ASH_KEY_TEXT + 16, /* "ash_", the key, and a twin's number */
     STACK = 16 << 20,           /* bytes for a compiling thread: LLVM recurses */
     MODULE_KERNELS = 16, /* at most, and so many instructions (see cost_of), are compiled together: */
-    MODULE_COST = 1500,
+    MODULE_COST = 1000,
     LEAST_COST = 400 /* less than that is not worth another thread */
 };
 

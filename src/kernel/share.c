@@ -324,6 +324,7 @@ static void describe(sharer *s, uint32_t i) {
  * what indices are multiples of. */
 static void find_once(sharer *s) {
     const ash_program *p = s->low->program;
+    if (s->failed) return;
     memset(s->once, 0, p->nests.len * sizeof *s->once);
     for (size_t i = 0; i < p->steps.len; i++)
         if (p->steps.at[i].kind == ASH_STEP_KERNEL)
