@@ -9,8 +9,8 @@
  * threads, started for the purpose: compiling is rare and takes milliseconds to seconds.
  *
  * LLVM takes some 2 ms to set up for a module, which is more than most kernels take. So a thread takes
- * several small ones at a time and compiles those that are nowhere to be found as one module; what comes out
- * is taken apart (elf.c), so that nothing else knows of it. */
+ * several small ones at a time and compiles those that are nowhere to be found as one module; what comes
+ * out is taken apart (elf.c), so that nothing else knows of it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

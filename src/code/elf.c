@@ -7,9 +7,9 @@
  * LLVM sets itself up for each module, for some milliseconds, however little there is in it. So kernels are
  * compiled several at a time (compiler.c); but they are found, stored and given back one by one, whatever
  * they happened to be compiled with. Every function has a section of its own, and relocations lead from it
- * to all else that it needs. The constants of a module lie in a few sections, of which each kernel gets all:
- * where one constant ends is not to be seen. Nothing in a section changes, so a kernel's code is that of
- * the kernel compiled alone.
+ * to all else that it needs. The constants of a module lie in a few sections, of which each kernel gets
+ * all: where one constant ends is not to be seen. Nothing in a section changes, so a kernel's code is that
+ * of the kernel compiled alone.
  *
  * Only what LLVM has just written is read: 64 bits, relocations with addends, this machine's order of
  * bytes. */

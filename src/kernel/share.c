@@ -19,9 +19,9 @@
  *             strides, divisors, masks. What is added to an index stays in the outline modulo TOGETHER, so
  *             that code generation knows of a parameter's multiple what it knew of the immediate: the
  *             alignment.
- *   once      a nest that the prologue alone runs. What it takes then does not matter, so all such numbers are
- *             free, bounds, strides and divisors of scalars among them: weights of many shapes are packed by
- *             one kernel. Loops that are laid out keep their bounds, vectors their divisors.
+ *   once      a nest that the prologue alone runs. It does not matter there that a number costs a little:
+ *             bounds, strides and divisors of scalars are free as well, and weights of many shapes are
+ *             packed by one kernel. Loops that are laid out keep their bounds, vectors their divisors.
  *   varying   a free number that is not the same in all nests of an outline. One that differs from an
  *             earlier one by a constant (the offsets of the vectors of a tile) needs no parameter.
  *   numbers   a constant buffer for each outline and dtype, with a row for each nest; a step that runs the
