@@ -30,6 +30,7 @@ typedef enum ash_class {
     ASH_CLASS_CAST,
     ASH_CLASS_MOVE,
     ASH_CLASS_REDUCE,
+    ASH_CLASS_SUMS,
     ASH_CLASS_ARGREDUCE,
     ASH_CLASS_MATMUL,
     ASH_CLASS_CONV,
@@ -77,6 +78,10 @@ extern const ash_attr_info ash_attr_infos[ASH_ATTR_COUNT];
 /* Classes whose result element i depends on the operands' elements i alone. */
 static inline bool ash_op_is_elementwise(ash_op op) {
     return ash_op_infos[op].class <= ASH_CLASS_CAST;
+}
+/* Reductions over axes, of one operand or several. */
+static inline bool ash_op_is_reduction(ash_op op) {
+    return ash_op_infos[op].class == ASH_CLASS_REDUCE || ash_op_infos[op].class == ASH_CLASS_SUMS;
 }
 
 /* --- dims: dims.c --------------------------------------------------------------------------------- */
@@ -246,6 +251,8 @@ typedef struct ash_node {
     const ash_value *ins;
     const ash_attr *attrs; /* ascending keys */
     const char *name;      /* for diagnostics and reports, or NULL */
+    uint32_t place; /* the device that its caller has placed it on, plus 1; 0: nobody has. Only divide.h
+                       asks: a graph that is for one device does not keep it */
 } ash_node;
 
 typedef struct ash_output {
@@ -413,6 +420,9 @@ enum { ASH_LOOP_ITERATION = 0, ASH_LOOP_CARRIED = 1 };
 bool ash_graph__has_loops(const ash_graph *graph);
 /* Checks that arguments belong to one loop each, and that nobody outside sees what depends on them. */
 ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag);
+/* Per node, the outermost loop that it belongs to: the loop itself, its arguments, its body; or
+ * UINT32_MAX. */
+ash_status ash_graph__outer_loops(const ash_graph *graph, uint32_t *out, ash_diag *diag);
 /* The graph with its bodies in graphs of their own, which share its dims:
  *
  *   inputs    the iteration's number, the slices, then what the body reads from outside
