@@ -8,13 +8,14 @@ FOLDER/NAME/model.onnx with test_data_set_0/{input,output}_*.pb. For each model:
 against the reference evaluator too; then the outputs in
 the planner modes disabled, remap and arena (tlsf, best_fit, search) and the execution modes stream, graph, eager and
 multi_stream, each with 1 and 2 threads, compared byte for byte;
-preparation from an empty kernel cache and again; peak resident memory against weights and arena. Exits 1 when anything
-fails. Needs no Python packages.
+processor seconds of `ashlar plan`, all threads together, with an empty kernel cache and again; peak resident memory
+against weights and arena. Exits 1 when anything fails. Needs no Python packages.
 """
 import argparse
 import filecmp
 import glob
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,16 @@ def bench(program, folder, cache, threads):
     return [int(f) for f in fields[1:]]
 
 
+def processor_seconds(program, folder, cache):
+    """What a process takes that reads the model, prepares a plan, and prints it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run([program, "plan", os.path.join(folder, "model.onnx"), "--cache", cache])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        return None
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
@@ -113,19 +124,20 @@ def main():
     for name in names:
         folder = os.path.join(args.folder, name)
         with tempfile.TemporaryDirectory() as cache:
-            cold = bench(args.ashlar, folder, cache, 2)
-            warm = bench(args.ashlar, folder, cache, 2)
+            cold = processor_seconds(args.ashlar, folder, cache)
+            warm = processor_seconds(args.ashlar, folder, cache)
+            sizes = bench(args.ashlar, folder, cache, 2)
             small = os.path.getsize(os.path.join(folder, "model.onnx")) < 16e6
             checked = run([args.ashlar, "run", "--check", folder, "--cache", cache] + ["--reference"] * small)
             wrong = bits(args.ashlar, folder, cache)
         ok = checked.returncode == 0
-        failures += (not ok) + bool(wrong) + (cold is None)
-        if cold is None:
+        failures += (not ok) + bool(wrong) + (sizes is None)
+        if sizes is None:
             print(f"{name:16} cannot be measured")
             continue
-        weights, arena, peak = (v / 1e6 for v in warm[5:8])
-        print(f"{name:16} {'ok' if ok else 'FAILED':8} {'same' if not wrong else 'DIFFER':8} {cold[4] / 1e9:7.2f} "
-              f"{warm[4] / 1e9:7.2f} {weights:11.1f} {arena:9.2f} {peak:8.1f} {peak - weights - arena:8.1f}", flush=True)
+        weights, arena, peak = (v / 1e6 for v in sizes[5:8])
+        print(f"{name:16} {'ok' if ok else 'FAILED':8} {'same' if not wrong else 'DIFFER':8} {cold:7.2f} "
+              f"{warm:7.2f} {weights:11.1f} {arena:9.2f} {peak:8.1f} {peak - weights - arena:8.1f}", flush=True)
         for line in wrong:
             print(f"    {line}")
         if not ok:

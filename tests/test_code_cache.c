@@ -258,11 +258,13 @@ static void test_not_writable(void **state) {
 }
 
 /* Stops at the third kernel. */
+enum { MANY = 60 }; /* more than two modules have */
+
 static bool after_two(void *user, ash_stage stage, uint64_t done, uint64_t total) {
     int *asked = user;
     assert_int_equal(stage, ASH_STAGE_COMPILE);
-    assert_int_equal(done, *asked);
-    assert_int_equal(total, KERNELS);
+    assert_true((done > 0) == (*asked > 0));
+    assert_int_equal(total, MANY);
     return (*asked)++ < 2;
 }
 
@@ -270,31 +272,31 @@ static void test_cancelled(void **state) {
     (void)state;
     ash_context_options options = {.threads = 1};
     test_code t;
-    ash_nest nests[KERNELS];
-    const ash_nest *pointers[KERNELS];
-    ash_kernel_fn fns[KERNELS];
+    ash_nest nests[MANY];
+    const ash_nest *pointers[MANY];
+    ash_kernel_fn fns[MANY];
     ash_code *code = NULL;
     ash_code_stats stats;
     ash_diag diag;
     int asked = 0;
     ash_progress progress = {.report = after_two, .user = &asked};
     test_code_open(&t, &options);
-    for (int k = 0; k < KERNELS; k++) {
+    for (int k = 0; k < MANY; k++) {
         nests[k] = small(k + 1, k);
         pointers[k] = &nests[k];
     }
     assert_status(ash_code__compile(t.compiler,
                                     &(ash_code_job){.target = &t.target,
                                                     .nests = pointers,
-                                                    .count = KERNELS,
+                                                    .count = MANY,
                                                     .fns = fns,
                                                     .progress = &progress,
                                                     .stats = &stats},
                                     &code, &diag),
                   ASH_ERROR_CANCELLED);
     assert_null(code);
-    assert_int_equal(stats.compiled, 2);
-    for (int k = 0; k < KERNELS; k++) ash_nest_free(&nests[k]);
+    assert_in_range(stats.compiled, 2, MANY - 1);
+    for (int k = 0; k < MANY; k++) ash_nest_free(&nests[k]);
     ash_code__release(compile_all(t.compiler, &stats)); /* nothing is left half made */
     assert_int_equal(stats.compiled, KERNELS);
     test_code_close(&t);

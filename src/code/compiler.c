@@ -6,7 +6,11 @@
  * place on disk and each has a symbol of its own. An entry of the table is either ready or being made by
  * one thread; whoever else needs it waits. A call first makes all that it has claimed itself and only then
  * waits for others, so calls never wait for each other in a circle. Kernels of one call are made on several
- * threads, started for the purpose: compiling is rare and takes milliseconds to seconds. */
+ * threads, started for the purpose: compiling is rare and takes milliseconds to seconds.
+ *
+ * LLVM takes some 2 ms to set up for a module, which is more than most kernels take. So a thread takes
+ * several small ones at a time and compiles those that are nowhere to be found as one module; what comes
+ * out is taken apart (elf.c), so that nothing else knows of it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,13 +22,17 @@
 #include "base/clock.h"
 #include "cache.h"
 #include "code_target.h"
+#include "elf.h"
 #include "link.h"
 #include "llvm.h"
 
 enum {
     BUCKETS = 512,
     SYMBOL = ASH_KEY_TEXT + 16, /* "ash_", the key, and a twin's number */
-    STACK = 16 << 20            /* bytes for a compiling thread: LLVM recurses */
+    STACK = 16 << 20,           /* bytes for a compiling thread: LLVM recurses */
+    MODULE_KERNELS = 16, /* at most, and so many instructions (see cost_of), are compiled together: */
+    MODULE_COST = 1000,
+    LEAST_COST = 400 /* less than that is not worth another thread */
 };
 
 enum state { MAKING, READY, FAILED };
@@ -181,6 +189,7 @@ static void drop(ash_compiler *c, entry *e) {
 struct task {
     entry *entry;
     const ash_nest *nest;
+    uint64_t cost;
 };
 
 /* One call of ash_code__compile, shared by its threads. */
@@ -188,11 +197,14 @@ struct batch {
     ash_compiler *compiler;
     const ash_target *target;
     ASH_VEC(struct task) tasks;
-    atomic_size_t next, over; /* tasks: to be taken, done */
+    size_t threads;
+    atomic_size_t over; /* tasks that are done */
     atomic_bool stop;
     const ash_progress *progress; /* or NULL; its function is called on the calling thread alone */
     pthread_t caller;
     pthread_mutex_t lock; /* guards the rest */
+    size_t next;          /* task to be taken */
+    uint64_t left;        /* cost of those that are not taken */
     ash_status status;
     ash_diag diag;
     ash_code_stats stats;
@@ -277,40 +289,78 @@ static void tell_refusals(const struct batch *batch) {
                          (unsigned long long)batch->stats.refused, batch->why);
 }
 
-static ash_status make(struct batch *batch, ash_llvm_machine *machine, struct task *task, ash_diag *diag) {
-    ash_compiler *c = batch->compiler;
-    const char *dir = task->entry->twin ? NULL : ash_context__cache_dir(c->context);
-    bool text = ash_code_target__of(batch->target->kind)->text;
-    LLVMMemoryBufferRef object;
-    name(task->entry);
-    survey(task->entry, task->nest);
-    if (dir && make_from_disk(batch, dir, task->entry)) return ASH_OK;
-    if (!machine->machine)
-        ASH_TRY(ash_llvm__machine_create(batch->target, LLVMCodeGenLevelDefault, machine, diag));
-    ASH_TRY(ash_llvm__compile(machine, task->nest, task->entry->symbol,
-                              text ? ASH_LLVM_ASSEMBLY : ASH_LLVM_OBJECT, &object, diag));
-    const char *bytes = LLVMGetBufferStart(object);
-    size_t size = LLVMGetBufferSize(object);
-    ash_status status = take(c, batch->target, task->entry, bytes, size, diag);
-    if (status == ASH_OK) {
-        count(batch, size, false);
-        if (dir) {
-            const ash_text *identity = &task->entry->identity;
-            ash_cache__store(c->allocator, dir, task->entry->key, identity, bytes, size);
-            atomic_fetch_add(&c->stored, size + identity->len);
-            prune(c, ash_context__cache_bytes(c->context) / 8);
-        }
-    }
-    LLVMDisposeMemoryBuffer(object);
-    return status;
-}
-
 static void publish(ash_compiler *c, entry *e, enum state state) {
     pthread_mutex_lock(&c->lock);
     e->state = state;
     if (state == FAILED) unlist(c, e); /* the next one who needs it tries again */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+}
+
+/* Where object files of this kernel are kept; NULL: nowhere. */
+static const char *folder_of(const struct batch *batch, const entry *e) {
+    return e->twin ? NULL : ash_context__cache_dir(batch->compiler->context);
+}
+
+/* What LLVM made of a nest becomes the entry's, and goes to the directory. */
+static ash_status keep(struct batch *batch, entry *e, const void *bytes, size_t size, ash_diag *diag) {
+    ash_compiler *c = batch->compiler;
+    const char *dir = folder_of(batch, e);
+    ASH_TRY(take(c, batch->target, e, bytes, size, diag));
+    count(batch, size, false);
+    publish(c, e, READY);
+    if (!dir) return ASH_OK;
+    ash_cache__store(c->allocator, dir, e->key, &e->identity, bytes, size);
+    atomic_fetch_add(&c->stored, size + e->identity.len);
+    prune(c, ash_context__cache_bytes(c->context) / 8);
+    return ASH_OK;
+}
+
+/* The same of one that was compiled together with others. */
+static ash_status keep_part(struct batch *batch, entry *e, const void *bytes, size_t size, ash_diag *diag) {
+    ash_text part;
+    ash_text_init(&part, batch->compiler->allocator);
+    ash_status status = ash_elf__extract(bytes, size, e->symbol, &part, diag);
+    if (status == ASH_OK) status = keep(batch, e, part.at, part.len, diag);
+    ash_text_free(&part);
+    return status;
+}
+
+static ash_status compile(struct batch *batch, ash_llvm_machine *machine, const ash_llvm_kernel *kernels,
+                          entry *const *entries, size_t n, ash_diag *diag) {
+    bool text = ash_code_target__of(batch->target->kind)->text;
+    LLVMMemoryBufferRef object;
+    if (!machine->machine)
+        ASH_TRY(ash_llvm__machine_create(batch->target, LLVMCodeGenLevelDefault, machine, diag));
+    ASH_TRY(
+        ash_llvm__compile(machine, kernels, n, text ? ASH_LLVM_ASSEMBLY : ASH_LLVM_OBJECT, &object, diag));
+    ash_status status = ASH_OK;
+    for (size_t i = 0; i < n && status == ASH_OK; i++)
+        status = (n > 1 ? keep_part : keep)(batch, entries[i], LLVMGetBufferStart(object),
+                                            LLVMGetBufferSize(object), diag);
+    LLVMDisposeMemoryBuffer(object);
+    return status;
+}
+
+/* Makes and publishes kernels; those that it could not make are left to be published. */
+static ash_status make(struct batch *batch, ash_llvm_machine *machine, const struct task *tasks, size_t n,
+                       ash_diag *diag) {
+    ash_llvm_kernel kernels[MODULE_KERNELS];
+    entry *entries[MODULE_KERNELS];
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        entry *e = tasks[i].entry;
+        name(e);
+        survey(e, tasks[i].nest);
+        const char *dir = folder_of(batch, e);
+        if (dir && make_from_disk(batch, dir, e)) {
+            publish(batch->compiler, e, READY);
+            continue;
+        }
+        kernels[left] = (ash_llvm_kernel){tasks[i].nest, e->symbol};
+        entries[left++] = e;
+    }
+    return left ? compile(batch, machine, kernels, entries, left, diag) : ASH_OK;
 }
 
 /* Whether to go on; every thread looks at the switch. */
@@ -322,20 +372,36 @@ static ash_status report(struct batch *batch, ash_diag *diag) {
                                 diag);
 }
 
+/* Takes the next tasks, of one module: fewer when little is left, so that all threads have some. */
+static size_t take_tasks(struct batch *batch, struct task **tasks) {
+    size_t n = 0, most = ash_code_target__of(batch->target->kind)->text ? 1 : MODULE_KERNELS;
+    uint64_t cost = 0;
+    pthread_mutex_lock(&batch->lock);
+    uint64_t share = ASH_MAX(batch->left / batch->threads, (uint64_t)LEAST_COST);
+    *tasks = batch->tasks.at + batch->next;
+    most = ASH_MIN(most, batch->tasks.len - batch->next);
+    while (n < most && (!n || cost + (*tasks)[n].cost <= ASH_MIN(share, (uint64_t)MODULE_COST)))
+        cost += (*tasks)[n++].cost;
+    batch->next += n;
+    batch->left -= cost;
+    pthread_mutex_unlock(&batch->lock);
+    return n;
+}
+
 static void *work(void *argument) {
     struct batch *batch = argument;
     ash_llvm_machine machine = {0};
-    for (size_t i; (i = atomic_fetch_add(&batch->next, 1)) < batch->tasks.len;) {
-        struct task *task = &batch->tasks.at[i];
+    struct task *tasks;
+    for (size_t n; (n = take_tasks(batch, &tasks)) > 0;) {
         ash_diag diag = {0};
-        ash_status status = ASH_ERROR_CANCELLED;
         if (!atomic_load(&batch->stop)) {
-            status = report(batch, &diag);
-            if (status == ASH_OK) status = make(batch, &machine, task, &diag);
+            ash_status status = report(batch, &diag);
+            if (status == ASH_OK) status = make(batch, &machine, tasks, n, &diag);
             if (status != ASH_OK) fail_batch(batch, status, &diag);
         }
-        publish(batch->compiler, task->entry, status == ASH_OK ? READY : FAILED);
-        atomic_fetch_add(&batch->over, 1);
+        for (size_t i = 0; i < n; i++)
+            if (tasks[i].entry->state == MAKING) publish(batch->compiler, tasks[i].entry, FAILED);
+        atomic_fetch_add(&batch->over, n);
     }
     ash_llvm__machine_destroy(&machine);
     return NULL;
@@ -349,6 +415,7 @@ static void run(struct batch *batch) {
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK);
+    batch->threads = ASH_MAX(ASH_MIN(want, (size_t)MOST), (size_t)1);
     while (n + 1 < want && n < MOST && pthread_create(&helpers[n], &attr, work, batch) == 0) n++;
     pthread_attr_destroy(&attr);
     work(batch);
@@ -357,8 +424,25 @@ static void run(struct batch *batch) {
 
 /* --- a call ------------------------------------------------------------------------------------------ */
 
-static int by_size(const void *a, const void *b) {
-    size_t x = ((const struct task *)a)->nest->code.len, y = ((const struct task *)b)->nest->code.len;
+/* What compiling a nest takes: its instructions, those of a loop as often as they are laid out. */
+static uint64_t cost_of(const ash_nest *nest) {
+    enum { DEPTH = 64, MOST = 1 << 20 };
+    uint64_t copies[DEPTH] = {1}, total = 0;
+    size_t depth = 0;
+    for (ash_ref i = 0; i < nest->code.len; i++) {
+        const ash_inst *inst = &nest->code.at[i];
+        uint64_t here = copies[ASH_MIN(depth, (size_t)DEPTH - 1)];
+        total += here;
+        if (inst->op == ASH_NEST_END) depth--;
+        if (inst->op != ASH_NEST_LOOP && inst->op != ASH_NEST_IF) continue;
+        if (inst->op == ASH_NEST_LOOP) here = ASH_MIN(here * ASH_MAX(inst->unroll, 1u), (uint64_t)MOST);
+        copies[ASH_MIN(++depth, (size_t)DEPTH - 1)] = here;
+    }
+    return total;
+}
+
+static int by_cost(const void *a, const void *b) {
+    uint64_t x = ((const struct task *)a)->cost, y = ((const struct task *)b)->cost;
     return (x < y) - (x > y);
 }
 
@@ -377,14 +461,16 @@ static ash_status look_up(struct batch *batch, struct wanted *wanted, ash_code *
             status = ASH_NO_MEMORY(&batch->diag);
             break;
         } else {
-            batch->tasks.at[batch->tasks.len++] = (struct task){e, wanted[i].nest};
+            uint64_t cost = cost_of(wanted[i].nest);
+            batch->tasks.at[batch->tasks.len++] = (struct task){e, wanted[i].nest, cost};
+            batch->left += cost;
         }
         e->refs++;
         code->entries[i] = e;
     }
     pthread_mutex_unlock(&c->lock);
     /* long ones first, so that no thread is left with one in the end */
-    if (batch->tasks.len) qsort(batch->tasks.at, batch->tasks.len, sizeof *batch->tasks.at, by_size);
+    if (batch->tasks.len) qsort(batch->tasks.at, batch->tasks.len, sizeof *batch->tasks.at, by_cost);
     return status;
 }
 
@@ -407,8 +493,8 @@ static bool settle(ash_compiler *c, ash_code *code) {
 
 static ash_status make_all(struct batch *batch, struct wanted *wanted, ash_code *code) {
     for (;;) {
-        batch->tasks.len = 0;
-        atomic_store(&batch->next, 0);
+        batch->tasks.len = batch->next = 0;
+        batch->left = 0;
         atomic_store(&batch->over, 0);
         ash_status status = look_up(batch, wanted, code);
         if (status != ASH_OK)

@@ -81,6 +81,20 @@ LLVMValueRef ash_emit__splat(ash_emit *e, LLVMValueRef scalar, unsigned lanes) {
                                   "");
 }
 
+LLVMValueRef ash_emit__const_vector(LLVMTypeRef element, const int32_t *numbers, unsigned lanes) {
+    LLVMValueRef items[ASH_NEST_LANES_MAX];
+    for (unsigned i = 0; i < lanes; i++)
+        items[i] =
+            numbers[i] < 0 ? LLVMGetPoison(element) : LLVMConstInt(element, (uint64_t)numbers[i], false);
+    return LLVMConstVector(items, lanes);
+}
+
+LLVMValueRef ash_emit__numbers(LLVMTypeRef element, unsigned first, unsigned count, unsigned lanes) {
+    int32_t numbers[ASH_NEST_LANES_MAX];
+    for (unsigned i = 0; i < lanes; i++) numbers[i] = i < count ? (int32_t)(first + i) : -1;
+    return ash_emit__const_vector(element, numbers, lanes);
+}
+
 LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *types, unsigned n_types,
                                  LLVMValueRef *args, unsigned n_args) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
@@ -322,11 +336,8 @@ static ash_ref emit_if(ash_emit *e, ash_ref ref) {
 /* --- values ------------------------------------------------------------------------------------------ */
 
 static LLVMValueRef emit_lanes(ash_emit *e, unsigned lanes) {
-    LLVMTypeRef type = LLVMVectorType(LLVMInt64TypeInContext(e->ctx), lanes);
-    LLVMValueRef value = LLVMGetPoison(type);
-    for (unsigned i = 0; i < lanes; i++) /* folds to a constant */
-        value = LLVMBuildInsertElement(e->b, value, const_index(e, i), const_index(e, i), "");
-    return lanes == 1 ? const_index(e, 0) : value;
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    return lanes == 1 ? const_index(e, 0) : ash_emit__numbers(i64, 0, lanes, lanes);
 }
 
 static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
@@ -340,10 +351,7 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
         a = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), a, const_index(e, 0), "");
         if (b) b = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), b, const_index(e, 0), "");
     }
-    LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, inst->lanes));
-    for (unsigned i = 0; i < inst->lanes; i++)
-        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, (uint64_t)pick[i], false),
-                                      const_index(e, i), "");
+    LLVMValueRef mask = ash_emit__const_vector(i32, pick, inst->lanes);
     LLVMValueRef out = LLVMBuildShuffleVector(e->b, a, b ? b : LLVMGetPoison(type), mask, "");
     return inst->lanes == 1 ? LLVMBuildExtractElement(e->b, out, const_index(e, 0), "") : out;
 }

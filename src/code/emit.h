@@ -69,8 +69,8 @@ typedef struct ash_emit {
     const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 
-/* Emits `nest` as the function `symbol` into an empty module whose data layout is set, for a target and in
- * the way of its kind. The nest must verify. */
+/* Emits `nest` as the function `symbol` into a module whose data layout is set, for a target and in the way
+ * of its kind. The nest must verify. */
 ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target, const ash_nest *nest,
                           const char *symbol, LLVMModuleRef module, ash_diag *diag);
 
@@ -86,6 +86,12 @@ LLVMValueRef ash_emit__splat(ash_emit *e, LLVMValueRef scalar, unsigned lanes);
 /* A constant in every lane of a type. */
 LLVMValueRef ash_emit__const_int(LLVMTypeRef type, int64_t value);
 LLVMValueRef ash_emit__const_float(LLVMTypeRef type, double value);
+
+/* A constant vector of integers, -1 for any; at once, as a constant that is put together lane by lane takes
+ * LLVM the square of the lanes. */
+LLVMValueRef ash_emit__const_vector(LLVMTypeRef element, const int32_t *numbers, unsigned lanes);
+/* first, first + 1, ...; lanes from `count` on are anything. */
+LLVMValueRef ash_emit__numbers(LLVMTypeRef element, unsigned first, unsigned count, unsigned lanes);
 
 /* A call of an intrinsic that is overloaded on `types`. */
 LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *types, unsigned n_types,

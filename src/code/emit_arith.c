@@ -115,10 +115,7 @@ LLVMValueRef ash_emit__fma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMVal
 LLVMValueRef ash_emit__part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned count) {
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
     if (count == 1) return LLVMBuildExtractElement(e->b, v, LLVMConstInt(i32, from, false), "");
-    LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, count));
-    for (unsigned i = 0; i < count; i++)
-        mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, from + i, false),
-                                      LLVMConstInt(i32, i, false), "");
+    LLVMValueRef mask = ash_emit__numbers(i32, from, count, count);
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), mask, "");
 }
 
@@ -127,10 +124,7 @@ LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count) {
     for (; count > 1; count = (count + 1) / 2) {
         for (unsigned i = 0; i + 1 < count; i += 2) {
             unsigned lanes = ash_emit__lanes(parts[i]);
-            LLVMValueRef mask = LLVMGetPoison(LLVMVectorType(i32, 2 * lanes));
-            for (unsigned k = 0; k < 2 * lanes; k++)
-                mask = LLVMBuildInsertElement(e->b, mask, LLVMConstInt(i32, k, false),
-                                              LLVMConstInt(i32, k, false), "");
+            LLVMValueRef mask = ash_emit__numbers(i32, 0, 2 * lanes, 2 * lanes);
             parts[i / 2] = LLVMBuildShuffleVector(e->b, parts[i], parts[i + 1], mask, "");
         }
     }

@@ -178,17 +178,38 @@ ash_status ash_llvm__build(const ash_llvm_job *job, LLVMMemoryBufferRef *out, as
     return status;
 }
 
-static ash_status fill_nest(const ash_target *target, const void *nest, const char *symbol,
-                            LLVMModuleRef module, ash_diag *diag) {
-    return ash_emit__nest(ash_code_target__of(target->kind), target, nest, symbol, module, diag);
+struct kernels {
+    const ash_llvm_kernel *at;
+    size_t count;
+};
+
+/* So that kernels which were compiled together can be taken apart (elf.c). */
+static void set_apart(LLVMModuleRef module, const char *symbol, size_t number) {
+    char section[32];
+    snprintf(section, sizeof section, ".text.%zu", number);
+    LLVMSetSection(LLVMGetNamedFunction(module, symbol), section);
 }
 
-ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
+static ash_status fill_kernels(const ash_target *target, const void *what, const char *symbol,
+                               LLVMModuleRef module, ash_diag *diag) {
+    const struct kernels *kernels = what;
+    (void)symbol;
+    for (size_t i = 0; i < kernels->count; i++) {
+        const ash_llvm_kernel *k = &kernels->at[i];
+        ASH_TRY(
+            ash_emit__nest(ash_code_target__of(target->kind), target, k->nest, k->symbol, module, diag));
+        if (kernels->count > 1) set_apart(module, k->symbol, i);
+    }
+    return ASH_OK;
+}
+
+ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_llvm_kernel *kernels, size_t count,
                              ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag) {
+    const struct kernels what = {kernels, count};
     const ash_llvm_job job = {.machine = machine,
-                              .fill = fill_nest,
-                              .what = nest,
-                              .symbol = symbol,
+                              .fill = fill_kernels,
+                              .what = &what,
+                              .symbol = kernels->symbol,
                               .passes = ash_code_target__of(machine->target->kind)->passes,
                               .form = form};
     return ash_llvm__build(&job, out, diag);
@@ -202,7 +223,8 @@ static ash_status as_text(const ash_target *target, const ash_nest *nest, ash_ll
     LLVMMemoryBufferRef buffer;
     ASH_TRY(ash_nest_verify(nest, diag));
     ASH_TRY(ash_llvm__machine_create(target, LLVMCodeGenLevelDefault, &machine, diag));
-    ash_status status = ash_llvm__compile(&machine, nest, "kernel", form, &buffer, diag);
+    const ash_llvm_kernel kernel = {nest, "kernel"};
+    ash_status status = ash_llvm__compile(&machine, &kernel, 1, form, &buffer, diag);
     if (status == ASH_OK) {
         ash_text_add_bytes(out, LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));
         LLVMDisposeMemoryBuffer(buffer);

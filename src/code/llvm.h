@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* LLVM's process-wide state, and one nest's way through it: module, passes, object file or text. */
+/* LLVM's process-wide state, and the way of nests through it: module, passes, object file or text. */
 #ifndef ASH_LLVM_H
 #define ASH_LLVM_H
 
@@ -40,8 +40,15 @@ typedef struct ash_llvm_job {
 
 /* Compiles a module; *out is given back with LLVMDisposeMemoryBuffer. */
 ash_status ash_llvm__build(const ash_llvm_job *job, LLVMMemoryBufferRef *out, ash_diag *diag);
-/* The same of a nest, as a function called `symbol`. */
-ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_nest *nest, const char *symbol,
+
+/* A nest, and what the function is called that it becomes. */
+typedef struct ash_llvm_kernel {
+    const ash_nest *nest;
+    const char *symbol;
+} ash_llvm_kernel;
+
+/* The same of nests, in one module; each function of several has a section of its own. */
+ash_status ash_llvm__compile(const ash_llvm_machine *machine, const ash_llvm_kernel *kernels, size_t count,
                              ash_llvm_form form, LLVMMemoryBufferRef *out, ash_diag *diag);
 
 #endif

@@ -115,6 +115,8 @@ typedef enum ash_nest_op {
     ASH_NEST_OP_COUNT
 } ash_nest_op;
 
+enum { ASH_NEST_LANES_MAX = 1024 };
+
 typedef struct ash_inst {
     uint16_t op;    /* ash_nest_op */
     uint16_t lanes; /* of the result; 1 is a scalar, 0 no result */

@@ -4,8 +4,6 @@
 #include "ir/ir.h"
 #include "nest.h"
 
-enum { LANES_MAX = 1024 };
-
 struct block {
     uint32_t id;
     ash_ref opener;
@@ -126,7 +124,7 @@ static ash_status memory(struct check *c, ash_ref ref) {
         REQUIRE(c, ref, inst->lanes == 0, "a store has a result");
     } else {
         REQUIRE(c, ref, inst->dtype == dtype, "a load of another dtype than the buffer's");
-        REQUIRE(c, ref, lanes >= 1 && lanes <= LANES_MAX, "lanes out of range");
+        REQUIRE(c, ref, lanes >= 1 && lanes <= ASH_NEST_LANES_MAX, "lanes out of range");
     }
     if (inst->b != ASH_NO_REF) ASH_TRY(use_typed(c, ref, inst->b, ASH_BOOL, lanes));
     return use_typed(c, ref, inst->a, ASH_I64, indexed ? lanes : 1);
@@ -316,7 +314,7 @@ static ash_status instruction(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     REQUIRE(c, ref, inst->op < ASH_NEST_OP_COUNT, "unknown operation");
     REQUIRE(c, ref, inst->dtype < ASH_DTYPE_COUNT, "unknown dtype");
-    REQUIRE(c, ref, inst->lanes <= LANES_MAX, "lanes out of range");
+    REQUIRE(c, ref, inst->lanes <= ASH_NEST_LANES_MAX, "lanes out of range");
     c->home[ref] = c->stack[c->depth - 1].id;
     switch ((ash_nest_op)inst->op) {
     case ASH_NEST_VAR: REQUIRE(c, ref, inst->i >= 0, "a negative variable"); /* fall through */

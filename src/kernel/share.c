@@ -8,14 +8,20 @@
  * Constants of the graph and offsets of parts are immediates of a nest: that makes the best code, and lets
  * code generation fold them. But a graph that is cut into thousands of slices, or adds thousands of
  * numbers, would have as many kernels, and compiling one takes milliseconds. So where more than ALIKE
- * distinct nests have one outline, the numbers in which they differ become parameters. Kernels that are
- * fewer, the hot ones of usual networks among them, keep all their immediates.
+ * distinct nests have one outline, the numbers in which they differ become parameters. Where they are
+ * fewer, they do so if that costs nothing: a factor, or what is added to a result, is loaded once and then
+ * as good as an immediate; so the layers of a quantised network share kernels though their scales differ.
+ * An offset costs an addition, and min, max and division are cheaper by a constant: few nests that differ
+ * in these stay as they are.
  *
  *   outline   a nest without its free numbers. Free are floating point constants, integers that results are
  *             computed from, and what is added to an index. Not free is what shapes the loops: bounds,
  *             strides, divisors, masks. What is added to an index stays in the outline modulo TOGETHER, so
  *             that code generation knows of a parameter's multiple what it knew of the immediate: the
  *             alignment.
+ *   once      a nest that the prologue alone runs. It does not matter there that a number costs a little:
+ *             bounds, strides and divisors of scalars are free as well, and weights of many shapes are
+ *             packed by one kernel. Loops that are laid out keep their bounds, vectors their divisors.
  *   varying   a free number that is not the same in all nests of an outline. One that differs from an
  *             earlier one by a constant (the offsets of the vectors of a tile) needs no parameter.
  *   numbers   a constant buffer for each outline and dtype, with a row for each nest; a step that runs the
@@ -29,9 +35,10 @@
 #include "kern.h"
 
 enum {
-    ALIKE = 16,     /* so many nests of one outline keep their immediates */
-    TOGETHER = 16,  /* elements: what is added to an index is known modulo this */
-    PARAMETERS = 64 /* outlines with more of them keep their immediates */
+    ALIKE = 16,        /* so many nests of one outline keep immediates that are cheaper than parameters */
+    TOGETHER = 16,     /* elements: what is added to an index is known modulo this */
+    PARAMETERS = 64,   /* outlines with more of them keep their immediates */
+    FEW_PARAMETERS = 8 /* the same, of ALIKE nests or fewer */
 };
 
 /* A use of a constant, directly or repeated over lanes. */
@@ -40,6 +47,7 @@ typedef struct number {
     ash_dtype dtype;
     unsigned lanes;
     bool is_float, free, indexes; /* indexes: is added to an index */
+    bool cheaper;                 /* than a number from memory */
 } number;
 
 /* What a free number becomes: parameter `of` and `more` added to it, or what it is. */
@@ -71,11 +79,13 @@ typedef struct family {
 typedef struct sharer {
     ash_lowering *low;
     const ash_allocator *a;
-    ASH_VEC(uint64_t) words; /* of the nest that is looked at */
+    bool present_once; /* of the nest that is looked at, as are: */
+    ASH_VEC(uint64_t) words;
     ASH_VEC(number) numbers; /* its free ones, in the order of the words */
     ASH_VEC(bool) indexes;   /* per instruction: an address, bound or condition depends on it */
     ASH_VEC(uint32_t) names; /* per instruction: its number without constants */
     ASH_VEC(family) families;
+    bool *once;          /* per nest */
     uint32_t *family_of; /* per nest */
     uint32_t *row_of;    /* per nest: its place in the family */
     ash_map sizes;       /* of nests, to how many have them */
@@ -123,6 +133,23 @@ static void find_indexes(sharer *s, const ash_nest *n) {
     }
 }
 
+/* The same in a nest that runs once, for integers. */
+static bool is_free_once(const ash_inst *inst) {
+    switch (inst->op) {
+    case ASH_NEST_LOOP: return inst->unroll <= 1;
+    case ASH_NEST_IDIV:
+    case ASH_NEST_IMOD: return inst->lanes == 1;
+    case ASH_NEST_COMPUTE:
+        return inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB || inst->i == ASH_OP_MUL ||
+               inst->i == ASH_OP_MIN || inst->i == ASH_OP_MAX || inst->i == ASH_OP_LT ||
+               inst->i == ASH_OP_LE || inst->i == ASH_OP_EQ || inst->i == ASH_OP_SELECT;
+    case ASH_NEST_CELL:
+    case ASH_NEST_SET:
+    case ASH_NEST_FMA: return true;
+    default: return false;
+    }
+}
+
 /* Whether operand `which` of instruction `user` may come from memory as well. */
 static bool is_free(const sharer *s, const ash_nest *n, ash_ref user, unsigned which, const ash_inst *c) {
     const ash_inst *inst = &n->code.at[user];
@@ -133,12 +160,29 @@ static bool is_free(const sharer *s, const ash_nest *n, ash_ref user, unsigned w
     }
     if (c->dtype == ASH_BOOL) return false;
     if (is_memory(inst)) return which != 1;
+    if (s->present_once) return is_free_once(inst);
     switch (inst->op) {
     case ASH_NEST_COMPUTE: return !s->indexes.at[user] || inst->i == ASH_OP_ADD;
     case ASH_NEST_CELL:
     case ASH_NEST_SET:
     case ASH_NEST_FMA: return !s->indexes.at[user];
     default: return false;
+    }
+}
+
+/* Whether an operator has cheaper code for a constant operand. */
+static bool likes_constants(const ash_inst *inst, bool is_float) {
+    if (inst->op != ASH_NEST_COMPUTE) return false;
+    switch ((ash_op)inst->i) {
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_EQ:
+    case ASH_OP_LT:
+    case ASH_OP_LE:
+    case ASH_OP_SELECT: return false;
+    case ASH_OP_MUL:
+    case ASH_OP_DIV: return !is_float;
+    default: return true;
     }
 }
 
@@ -151,6 +195,8 @@ static number number_of(const sharer *s, const ash_nest *n, ash_ref user, unsign
                   .is_float = c->op == ASH_NEST_FLOAT,
                   .free = is_free(s, n, user, which, c),
                   .indexes = memory ? which == 0 : s->indexes.at[user] && c->dtype == ASH_I64};
+    out.cheaper = out.indexes || likes_constants(&n->code.at[user], out.is_float);
+    if (s->present_once) out.indexes = out.cheaper = false;
     memcpy(&out.bits, &c->i, sizeof out.bits); /* of either member */
     return out;
 }
@@ -183,7 +229,9 @@ static void put_operand(sharer *s, const ash_nest *n, ash_ref user, unsigned whi
 }
 
 /* Fills the words of a nest, and lists its free numbers. */
-static void outline(sharer *s, const ash_nest *n) {
+static void outline(sharer *s, uint32_t nest) {
+    const ash_nest *n = &s->low->program->nests.at[nest];
+    s->present_once = s->once[nest];
     s->words.len = s->numbers.len = s->names.len = s->indexes.len = 0;
     if (!ash_vec_reserve(s->a, &s->names, n->code.len) ||
         !ash_vec_reserve(s->a, &s->indexes, n->code.len)) {
@@ -191,6 +239,7 @@ static void outline(sharer *s, const ash_nest *n) {
         return;
     }
     find_indexes(s, n);
+    put(s, s->present_once);
     uint32_t name = 0;
     for (ash_ref i = 0; i < n->code.len && !s->failed; i++) {
         const ash_inst *inst = &n->code.at[i];
@@ -258,21 +307,33 @@ static void count_sizes(sharer *s) {
     }
 }
 
-/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where so few nests have
- * its size that they stay as they are. */
+/* Fills the words of nest `i`: its outline, or its number (no outline is one word) where no other nest has
+ * its size. */
 static void describe(sharer *s, uint32_t i) {
     const ash_nest *n = &s->low->program->nests.at[i];
     uint64_t count = 0;
-    if (ash_map_get(&s->sizes, size_of(n), &count) && count > ALIKE) {
-        outline(s, n);
+    if (ash_map_get(&s->sizes, size_of(n), &count) && count > 1) {
+        outline(s, i);
         return;
     }
     s->words.len = 0;
     put(s, i);
 }
 
+/* Marks the nests that only steps of the prologue run. On GPUs there is none: code for them wants to know
+ * what indices are multiples of. */
+static void find_once(sharer *s) {
+    const ash_program *p = s->low->program;
+    if (s->failed) return;
+    memset(s->once, 0, p->nests.len * sizeof *s->once);
+    for (size_t i = 0; i < p->steps.len; i++)
+        if (p->steps.at[i].kind == ASH_STEP_KERNEL)
+            s->once[p->steps.at[i].nest] = i < p->prologue && p->target.kind == ASH_TARGET_CPU;
+}
+
 static void find_families(sharer *s) {
     const ash_program *p = s->low->program;
+    find_once(s);
     count_sizes(s);
     for (uint32_t i = 0; i < p->nests.len && !s->failed; i++) {
         describe(s, i);
@@ -290,7 +351,7 @@ static void find_families(sharer *s) {
 static void read_numbers(sharer *s, const family *f) {
     s->bits.len = 0;
     for (size_t k = 0; k < f->nests.len && !s->failed; k++) {
-        outline(s, &s->low->program->nests.at[f->nests.at[k]]);
+        outline(s, f->nests.at[k]);
         for (size_t i = 0; i < s->numbers.len; i++)
             s->failed |= !ash_vec_push(s->a, &s->bits, s->numbers.at[i].bits);
     }
@@ -338,6 +399,13 @@ static bool find_parameters(sharer *s, const family *f) {
         s->failed |= !ash_vec_push(s->a, &s->roles, r);
     }
     return true;
+}
+
+/* Whether few nests lose nothing by becoming one. */
+static bool is_free_of_charge(const sharer *s) {
+    for (size_t i = 0; i < s->numbers.len; i++)
+        if (s->roles.at[i].varies && s->numbers.at[i].cheaper) return false;
+    return s->present_once || s->parameters.len <= FEW_PARAMETERS;
 }
 
 /* --- the merged nest -------------------------------------------------------------------------------- */
@@ -401,7 +469,7 @@ static ash_status emit_merged(sharer *s, family *f) {
     ash_diag *diag = s->low->diag;
     writing w = {.s = s, .from = &s->low->program->nests.at[f->nests.at[0]], .nest = &f->nest};
     const size_t length = w.from->code.len, shuffles = w.from->shuffles.len;
-    outline(s, w.from); /* indexes are its own again */
+    outline(s, f->nests.at[0]); /* indexes are its own again */
     if (s->failed || !ash_vec_reserve(s->a, &w.nest->shuffles, shuffles)) return ASH_NO_MEMORY(diag);
     if (shuffles) memcpy(w.nest->shuffles.at, w.from->shuffles.at, shuffles * sizeof(int32_t));
     w.nest->shuffles.len = shuffles;
@@ -469,6 +537,7 @@ static ash_status merge(sharer *s, family *f) {
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
     if (!find_parameters(s, f)) return ASH_OK;
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
+    if (f->nests.len <= ALIKE && !is_free_of_charge(s)) return ASH_OK;
     f->merged = true;
     ash_nest_init(&f->nest, s->a);
     ASH_TRY(emit_merged(s, f));
@@ -573,7 +642,7 @@ static ash_status share(sharer *s) {
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
     for (size_t i = 0; i < s->families.len; i++) {
         family *f = &s->families.at[i];
-        if (f->nests.len > ALIKE) ASH_TRY(merge(s, f));
+        if (f->nests.len > 1) ASH_TRY(merge(s, f));
         any |= f->merged;
     }
     return any ? rebuild(s) : ASH_OK;
@@ -582,13 +651,14 @@ static ash_status share(sharer *s) {
 ash_status ash_lower__share_nests(ash_lowering *low) {
     const ash_program *p = low->program;
     const size_t count = p->nests.len;
-    if (count <= ALIKE) return ASH_OK;
+    if (count < 2) return ASH_OK;
     sharer s = {.low = low, .a = low->allocator};
     ash_map_init(&s.sizes, s.a);
     ash_map_init(&s.ids, s.a);
+    s.once = ash_mem_alloc(s.a, count, sizeof *s.once);
     s.family_of = ash_mem_alloc(s.a, count, sizeof *s.family_of);
     s.row_of = ash_mem_alloc(s.a, count, sizeof *s.row_of);
-    s.failed = !s.family_of || !s.row_of;
+    s.failed = !s.once || !s.family_of || !s.row_of;
     ash_status status = share(&s);
     for (size_t i = 0; i < s.families.len; i++) {
         ash_vec_free(s.a, &s.families.at[i].words);
@@ -605,6 +675,7 @@ ash_status ash_lower__share_nests(ash_lowering *low) {
     ash_vec_free(s.a, &s.parameters);
     ash_map_free(&s.sizes);
     ash_map_free(&s.ids);
+    ash_mem_free(s.a, s.once, count, sizeof *s.once);
     ash_mem_free(s.a, s.family_of, count, sizeof *s.family_of);
     ash_mem_free(s.a, s.row_of, count, sizeof *s.row_of);
     return status;

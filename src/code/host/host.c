@@ -176,11 +176,7 @@ static val widened(ash_emit *e, val v, unsigned lanes) {
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
     unsigned have = ash_emit__lanes(v);
     if (have == lanes) return v;
-    val pick = LLVMGetPoison(LLVMVectorType(i32, lanes));
-    for (unsigned i = 0; i < have; i++) {
-        val at = LLVMConstInt(i32, i, false);
-        pick = LLVMBuildInsertElement(e->b, pick, at, at, "");
-    }
+    val pick = ash_emit__numbers(i32, 0, have, lanes);
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), pick, "");
 }
 
