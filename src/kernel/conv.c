@@ -577,12 +577,13 @@ static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vector
                        int64_t most, ash_ref unused) {
     ash_nest *n = &c->k->nest;
     ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
-    for (int64_t size = 1; size <= most && most <= heights->at[0]; size++) {
+    bool whole = most <= heights->at[0];
+    for (int64_t size = 1; whole && size <= most; size++) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
         emit_end(c, vectors, first_vector, 0, 0, (unsigned)size, zero, unused);
         ash_nest_end(n);
     }
-    if (most <= heights->at[0]) return;
+    if (whole) return;
     const pattern one = pattern_inside(1);
     c->tested = true;
     emit_tile(c, &one, vectors, ash_nest_loop(n, zero, width, 1, 1), first_vector);
@@ -595,21 +596,17 @@ static void emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width, inner_steps(c));
-    const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
+    const int64_t least = ash_tile_edge(&heights), most = ash_kern_max(k, c->width);
     int64_t left = edge(c, c->pad, least), right = edge(c, c->pad_after, least);
-    ash_ref width = ash_kern_dim(k, c->width);
-    if (left + right == 0) {
-        emit_inside(c, &heights, most, vectors, first_vector, ash_nest_index(n, 0), width);
-        return;
-    }
+    int64_t enough = ASH_MAX(left + right, 2 * least);
     ash_ref unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;
-    bool both = left + right <= most;
+    bool both = enough <= most;
     if (both) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, left + right), width));
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->width)));
         emit_edged(c, &heights, vectors, first_vector, left, right, most, unused);
         ash_nest_else(n);
     }
-    emit_short(c, &heights, vectors, first_vector, both ? left + right - 1 : most, unused);
+    emit_short(c, &heights, vectors, first_vector, both ? enough - 1 : most, unused);
     if (both) ash_nest_end(n);
 }
 
@@ -681,6 +678,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     const ash_tile_extents extents = {.rows = ASH_MAX(ash_kern_max(k, c.width), 1),
                                       .blocks = c.in_lanes ? 1 : blocks,
                                       .open_rows = open,
+                                      .lines = open,
                                       .edges = open ? (c.pad > 0) + (c.pad_after > 0) : 0};
     ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, inner_steps(&c), most_rows, c.math);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);

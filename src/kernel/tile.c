@@ -20,6 +20,17 @@ static double tile_cycles(const ash_target *target, unsigned rows, unsigned vect
     return step_cycles(target, rows, vectors, math) * (double)steps + c->tile_begin;
 }
 
+/* The same where low tiles are many, and each may read all of a strip that is larger than the first-level
+ * cache. */
+static double open_tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, int64_t steps,
+                               ash_tile_math math) {
+    const ash_costs *c = &target->costs;
+    double bytes = (double)vectors * target->vector_bytes * (double)steps;
+    double cycles = tile_cycles(target, rows, vectors, steps, math);
+    if (bytes <= (double)target->l1_bytes * c->slice_share) return cycles;
+    return ASH_MAX(cycles, bytes / c->tile_stream);
+}
+
 /* Ever lower tiles, down to one row. */
 static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape shape, int64_t steps) {
     const ash_costs *c = &target->costs;
@@ -39,6 +50,10 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
     return (ash_tile_heights){.n = 1 + (rest != 0), .at = {shape.rows, rest}, .known = true};
 }
 
+unsigned ash_tile_edge(const ash_tile_heights *h) {
+    return ASH_MIN(h->at[h->n > 1], (h->at[0] + 1) / 2);
+}
+
 /* A size that is a variable is, when shapes are chosen, this part of its bound, but rows that there can
  * be in a line of a small image are as many. Half as many and half as many again are as likely, those
  * next to it that is. */
@@ -48,11 +63,17 @@ static int64_t usual_rows(const ash_tile_extents *e) {
     return e->open_rows ? ASH_MAX(e->rows / USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
 }
 
-/* How many tiles of each height a run of rows takes: its edges, what lies between, or else one tile. */
-static void count_tiles(const ash_tile_heights *h, int64_t rows, unsigned edges, double *counts) {
-    unsigned edge = h->at[h->n > 1];
-    if (rows >= edges * edge) counts[h->n > 1] += edges, rows -= edges * edge;
-    for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[i] += (double)(rows / h->at[i]);
+/* Adds how many tiles of each number of rows a run takes: a short line one, others their edges and what
+ * lies between. */
+static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_extents *e,
+                        double *counts) {
+    unsigned edge = ash_tile_edge(h);
+    if (e->lines && rows < 2 * edge && rows <= h->at[0]) {
+        counts[rows]++;
+        return;
+    }
+    if (e->lines && rows >= 2 * edge) counts[edge] += e->edges, rows -= e->edges * edge;
+    for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 
 /* Cycles of all tiles of a shape. */
@@ -60,7 +81,8 @@ static double shape_cycles(const ash_target *target, ash_tile_shape shape, const
                            int64_t steps, ash_tile_math math) {
     const ash_tile_heights h = e->open_rows ? open_heights(target, shape, steps)
                                             : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1), steps);
-    double counts[ASH_COUNT(h.at)] = {0}, cost = 0, whole = (double)(e->blocks / shape.vectors), single = 0;
+    double counts[ASH_TILE_MAX + 1] = {0}, cost = 0, whole = (double)(e->blocks / shape.vectors),
+                                 single = 0;
     unsigned rest = (unsigned)(e->blocks % shape.vectors);
     if (e->open_blocks) { /* what is left goes vector by vector */
         rest = 0;
@@ -69,14 +91,17 @@ static double shape_cycles(const ash_target *target, ash_tile_shape shape, const
     }
     int64_t usual = usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0, all = 0;
     for (int64_t rows = usual - near; rows <= ASH_MIN(usual + near, e->rows); all += rows++)
-        count_tiles(&h, rows, e->edges, counts);
-    for (unsigned i = 0; i < h.n; i++) counts[i] *= (double)usual / (double)ASH_MAX(all, 1);
-    for (unsigned i = 0; i < h.n; i++) {
-        double cycles = whole * tile_cycles(target, h.at[i], shape.vectors, steps, math);
-        if (rest) cycles += tile_cycles(target, h.at[i], rest, steps, math);
-        if (single > 0) cycles += single * tile_cycles(target, h.at[i], 1, steps, math);
-        cost += counts[i] * cycles;
+        count_tiles(&h, rows, e, counts);
+    double (*cycles_of)(const ash_target *, unsigned, unsigned, int64_t, ash_tile_math) =
+        e->open_rows ? open_tile_cycles : tile_cycles;
+    for (unsigned height = 1; height <= shape.rows; height++) {
+        if (counts[height] <= 0) continue;
+        double cycles = whole * cycles_of(target, height, shape.vectors, steps, math);
+        if (rest) cycles += cycles_of(target, height, rest, steps, math);
+        if (single > 0) cycles += single * cycles_of(target, height, 1, steps, math);
+        cost += counts[height] * cycles;
     }
+    cost *= (double)usual / (double)ASH_MAX(all, 1);
     return rest ? cost * target->costs.tile_rest : cost;
 }
 
@@ -90,7 +115,7 @@ ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents 
              each = bytes && target->dot4 != 1 ? 2 : 1;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
-    int64_t blocks = extents->blocks / (extents->open_blocks ? USUAL : 1), rows = usual_rows(extents);
+    int64_t blocks = extents->blocks / (extents->open_blocks ? USUAL : 1), rows = extents->rows;
     most_rows = (unsigned)ASH_MIN(ASH_MIN((int64_t)ASH_TILE_MAX, most_rows), ASH_MAX(rows, 1));
     for (unsigned v = 1; v <= 8 && v <= ASH_MAX(blocks, 1); v++) {
         for (unsigned r = 1; r <= most_rows; r++) {

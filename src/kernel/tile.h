@@ -32,8 +32,8 @@ typedef enum ash_tile_math {
 typedef struct ash_tile_extents {
     int64_t rows, blocks;
     bool open_rows, open_blocks;
-    unsigned
-        edges; /* of open rows: ends of a run that are tiles of the second height, whatever lies between */
+    bool lines;     /* open rows are lines of a convolution: those too short for two edges are one tile */
+    unsigned edges; /* of the others, tiles of ash_tile_edge rows: 0, 1, 2 */
 } ash_tile_extents;
 
 /* The cheapest shape for `steps` inner steps; of at most `most_rows` rows. */
@@ -57,6 +57,9 @@ typedef struct ash_tile_heights {
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps);
+/* The height of the tiles at the ends of a line: the second one, as far as a tile takes whatever line is too
+ * short for two. */
+unsigned ash_tile_edge(const ash_tile_heights *heights);
 /* Opens the block of the tiles of height i, from *from on, and below `to`; returns the first row of a tile.
  * The caller ends it. *from is then behind them. */
 ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *heights, unsigned i, ash_ref *from,
