@@ -236,6 +236,18 @@ static void test_columns(void **state) {
     }
 }
 
+/* Hardly more than elementwise, of a plain operand: one kernel, without conversions. */
+static void test_light_windows(void **state) {
+    (void)state;
+    for (int64_t each = 1; each <= 8; each *= 2) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 2, 32, 5, 19), w = INPUT(g, "w", 32, each, 1, 1);
+        const ash_window one = {.stride = 1, .dilation = 1}, windows[] = {one, one};
+        const size_t steps = compare(g, ash_relu(g, ash_conv(g, x, w, windows, 2, 32 / each)), 1e-6).steps;
+        assert_true(each <= 4 ? steps == 1 : steps > 1);
+    }
+}
+
 /* More terms along the window than one running sum has. */
 static void test_long_window(void **state) {
     (void)state;
@@ -291,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_light_windows),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),
         cmocka_unit_test(test_across_rows),

@@ -54,6 +54,7 @@ static ash_ix window(ash_kern *k, ash_ix out, ash_ix step, int64_t stride, int64
 /* A condition that index `at` lies in [0, limit), added to the mask or guard; ASH_NO_REF when it always
  * does. */
 static ash_ref require(ash_kern *k, ash_ix at, ash_dim limit, ash_ref so_far) {
+    if (ash_ix_is_below(&k->ixs, at, limit)) return so_far;
     if (k->collecting) {
         ash_kern_collect(k, at);
         return ASH_NO_REF;

@@ -36,6 +36,17 @@ static bool read_conv(const ash_layout_pass *l, const ash_node *node, ash_layout
     return true;
 }
 
+/* Whether a convolution is hardly more than elementwise, and its operand is plain: windows of 1 and a few
+ * terms, for which two conversions would be most of the work. */
+static bool is_light(const ash_layout_pass *l, const ash_node *node, const ash_layout_conv *v) {
+    const ash_type *w = ash_graph__type(l->rw.from, node->ins[1]);
+    const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
+    for (unsigned s = 0; s < strides->count; s++)
+        if (w->dims[2 + s] != 1 || strides->list[s] != 1) return false;
+    return v->groups > 1 && v->c / v->groups <= ASH_MIN_BLOCK && v->o / v->groups <= ASH_MIN_BLOCK &&
+           ash_layout__has_plain(l, node->ins[0]) && !ash_layout__has_blocked(l, node->ins[0]);
+}
+
 void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout_conv *v) {
     if (v->in_lanes) {
         v->x_block = v->y_block = v->w_block = operand_block(l, x, v->c);
@@ -126,6 +137,7 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_value w = ash_layout__plain(l, node->ins[1]);
     if (w == ASH_NO_VALUE) return;
     bool blocks = read_conv(l, node, &v);
+    if (blocks) blocks = !is_light(l, node, &v);
     if (blocks) ash_layout__choose_blocks(l, node->ins[0], &v);
     if (!blocks || v.w_block == 0) {
         ash_layout__plain(l, node->ins[0]);
