@@ -43,7 +43,7 @@ static unsigned count(const ash_program *p, ash_nest_op op) {
 
 typedef struct seen {
     size_t steps;
-    unsigned gathers, shuffles;
+    unsigned gathers, shuffles, divisions; /* of vectors */
 } seen;
 
 /* Optimised for a target, lowered, interpreted and compared. */
@@ -56,7 +56,12 @@ static seen compare_for(const ash_graph *g, const ash_target *target, double tol
     assert_ok(ash_opt__run(g, target, NULL, &fast, &diag));
     test_interpreted(fast, target, NULL, vars, inputs, expected, tolerance);
     assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
-    const seen s = {p->steps.len, count(p, ASH_NEST_GATHER), count(p, ASH_NEST_SHUFFLE)};
+    seen s = {p->steps.len, count(p, ASH_NEST_GATHER), count(p, ASH_NEST_SHUFFLE), 0};
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
+            const ash_inst *inst = &p->nests.at[i].code.at[k];
+            s.divisions += (inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD) && inst->lanes > 1;
+        }
     ash_program__free(p);
     ash_graph_destroy(fast);
     test_free_expected(g, expected);
@@ -248,6 +253,21 @@ static void test_light_windows(void **state) {
     }
 }
 
+/* Zeros in front of and behind channels: bounds on the one merged axis, and no
+ * division for each lane. */
+static void test_padded_channels(void **state) {
+    (void)state;
+    for (int64_t before = 0; before <= 2; before++) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 1, 3, 7, 13);
+        const ash_dim first[] = {0, before, 0, 0}, more[] = {0, 2 - before, 0, 0}, none[4] = {0};
+        const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, first, 4), ASH_ATTR_LIST(AFTER, more, 4),
+                                  ASH_ATTR_LIST(INTERIOR, none, 4)};
+        const ash_value ins[] = {x, ash_scalar(g, ASH_F32, 0)};
+        assert_int_equal(compare(g, ash_build(g, ASH_OP_PAD, ins, 2, attrs, 3), 0).divisions, 0);
+    }
+}
+
 /* More terms along the window than one running sum has. */
 static void test_long_window(void **state) {
     (void)state;
@@ -304,6 +324,7 @@ int main(void) {
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_light_windows),
+        cmocka_unit_test(test_padded_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),
         cmocka_unit_test(test_across_rows),

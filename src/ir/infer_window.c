@@ -206,7 +206,8 @@ static ash_status plain_weights(const ash_inference *c, conv *v) {
     return ASH_OK;
 }
 
-/* w is [groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B], or, in lanes, [o/B, kernel..., (c/groups) B]. */
+/* w is [groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B], or, in lanes, [o/B, kernel...,
+ * (c/groups) B]. */
 static ash_status blocked_weights(const ash_inference *c, conv *v) {
     const ash_type *w = &c->ins[1];
     int64_t block = v->w_block, inner = v->x_block ? v->x_block : 1;

@@ -521,7 +521,7 @@ static void emit_inside(conv *c, const ash_tile_heights *heights, int64_t most, 
  * pattern_of_open has it. Strides leave up to so many elements but one of the padded input unused; where
  * that makes a difference, the tile is there for each case. */
 static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t first, int64_t end,
-                     unsigned rows, ash_ref position, ash_ref unused) {
+                     unsigned rows, ash_ref position) {
     ash_nest *n = &c->k->nest;
     unsigned opened = 0;
     for (int64_t u = 0, stride = c->stride[c->space - 1]; u < stride;) {
@@ -530,7 +530,7 @@ static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t fi
         while (++u < stride && !memcmp(&p, &q, sizeof p)) q = pattern_of_open(c, first, end, rows, u);
         bool more = memcmp(&p, &q, sizeof p);
         u -= more;
-        if (more) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, unused, ash_nest_index(n, u))), opened++;
+        if (more) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, c->unused, ash_nest_index(n, u))), opened++;
         emit_tile(c, &p, vectors, position, first_vector);
         if (more) ash_nest_else(n);
     }
@@ -550,7 +550,7 @@ static ash_ref emit_unused(const conv *c) {
 
 /* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. */
 static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
-                       int64_t left, int64_t right, int64_t most, ash_ref unused) {
+                       int64_t left, int64_t right, int64_t most) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const int64_t rows = heights->at[0];
@@ -563,7 +563,7 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
     for (int64_t done = 0; done < right; done += rows) {
         int64_t height = ASH_MIN(right - done, rows);
         emit_end(c, vectors, first_vector, -1, right - done - height, (unsigned)height,
-                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)), unused);
+                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)));
     }
 }
 
@@ -574,13 +574,13 @@ static int64_t edge(const conv *c, int64_t pad, int64_t least) {
 
 /* A line of at most `most` positions, too short for its edges. */
 static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
-                       int64_t most, ash_ref unused) {
+                       int64_t most) {
     ash_nest *n = &c->k->nest;
     ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
     bool whole = most <= heights->at[0];
     for (int64_t size = 1; whole && size <= most; size++) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
-        emit_end(c, vectors, first_vector, 0, 0, (unsigned)size, zero, unused);
+        emit_end(c, vectors, first_vector, 0, 0, (unsigned)size, zero);
         ash_nest_end(n);
     }
     if (whole) return;
@@ -599,14 +599,14 @@ static void emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_
     const int64_t least = ash_tile_edge(&heights), most = ash_kern_max(k, c->width);
     int64_t left = edge(c, c->pad, least), right = edge(c, c->pad_after, least);
     int64_t enough = ASH_MAX(left + right, 2 * least);
-    ash_ref unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;
+    c->unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;
     bool both = enough <= most;
     if (both) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->width)));
-        emit_edged(c, &heights, vectors, first_vector, left, right, most, unused);
+        emit_edged(c, &heights, vectors, first_vector, left, right, most);
         ash_nest_else(n);
     }
-    emit_short(c, &heights, vectors, first_vector, both ? enough - 1 : most, unused);
+    emit_short(c, &heights, vectors, first_vector, both ? enough - 1 : most);
     if (both) ash_nest_end(n);
 }
 

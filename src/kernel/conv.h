@@ -29,8 +29,11 @@ typedef struct ash_conv {
     int64_t sums;            /* of one position in a tile, at most */
     ash_dim width, in_width; /* last spatial dim: output, input */
     int64_t pad, pad_after;  /* before and behind it; behind where `width` is no number */
-    bool tested;             /* of the present tile, a single position: its window is cut at run time */
-    bool padded;             /* some window may reach out of the input along the last spatial dim */
+    ash_ref
+        unused;  /* of the padded input, elements that no window reads, where `width` is no number and that
+                       makes a difference */
+    bool tested; /* of the present tile, a single position: its window is cut at run time */
+    bool padded; /* some window may reach out of the input along the last spatial dim */
     /* symbols */
     ash_sym batch, group, block, lane, position[ASH_CONV_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                                 /* of the weights */

@@ -216,11 +216,29 @@ static ash_ref spread(const ash_conv *c, const ash_tile *t, ash_ref input, int64
     return ash_nest_shuffle(&c->k->nest, input, ASH_NO_REF, t->lanes, pick);
 }
 
-/* Adds an input, `at` positions behind that of column 0 and row 0, to the sums that it is part of.
- * w[column][v]: the weights, in lanes of the group's channel v. */
-static void add_input(ash_conv *c, ash_tile *t, const ash_conv_pattern *p, int64_t at,
-                      const ash_tile_operand *x, const ash_ref *starts, int64_t stride,
-                      ash_ref (*w)[ASH_CONV_WINDOW]) {
+/* What a tile reads at one line of the window: per column, the input's operand, where its row 0 is, and the
+ * weights, of vectors or, in lanes, of the group's channels. */
+typedef struct line {
+    ash_tile_operand x[ASH_CONV_WINDOW];
+    ash_ref starts[ASH_CONV_WINDOW], weights[ASH_CONV_WINDOW][ASH_CONV_WINDOW];
+    int64_t stride; /* from the input of one position to the next, elements */
+} line;
+
+/* The first input from `from` on that the tile reads; they may lie far apart. INT64_MAX: there is none. */
+static int64_t next_input(const ash_conv *c, const ash_conv_pattern *p, int64_t from) {
+    unsigned last = c->space - 1;
+    int64_t next = INT64_MAX;
+    for (int64_t column = 0; column < c->window[last]; column++) {
+        int64_t first = column * c->dilation[last], step = c->stride[last];
+        int64_t row = from > first ? ash_ceil_div(from - first, step) : 0;
+        row = ASH_MAX(row, p->from[column]);
+        if (row < p->to[column]) next = ASH_MIN(next, first + row * step);
+    }
+    return next;
+}
+
+/* Adds an input, `at` positions behind that of column 0 and row 0, to the sums that it is part of. */
+static void add_input(ash_conv *c, ash_tile *t, const ash_conv_pattern *p, const line *from, int64_t at) {
     unsigned last = c->space - 1;
     int64_t step = c->stride[last], dilation = c->dilation[last];
     int64_t channels = c->in_lanes ? c->c_group : 1;
@@ -230,11 +248,13 @@ static void add_input(ash_conv *c, ash_tile *t, const ash_conv_pattern *p, int64
         int64_t before = at - column * dilation, row = before / step;
         if (before < 0 || before % step || row >= p->rows || !is_inside(p, (unsigned)row, column)) continue;
         if (!loaded) {
-            ash_ref input = ash_conv__load_input(c, t, &x[column], starts[column], row * stride);
+            ash_ref input =
+                ash_conv__load_input(c, t, &from->x[column], from->starts[column], row * from->stride);
             for (int64_t i = 0; i < channels; i++) spreads[i] = spread(c, t, input, i);
             loaded = true;
         }
-        for (int64_t i = 0; i < channels; i++) ash_tile_add(t, (unsigned)row, &w[column][i], spreads[i]);
+        for (int64_t i = 0; i < channels; i++)
+            ash_tile_add(t, (unsigned)row, &from->weights[column][i], spreads[i]);
     }
 }
 
@@ -242,9 +262,9 @@ void ash_conv__emit_rows(ash_conv *c, ash_tile *t, const ash_conv_pattern *p) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     unsigned last = c->space - 1;
-    int64_t window = c->window[last], stride = 0;
-    ash_ref w[ASH_CONV_WINDOW][ASH_CONV_WINDOW] = {0}, starts[ASH_CONV_WINDOW] = {0};
-    ash_tile_operand x[ASH_CONV_WINDOW], weights;
+    int64_t window = c->window[last];
+    line from = {0};
+    ash_tile_operand w;
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
@@ -254,19 +274,21 @@ void ash_conv__emit_rows(ash_conv *c, ash_tile *t, const ash_conv_pattern *p) {
         return;
     }
     for (int64_t column = 0; column < window; column++) {
-        bool found = ash_conv__operands_at(c, ash_ix_const(&k->ixs, column), &x[column], &weights, &stride);
+        bool found =
+            ash_conv__operands_at(c, ash_ix_const(&k->ixs, column), &from.x[column], &w, &from.stride);
         ash_kern_expect(k, found); /* as every column was looked at before */
         if (!found) return;
-        starts[column] = ash_kern_index(k, x[column].linear);
+        from.starts[column] = ash_kern_index(k, from.x[column].linear);
         if (p->from[column] >= p->to[column]) continue;
-        for (unsigned v = 0; v < t->vectors; v++) w[column][v] = ash_conv__load_weights(c, t, &weights, v);
+        for (unsigned v = 0; v < t->vectors; v++)
+            from.weights[column][v] = ash_conv__load_weights(c, t, &w, v);
         for (int64_t i = 1; c->in_lanes && i < c->c_group; i++) {
             ash_kern_set_sym(k, c->four_lane, ash_nest_index(n, i * c->lanes));
-            w[column][i] = ash_conv__load_weights(c, t, &weights, 0);
+            from.weights[column][i] = ash_conv__load_weights(c, t, &w, 0);
             ash_kern_set_sym(k, c->four_lane, ash_nest_index(n, 0));
         }
     }
-    int64_t end = (p->rows - 1) * c->stride[last] + (window - 1) * c->dilation[last] + 1;
-    for (int64_t at = 0; at < end; at++) add_input(c, t, p, at, x, starts, stride, w);
+    for (int64_t at = next_input(c, p, 0); at < INT64_MAX; at = next_input(c, p, at + 1))
+        add_input(c, t, p, &from, at);
     ash_kern_forget(k, mark);
 }

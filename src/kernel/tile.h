@@ -57,8 +57,8 @@ typedef struct ash_tile_heights {
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps);
-/* The height of the tiles at the ends of a line: the second one, as far as a tile takes whatever line is too
- * short for two. */
+/* The height of the tiles at the ends of a line: the second one, as far as a tile takes whatever line is
+ * too short for two. */
 unsigned ash_tile_edge(const ash_tile_heights *heights);
 /* Opens the block of the tiles of height i, from *from on, and below `to`; returns the first row of a tile.
  * The caller ends it. *from is then behind them. */
