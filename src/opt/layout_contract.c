@@ -63,18 +63,19 @@ void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout
 /* [o, e, k...] -> [o/B, B, e, k...] -> [o/B, k..., e, B] -> [o/B, k..., e B] */
 static ash_value pack_lanes(ash_rewrite *rw, ash_value w, const ash_layout_conv *v) {
     ash_type type = ash_rewrite__type(rw, w);
-    unsigned rank = type.rank + 1;
+    const bool several = type.dims[1] > 1; /* depthwise: there is no e */
+    unsigned spatial = type.rank - 2, first = 2 + several;
     ash_dim dims[ASH_MAX_RANK] = {v->o / v->w_block, v->w_block, type.dims[1]}, together[ASH_MAX_RANK];
     int64_t perm[ASH_MAX_RANK] = {0};
-    for (unsigned d = 2; d < type.rank; d++) {
-        dims[d + 1] = together[d - 1] = type.dims[d];
-        perm[d - 1] = d + 1;
+    for (unsigned d = 0; d < spatial; d++) {
+        dims[first + d] = together[1 + d] = type.dims[2 + d];
+        perm[1 + d] = first + d;
     }
-    perm[rank - 2] = 2;
-    perm[rank - 1] = 1;
+    if (several) perm[1 + spatial] = 2;
+    perm[first + spatial - 1] = 1;
     together[0] = dims[0];
-    together[type.rank - 1] = type.dims[1] * v->w_block;
-    w = ash_transpose(rw->to, ash_reshape(rw->to, w, dims, rank), perm);
+    together[1 + spatial] = type.dims[1] * v->w_block;
+    w = ash_transpose(rw->to, ash_reshape(rw->to, w, dims, first + spatial), perm);
     return ash_reshape(rw->to, w, together, type.rank);
 }
 
