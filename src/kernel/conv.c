@@ -258,7 +258,7 @@ static int64_t reach(const conv *c, int64_t behind, int64_t column, int64_t unus
 static pattern pattern_of_open(const conv *c, int64_t first, int64_t end, unsigned rows, int64_t unused) {
     pattern p = pattern_inside(rows);
     unsigned last = c->space - 1;
-    for (int64_t column = 0; column < c->window[last]; column++) {
+    for (int64_t column = 0; c->padded && column < c->window[last]; column++) {
         int64_t outside = ash_ceil_div(c->pad - column * c->dilation[last], c->stride[last]) - first;
         if (first >= 0) p.from[column] = (int8_t)ASH_MIN(ASH_MAX(outside, 0), (int64_t)rows);
         while (end >= 0 && p.to[column] && reach(c, end + rows - p.to[column], column, unused) > 0)
