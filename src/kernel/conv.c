@@ -12,13 +12,13 @@
  * Where the last dim's size is a variable, a line begins and ends with tiles whose pattern is known all
  * the same, as they begin at its first position or end at its last; what lies between has no edges, and
  * is cut into ever lower tiles (ash_tile_cut_rows). The edges are tiles that fill the registers' latency.
- * Lines too short for both are one tile each, of as many positions as they have, one after the other
- * where a tile is there for each number of them:
+ * Lines too short for two such tiles are one tile each, of which there is one for each number of
+ * positions:
  *
- *     width >= left + right     | left | 14 14 ... 14 | 5 | 3 | right |
- *     width 1, 2, ...           | 1 |      | 2 |      ...
+ *     width 27     | 5: left | 14 | 3 | 5: right |
+ *     width 7      | 7: both |
  *
- * Edges of more positions than a tile has leave many lengths of such lines: these go position by
+ * Edges of more positions than a tile has leave too many such numbers: these lines go position by
  * position, with the window cut to what lies inside.
  *
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
