@@ -12,14 +12,13 @@
  * Where the last dim's size is a variable, a line begins and ends with tiles whose pattern is known all
  * the same, as they begin at its first position or end at its last; what lies between has no edges, and
  * is cut into ever lower tiles (ash_tile_cut_rows). The edges are tiles that fill the registers' latency.
- * Lines too short for two such tiles are one tile each, of which there is one for each number of
- * positions:
+ * Lines too short for two such tiles have tiles of their own, even ones, for each number of positions:
  *
  *     width 27     | 5: left | 14 | 3 | 5: right |
  *     width 7      | 7: both |
  *
- * Edges of more positions than a tile has leave too many such numbers: these lines go position by
- * position, with the window cut to what lies inside.
+ * Edges that padding makes long leave too many such numbers: these lines go position by position, with
+ * the window cut to what lies inside.
  *
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
  * long one.
@@ -577,13 +576,17 @@ static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vector
                        int64_t most) {
     ash_nest *n = &c->k->nest;
     ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
-    bool whole = most <= heights->at[0];
-    for (int64_t size = 1; whole && size <= most; size++) {
+    bool few = most <= heights->at[0] || most < 2 * heights->at[heights->n > 1];
+    for (int64_t size = 1; few && size <= most; size++) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
-        emit_end(c, vectors, first_vector, 0, 0, (unsigned)size, zero);
+        for (int64_t done = 0, height; done < size; done += height) {
+            height = ASH_MIN(ash_tile_even(heights, size), size - done);
+            emit_end(c, vectors, first_vector, done, size - done - height, (unsigned)height,
+                     ash_nest_index(n, done));
+        }
         ash_nest_end(n);
     }
-    if (whole) return;
+    if (few) return;
     const pattern one = pattern_inside(1);
     c->tested = true;
     emit_tile(c, &one, vectors, ash_nest_loop(n, zero, width, 1, 1), first_vector);
@@ -596,7 +599,7 @@ static void emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width, inner_steps(c));
-    const int64_t least = ash_tile_edge(&heights), most = ash_kern_max(k, c->width);
+    const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
     int64_t left = edge(c, c->pad, least), right = edge(c, c->pad_after, least);
     int64_t enough = ASH_MAX(left + right, 2 * least);
     c->unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;

@@ -50,10 +50,6 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
     return (ash_tile_heights){.n = 1 + (rest != 0), .at = {shape.rows, rest}, .known = true};
 }
 
-unsigned ash_tile_edge(const ash_tile_heights *h) {
-    return ASH_MIN(h->at[h->n > 1], (h->at[0] + 1) / 2);
-}
-
 /* A size that is a variable is, when shapes are chosen, this part of its bound, but rows that there can
  * be in a line of a small image are as many. Half as many and half as many again are as likely, those
  * next to it that is. */
@@ -63,16 +59,16 @@ static int64_t usual_rows(const ash_tile_extents *e) {
     return e->open_rows ? ASH_MAX(e->rows / USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
 }
 
-/* Adds how many tiles of each number of rows a run takes: a short line one, others their edges and what
- * lies between. */
+/* Adds how many tiles of each number of rows a run takes: a short line even ones, others their edges and
+ * what lies between. */
 static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_extents *e,
                         double *counts) {
-    unsigned edge = ash_tile_edge(h);
-    if (e->lines && rows < 2 * edge && rows <= h->at[0]) {
-        counts[rows]++;
+    unsigned edge = h->at[h->n > 1];
+    if (e->lines && rows < 2 * edge) {
+        for (int64_t even = ash_tile_even(h, rows); rows > 0; rows -= even) counts[ASH_MIN(rows, even)]++;
         return;
     }
-    if (e->lines && rows >= 2 * edge) counts[edge] += e->edges, rows -= e->edges * edge;
+    if (e->lines) counts[edge] += e->edges, rows -= e->edges * edge;
     for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 

@@ -32,8 +32,8 @@ typedef enum ash_tile_math {
 typedef struct ash_tile_extents {
     int64_t rows, blocks;
     bool open_rows, open_blocks;
-    bool lines;     /* open rows are lines of a convolution: those too short for two edges are one tile */
-    unsigned edges; /* of the others, tiles of ash_tile_edge rows: 0, 1, 2 */
+    bool lines;     /* open rows are lines of a convolution, short ones with tiles of their own */
+    unsigned edges; /* of the others, tiles of the second height: 0, 1, 2 */
 } ash_tile_extents;
 
 /* The cheapest shape for `steps` inner steps; of at most `most_rows` rows. */
@@ -57,9 +57,10 @@ typedef struct ash_tile_heights {
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps);
-/* The height of the tiles at the ends of a line: the second one, as far as a tile takes whatever line is
- * too short for two. */
-unsigned ash_tile_edge(const ash_tile_heights *heights);
+/* The height of the tiles that so many rows are cut into evenly; the last one may be lower. */
+static inline int64_t ash_tile_even(const ash_tile_heights *heights, int64_t rows) {
+    return ash_ceil_div(rows, ash_ceil_div(rows, heights->at[0]));
+}
 /* Opens the block of the tiles of height i, from *from on, and below `to`; returns the first row of a tile.
  * The caller ends it. *from is then behind them. */
 ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *heights, unsigned i, ash_ref *from,
