@@ -82,7 +82,8 @@ static void build_product(fixture *f, const product *p, unsigned vary, fill how)
 }
 
 typedef struct convolution {
-    int64_t n, c, o, rows, columns, kernel, stride, pad, dilation, groups;
+    int64_t n, c, o, rows, columns, kernel, /* columns 0: a variable, where those of images do */
+        stride, pad, dilation, groups;
     ash_dtype x, w;
     zero_kind x_zero, w_zero;
 } convolution;
@@ -91,7 +92,8 @@ static void build_window(fixture *f, const convolution *s, bool vary, fill how) 
     restart(f);
     f->random = 9;
     ash_dim n = vary ? ash_graph_var(f->g, "n", 1, 4) : s->n;
-    ash_value x = INPUT(f, "x", s->x, n, s->c, s->rows, s->columns);
+    ash_dim columns = s->columns ? s->columns : ash_graph_var(f->g, "columns", 1, 40);
+    ash_value x = INPUT(f, "x", s->x, n, s->c, s->rows, columns);
     ash_value w = constant(f, TYPE(s->w, s->o, s->c / s->groups, s->kernel, s->kernel), how);
     x = centred(f, x, s->x_zero, TYPE(s->x, 1), "x_zero");
     w = centred(f, w, s->w_zero, TYPE(s->w, s->o, 1, 1, 1), "w_zero");
@@ -187,6 +189,8 @@ static const convolution windows[] = {
     {1, 16, 16, 9, 6, 5, 2, 2, 1, 16, ASH_I8, ASH_I8, NONE, NONE},
     {1, 3, 16, 18, 20, 17, 1, 8, 1, 1, ASH_U8, ASH_I8, NONE, NONE}, /* many columns */
     {1, 8, 16, 18, 20, 17, 1, 0, 1, 1, ASH_U8, ASH_I8, NUMBER, NONE},
+    {1, 16, 16, 5, 31, 3, 1, 1, 1, 16, ASH_U8, ASH_I8, NONE, NONE},
+    {1, 24, 24, 9, 20, 7, 1, 3, 1, 24, ASH_U8, ASH_I8, NUMBER, NONE},
 };
 
 static void convolutions_are_exact(void **state) {
@@ -198,8 +202,45 @@ static void convolutions_are_exact(void **state) {
                 build_window(f, &windows[i], false, how);
                 check(f, &target, 1, false, NULL, how);
                 bool depthwise = windows[i].groups == windows[i].c;
-                if (dots_of(f, &target) > 0 ? depthwise : !depthwise)
+                if ((dots_of(f, &target) > 0) != (!depthwise || target.dot4 == 1))
                     fail_msg("convolution %zu for %s", i, makings[t]);
+            }
+    }
+}
+
+/* Depthwise windows, whose fours of neighbours lie in every way to the ends of a line: all widths around
+ * a four and a tile, known or variable, and dilated ones, which are no neighbours. */
+static void depthwise_windows_are_exact(void **state) {
+    fixture *f = *state;
+    static const int64_t kernels[] = {1, 2, 3, 4, 5, 7, 9};
+    for (size_t t = 0; t < ASH_COUNT(makings); t += 2) {
+        ash_target target = made(makings[t]);
+        for (int64_t width = 1, turn = 0; width <= 33; width += width < 17 ? 1 : 5)
+            for (size_t i = 0; i < ASH_COUNT(kernels); i++, turn++) {
+                int64_t kernel = kernels[i], channels = turn % 3 ? 16 : 24;
+                convolution s = {.n = 1,
+                                 .c = channels,
+                                 .o = channels,
+                                 .rows = (kernel - 1) * (turn % 7 == 6 ? 2 : 1) + 1 + turn % 2,
+                                 .columns = width,
+                                 .kernel = kernel,
+                                 .stride = 1 + turn % 4 / 2 + turn % 5 / 4,
+                                 .pad = turn % 3 ? turn % 3 * kernel / 3 : 0,
+                                 .dilation = turn % 7 == 6 ? 2 : 1,
+                                 .groups = channels,
+                                 .x = turn % 2 ? ASH_U8 : ASH_I8,
+                                 .w = ASH_I8,
+                                 .x_zero = turn % 4 == 3 ? NUMBER : NONE};
+                bool open = turn % 3 == 1;
+                int64_t vars[] = {width};
+                if (width + 2 * s.pad < (kernel - 1) * s.dilation + 1) s.pad = (kernel - 1) * s.dilation;
+                if (open) s.columns = 0;
+                build_window(f, &s, false, turn % FILLS);
+                check(f, &target, 1, false, vars, turn % FILLS);
+                int64_t positions = (width + 2 * s.pad - (kernel - 1) * s.dilation - 1) / s.stride + 1;
+                bool fours = target.dot4 == 1 && s.dilation == 1, one = positions == 1 || kernel == 1;
+                if (!one && (dots_of(f, &target) > 0) != fours)
+                    fail_msg("width %d, kernel %d for %s", (int)width, (int)kernel, makings[t]);
             }
     }
 }
@@ -267,7 +308,7 @@ static void others_stay(void **state) {
 /* The same compiled, for every level that this machine runs. */
 static void compiled_code_is_exact(void **state) {
     fixture *f = *state;
-    static const size_t some_products[] = {1, 4, 9}, some_windows[] = {1, 3, 8};
+    static const size_t some_products[] = {1, 4, 9}, some_windows[] = {1, 3, 8, 9, 10, 11};
     for (size_t t = 0; t < ASH_COUNT(compiled_levels); t++) {
         ash_target target;
         if (!runs_here(f->context, compiled_levels[t], &target)) continue;
@@ -287,6 +328,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products_are_exact, begin, teardown),
         cmocka_unit_test_setup_teardown(convolutions_are_exact, begin, teardown),
+        cmocka_unit_test_setup_teardown(depthwise_windows_are_exact, begin, teardown),
         cmocka_unit_test_setup_teardown(sizes_vary, begin, teardown),
         cmocka_unit_test_setup_teardown(others_stay, begin, teardown),
         cmocka_unit_test_setup_teardown(compiled_code_is_exact, begin, teardown),

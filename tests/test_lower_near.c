@@ -43,7 +43,7 @@ static unsigned count(const ash_program *p, ash_nest_op op) {
 
 typedef struct seen {
     size_t steps;
-    unsigned gathers, shuffles;
+    unsigned gathers, shuffles, divisions; /* of vectors */
 } seen;
 
 /* Optimised for a target, lowered, interpreted and compared. */
@@ -56,7 +56,12 @@ static seen compare_for(const ash_graph *g, const ash_target *target, double tol
     assert_ok(ash_opt__run(g, target, NULL, &fast, &diag));
     test_interpreted(fast, target, NULL, vars, inputs, expected, tolerance);
     assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
-    const seen s = {p->steps.len, count(p, ASH_NEST_GATHER), count(p, ASH_NEST_SHUFFLE)};
+    seen s = {p->steps.len, count(p, ASH_NEST_GATHER), count(p, ASH_NEST_SHUFFLE), 0};
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
+            const ash_inst *inst = &p->nests.at[i].code.at[k];
+            s.divisions += (inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD) && inst->lanes > 1;
+        }
     ash_program__free(p);
     ash_graph_destroy(fast);
     test_free_expected(g, expected);
@@ -205,15 +210,61 @@ static ash_value conv(ash_graph *g, const shape *s) {
 static void test_columns(void **state) {
     (void)state;
     static const shape shapes[] = {
-        {3, 32, 45, 7, 2, 3, 1, 1},   {1, 32, 33, 3, 1, 1, 1, 1},    {1, 16, 300, 40, 16, 0, 1, 1},
-        {16, 16, 30, 5, 1, 2, 1, 1},  {16, 16, 21, 3, 1, 2, 2, 1},   {12, 12, 19, 3, 1, 1, 1, 1},
-        {4, 20, 19, 3, 2, 1, 1, 1},   {2, 6, 40, 24, 1, 12, 1, 1},   {32, 32, 30, 7, 1, 3, 1, 32},
-        {32, 32, 31, 5, 2, 2, 1, 32}, {8, 8, 40, 3, 1, 2, 2, 8},     {16, 16, 14, 14, 1, 7, 1, 16},
-        {24, 24, 9, 1, 1, 0, 1, 1},   {16, 16, 60, 31, 1, 0, 1, 16},
+        {3, 32, 45, 7, 2, 3, 1, 1},
+        {1, 32, 33, 3, 1, 1, 1, 1},
+        {1, 16, 300, 40, 16, 0, 1, 1},
+        {16, 16, 30, 5, 1, 2, 1, 1},
+        {16, 16, 21, 3, 1, 2, 2, 1},
+        {12, 12, 19, 3, 1, 1, 1, 1},
+        {4, 20, 19, 3, 2, 1, 1, 1},
+        {2, 6, 40, 24, 1, 12, 1, 1},
+        {32, 32, 30, 7, 1, 3, 1, 32},
+        {32, 32, 31, 5, 2, 2, 1, 32},
+        {8, 8, 40, 3, 1, 2, 2, 8},
+        {16, 16, 14, 14, 1, 7, 1, 16},
+        {24, 24, 9, 1, 1, 0, 1, 1},
+        {16, 16, 60, 31, 1, 0, 1, 16},
+        /* groups of 2 and 4 channels, in lanes; and of 8, and of 4 to 2, which are not */
+        {16, 16, 20, 3, 1, 1, 1, 4},
+        {32, 32, 19, 3, 2, 1, 1, 8},
+        {24, 24, 9, 3, 1, 1, 2, 12},
+        {48, 48, 17, 4, 3, 2, 1, 12},
+        {16, 16, 1, 3, 1, 1, 1, 4},
+        {16, 16, 9, 1, 1, 0, 1, 4},
+        {32, 32, 12, 3, 1, 1, 1, 4},
+        {32, 16, 12, 3, 1, 1, 1, 8},
+        {32, 32, 30, 8, 1, 3, 1, 16},
     };
     for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
         ash_graph *g = new_graph();
         compare(g, conv(g, &shapes[i]), 1e-6);
+    }
+}
+
+/* Hardly more than elementwise, of a plain operand: one kernel, without conversions. */
+static void test_light_windows(void **state) {
+    (void)state;
+    for (int64_t each = 1; each <= 8; each *= 2) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 2, 32, 5, 19), w = INPUT(g, "w", 32, each, 1, 1);
+        const ash_window one = {.stride = 1, .dilation = 1}, windows[] = {one, one};
+        const size_t steps = compare(g, ash_relu(g, ash_conv(g, x, w, windows, 2, 32 / each)), 1e-6).steps;
+        assert_true(each <= 4 ? steps == 1 : steps > 1);
+    }
+}
+
+/* Zeros in front of and behind channels: bounds on the one merged axis, and no
+ * division for each lane. */
+static void test_padded_channels(void **state) {
+    (void)state;
+    for (int64_t before = 0; before <= 2; before++) {
+        ash_graph *g = new_graph();
+        ash_value x = INPUT(g, "x", 1, 3, 7, 13);
+        const ash_dim first[] = {0, before, 0, 0}, more[] = {0, 2 - before, 0, 0}, none[4] = {0};
+        const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, first, 4), ASH_ATTR_LIST(AFTER, more, 4),
+                                  ASH_ATTR_LIST(INTERIOR, none, 4)};
+        const ash_value ins[] = {x, ash_scalar(g, ASH_F32, 0)};
+        assert_int_equal(compare(g, ash_build(g, ASH_OP_PAD, ins, 2, attrs, 3), 0).divisions, 0);
     }
 }
 
@@ -272,6 +323,8 @@ int main(void) {
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_light_windows),
+        cmocka_unit_test(test_padded_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),
         cmocka_unit_test(test_across_rows),

@@ -152,7 +152,7 @@ typedef struct conv {
     int64_t w_block_in;                      /* input channels kept together just outside w_block */
     int64_t x_size, y_size, w_size;          /* elements of one channel's space, and of one kernel */
     int64_t x_step, y_step, w_step;          /* elements from one innermost spatial index to the next */
-    bool depthwise_blocked;                  /* w is [o/B, kernel..., B] */
+    bool in_lanes;                           /* w is [o/B, kernel..., group_ins B] */
     const int64_t *x_dims, *y_dims, *w_dims; /* spatial dims */
 } conv;
 
@@ -178,11 +178,11 @@ static conv conv_sizes(const ash_eval *e) {
     c.y_chans = y->dims[1] * c.y_block;
     c.group_ins = c.x_chans / groups;
     c.group_outs = c.y_chans / groups;
-    c.depthwise_blocked = w_block && c.group_ins == 1 && c.group_outs == 1;
-    if (c.depthwise_blocked) c.w_block_in = 1;
+    c.in_lanes = w_block && ash_conv__is_in_lanes(c.group_ins, c.group_outs, x_block);
+    if (c.in_lanes) c.w_block_in = c.group_ins;
     c.x_dims = x->dims + 2;
     c.y_dims = y->dims + 2;
-    c.w_dims = w->dims + (c.depthwise_blocked ? 1 : w_block ? 3 : 2);
+    c.w_dims = w->dims + (c.in_lanes ? 1 : w_block ? 3 : 2);
     c.x_size = product(c.x_dims, c.space);
     c.y_size = product(c.y_dims, c.space);
     c.w_size = product(c.w_dims, c.space);
@@ -199,7 +199,8 @@ static int64_t plane_at(int64_t n, int64_t chan, int64_t chans, int64_t size, in
 
 /* The first element of the kernel from input channel `in` of its group to output channel `out`. */
 static int64_t kernel_at(const conv *c, int64_t in, int64_t out) {
-    if (c->depthwise_blocked) return out / c->w_block * c->w_size * c->w_block + out % c->w_block;
+    if (c->in_lanes)
+        return (out / c->w_block * c->w_size * c->group_ins + in) * c->w_block + out % c->w_block;
     int64_t group = out / c->group_outs, o = out % c->group_outs;
     int64_t outs = ash_ceil_div(c->group_outs, c->w_block), ins = c->group_ins / c->w_block_in;
     int64_t kernel = (group * outs + o / c->w_block) * ins + in / c->w_block_in;

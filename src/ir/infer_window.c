@@ -230,7 +230,8 @@ static ash_status plain_weights(const ash_inference *c, conv *v) {
     return ASH_OK;
 }
 
-/* w is [groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B], or, depthwise, [o/B, kernel..., B]. */
+/* w is [groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B], or, in lanes, [o/B, kernel...,
+ * (c/groups) B]. */
 static ash_status blocked_weights(const ash_inference *c, conv *v) {
     const ash_type *w = &c->ins[1];
     int64_t block = v->w_block, inner = v->x_block ? v->x_block : 1;
@@ -239,11 +240,13 @@ static ash_status blocked_weights(const ash_inference *c, conv *v) {
                       (long long)v->o);
     int64_t channels = v->channels / v->groups, filters = v->o / v->groups;
     v->filters = v->o;
-    if (channels == 1 && filters == 1) {
+    if (ash_conv__is_in_lanes(channels, filters, v->x_block)) {
+        ash_dim last = w->dims[w->rank - 1];
+        bool whole = channels == 1 || (v->x_block == block && block % channels == 0 && v->terms == 1);
         bool fits = w->rank == v->spatial + 2 && v->o % block == 0 && w->dims[0] == v->o / block &&
-                    w->dims[w->rank - 1] == block;
+                    last % channels == 0 && last / channels == block && whole;
         v->kernel = w->dims + 1;
-        return fits ? ASH_OK : fail_weights(c, "[o/B, kernel..., B]");
+        return fits ? ASH_OK : fail_weights(c, "[o/B, kernel..., (c/groups) B]");
     }
     ASH_INFER_FAIL_IF(inner % v->terms, c, ASH_ERROR_SHAPE, "channels of bytes in blocks of %lld",
                       (long long)inner);

@@ -365,6 +365,10 @@ bool ash_node_has_numbers(const ash_node *node);
  * of their terms lie side by side in the second operand, but for depthwise convolutions. */
 enum { ASH_BYTE_TERMS = 4 };
 bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node);
+/* Whether a convolution with packed weights is in lanes (ops.def): by its groups' channels and filters. */
+static inline bool ash_conv__is_in_lanes(int64_t channels, int64_t filters, int64_t x_block) {
+    return channels == filters && (channels == 1 || channels < x_block);
+}
 /* A gather of bytes from 256 of them, by an index that is a cast of bytes: of u8, or of i8, whose negative
  * numbers count from the end, so that the entries are in the order of the bits. Returns those bytes, or
  * ASH_NO_VALUE for other nodes. */

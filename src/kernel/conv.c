@@ -10,59 +10,28 @@
  * right edge. Along the other spatial dims the loop over the window is cut to what lies inside.
  *
  * Where the last dim's size is a variable, a line begins and ends with tiles whose pattern is known all
- * the same, as they begin at its first position or end at its last; what lies between has no edges, and is
- * cut into ever lower tiles (ash_tile_cut_rows). The edges are tiles that fill the registers' latency, in
- * shorter lines as few positions as can be; still shorter ones go position by position, with the window
- * cut to what lies inside:
+ * the same, as they begin at its first position or end at its last; what lies between has no edges, and
+ * is cut into ever lower tiles (ash_tile_cut_rows). The edges are tiles that fill the registers' latency.
+ * Lines too short for two such tiles have tiles of their own, even ones, for each number of positions:
  *
- *     width >= left + right     | left | 14 14 ... 14 | 5 5 | 2 | 1 | right |
+ *     width 27     | 5: left | 14 | 3 | 5: right |
+ *     width 7      | 7: both |
+ *
+ * Edges that padding makes long leave too many such numbers: these lines go position by position, with
+ * the window cut to what lies inside.
  *
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
  * long one.
  *
  * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
  *
- * Depthwise convolutions take vectors of channels from both operands and sum over the window alone;
- * those of bytes in f32, as long as all their sums are exact there. They go row by row, with the columns
- * laid out, so that each input is loaded once. */
-#include "tile.h"
+ * Depthwise convolutions, and those whose groups have a few channels that lie in one vector, take vectors
+ * of channels from both operands and sum over the window and the group alone. They go row by row, with the
+ * columns laid out, so that each input is loaded once (conv_rows.c). */
+#include "conv.h"
 
-enum {
-    MAX_WINDOW = 64, /* window columns that may differ from each other */
-    BY_ROWS = 16,    /* window columns that are laid out */
-    MAX_SPACE = ASH_MAX_RANK - 2
-};
-
-typedef struct conv {
-    ash_kern *k;
-    const ash_node *node;
-    unsigned space; /* spatial dims, after merging */
-    int64_t x_block, y_block, lanes, store_lanes;
-    int64_t groups, c_group, o_group; /* channels of input and output in one group */
-    bool depthwise, merged;           /* merged: all spatial dims as one */
-    ash_tile_math math;
-    int64_t terms;        /* channels that one step takes */
-    int64_t number_bytes; /* of an element of either operand */
-    ash_dim in[MAX_SPACE], out[MAX_SPACE];
-    int64_t window[MAX_SPACE], stride[MAX_SPACE], dilation[MAX_SPACE];
-    ash_dim before[MAX_SPACE];
-    int64_t sums;            /* of one position in a tile, at most */
-    ash_dim width, in_width; /* last spatial dim: output, input */
-    int64_t pad, pad_after;  /* before and behind it; behind where `width` is no number */
-    bool tested;             /* of the present tile, a single position: its window is cut at run time */
-    bool padded;             /* some window may reach out of the input along the last spatial dim */
-    /* symbols */
-    ash_sym batch, group, block, lane, position[MAX_SPACE]; /* of the result; lane < store_lanes */
-    ash_sym vector, vector_lane;                            /* of the weights */
-    ash_sym channel_block, channel, step[MAX_SPACE];        /* of the sum; channel counts inside a block */
-    ash_sym four, four_lane;     /* of the weights of bytes: the step inside a block, and the lane */
-    ash_ix anchor[ASH_MAX_RANK]; /* index of the result */
-    ash_tile_slices slices;      /* of the channel blocks */
-    ash_partial_blocks
-        sum_blocks[1 + MAX_SPACE]; /* partial sums: of the channel blocks, then of the window */
-    unsigned top;                  /* level of the whole sums */
-    ash_ref from, line;            /* the chunk's first line and the present one; positions, when merged */
-} conv;
+typedef ash_conv conv;
+typedef ash_conv_pattern pattern;
 
 /* --- reading the node ----------------------------------------------------------------------------- */
 
@@ -99,14 +68,14 @@ static bool read_node(conv *c) {
     c->store_lanes = c->y_block ? c->y_block : w_block;
     c->c_group = x->dims[1] * (c->x_block ? c->x_block : 1) / c->groups;
     c->o_group = total / c->groups;
-    c->depthwise = c->c_group == 1 && c->o_group == 1;
-    c->math = !bytes ? ASH_TILE_F32 : c->depthwise ? ASH_TILE_WIDENED : ASH_TILE_BYTES;
-    c->terms = c->math == ASH_TILE_BYTES ? ASH_BYTE_TERMS : 1;
+    c->in_lanes = ash_conv__is_in_lanes(c->c_group, c->o_group, c->x_block);
+    c->math = bytes ? ASH_TILE_BYTES : ASH_TILE_F32;
+    c->terms = bytes && !c->in_lanes ? ASH_BYTE_TERMS : 1;
     c->number_bytes = bytes ? 1 : (int64_t)sizeof(float);
-    if (c->depthwise && (c->x_block != w_block || c->y_block != w_block)) return false;
-    if (!c->depthwise && c->x_block && c->c_group % c->x_block) return false;
-    if (!c->depthwise && c->groups > 1 && c->y_block && c->o_group % c->y_block) return false;
-    unsigned first = c->depthwise ? 1 : 3;
+    if (c->in_lanes && (c->x_block != w_block || c->y_block != w_block)) return false;
+    if (!c->in_lanes && c->x_block && c->c_group % c->x_block) return false;
+    if (!c->in_lanes && c->groups > 1 && c->y_block && c->o_group % c->y_block) return false;
+    unsigned first = c->in_lanes ? 1 : 3;
     for (unsigned s = 0; s < c->space; s++) {
         c->in[s] = x->dims[2 + s];
         c->out[s] = y->dims[2 + s];
@@ -131,8 +100,19 @@ static bool read_node(conv *c) {
     if (ash_dim_is_const(c->width))
         c->padded = c->pad != 0 || !ash_mul_i64(c->width - 1, c->stride[last], &end) ||
                     end + (c->window[last] - 1) * c->dilation[last] >= c->in_width;
-    if (c->math == ASH_TILE_WIDENED) return c->window[last] <= BY_ROWS && is_exact(c);
-    return c->window[last] <= MAX_WINDOW || !c->padded;
+    bool by_rows = c->in_lanes && (c->c_group > 1 || bytes); /* and in no other way */
+    if (by_rows) return c->window[last] <= ASH_CONV_ROWS;
+    return c->window[last] <= ASH_CONV_WINDOW || !c->padded;
+}
+
+/* Vectors of results, of a group or, in lanes, of all. */
+static int64_t blocks_of(const conv *c) {
+    return c->in_lanes ? c->groups * c->o_group / c->lanes : ash_ceil_div(c->o_group, c->lanes);
+}
+
+/* Elements of the weights that belong to a vector of results and lie side by side. */
+static int64_t weights_together(const conv *c) {
+    return c->lanes * (c->in_lanes ? c->c_group : c->terms);
 }
 
 /* The last position symbol runs along the tile. When the dims are merged it counts all positions. */
@@ -141,9 +121,9 @@ static void make_symbols(conv *c) {
     ash_ixs *ixs = &k->ixs;
     const ash_type *y = ash_graph__type(k->graph, c->node->out);
     unsigned last = c->space - 1;
-    int64_t blocks = c->depthwise ? c->groups / c->lanes : ash_ceil_div(c->o_group, c->lanes);
+    int64_t blocks = blocks_of(c);
     c->batch = ash_kern_sym(k, y->dims[0]);
-    c->group = ash_kern_sym(k, c->depthwise ? 1 : c->groups);
+    c->group = ash_kern_sym(k, c->in_lanes ? 1 : c->groups);
     c->block = ash_kern_sym(k, blocks * c->lanes / c->store_lanes);
     c->lane = ash_kern_sym(k, c->store_lanes);
     c->vector = ash_kern_sym(k, blocks);
@@ -155,7 +135,7 @@ static void make_symbols(conv *c) {
     c->channel_block = ash_kern_sym(k, c->x_block ? c->c_group / c->x_block : c->c_group);
     c->channel = ash_kern_sym(k, c->x_block ? c->x_block : 1);
     c->four = c->terms > 1 ? ash_kern_sym(k, c->x_block / c->terms) : c->channel;
-    c->four_lane = c->terms > 1 ? ash_kern_sym(k, c->lanes * c->terms) : c->vector_lane;
+    c->four_lane = weights_together(c) > c->lanes ? ash_kern_sym(k, weights_together(c)) : c->vector_lane;
     ash_ix o = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), c->store_lanes),
                           ash_ix_sym(ixs, c->lane));
     o = ash_ix_add(ixs, o, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->o_group));
@@ -181,11 +161,11 @@ static bool input_at(conv *c, ash_ix column, ash_tile_operand *out) {
     ash_ixs *ixs = &k->ixs;
     ash_ix idx[ASH_MAX_RANK];
     ash_ix group = ash_ix_sym(ixs, c->group),
-           block = ash_ix_sym(ixs, c->depthwise ? c->vector : c->channel_block);
+           block = ash_ix_sym(ixs, c->in_lanes ? c->vector : c->channel_block);
     idx[0] = ash_ix_sym(ixs, c->batch);
     int64_t blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
-    idx[1] = c->depthwise ? block : ash_ix_add(ixs, ash_ix_scale(ixs, group, blocks), block);
-    if (c->x_block) idx[2 + c->space] = ash_ix_sym(ixs, c->depthwise ? c->vector_lane : c->channel);
+    idx[1] = c->in_lanes ? block : ash_ix_add(ixs, ash_ix_scale(ixs, group, blocks), block);
+    if (c->x_block) idx[2 + c->space] = ash_ix_sym(ixs, c->in_lanes ? c->vector_lane : c->channel);
     for (unsigned s = 0; s < c->space; s++) {
         if (c->merged) {
             idx[2 + s] = c->anchor[2 + s];
@@ -204,7 +184,7 @@ static bool weight_at(conv *c, ash_ix column, ash_tile_operand *out) {
     ash_ixs *ixs = &k->ixs;
     ash_ix idx[ASH_MAX_RANK];
     unsigned d = 0;
-    if (c->depthwise) {
+    if (c->in_lanes) {
         idx[d++] = ash_ix_sym(ixs, c->vector);
     } else {
         idx[d++] = ash_ix_sym(ixs, c->group);
@@ -213,7 +193,7 @@ static bool weight_at(conv *c, ash_ix column, ash_tile_operand *out) {
     }
     for (unsigned s = 0; s < c->space; s++)
         idx[d++] = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
-    if (!c->depthwise) idx[d++] = ash_ix_sym(ixs, c->four);
+    if (!c->in_lanes) idx[d++] = ash_ix_sym(ixs, c->four);
     idx[d] = ash_ix_sym(ixs, c->four_lane);
     return ash_tile_operand_at(k, c->node->ins[1], idx, out);
 }
@@ -231,27 +211,19 @@ static bool neighbours(const conv *c, const ash_tile_operand *x, ash_sym along, 
             stride == 1);
 }
 
-/* Finds the operands at a window column. False where they do not lie as a tile reads them: positions at one
- * distance, lanes side by side. A reshape may leave that to some columns and not to others, as (x - 1) / 5
- * is no x / 5. */
-static bool operands_at(conv *c, ash_ix column, ash_tile_operand *x, ash_tile_operand *w, int64_t *stride) {
+bool ash_conv__operands_at(conv *c, ash_ix column, ash_tile_operand *x, ash_tile_operand *w,
+                           int64_t *stride) {
     return input_at(c, column, x) && weight_at(c, column, w) && position_stride(c, x, stride) &&
-           neighbours(c, w, c->four_lane, c->lanes * c->terms) &&
-           neighbours(c, x, c->depthwise ? c->vector_lane : c->channel, c->depthwise ? c->lanes : c->terms);
+           neighbours(c, w, c->four_lane, weights_together(c)) &&
+           neighbours(c, x, c->in_lanes ? c->vector_lane : c->channel, c->in_lanes ? c->lanes : c->terms);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
-/* Which positions of a tile read inside the input, per window column; without padding, all in each. */
-typedef struct pattern {
-    unsigned rows;
-    int8_t from[MAX_WINDOW], to[MAX_WINDOW];
-} pattern;
-
 static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
     pattern p = {.rows = rows};
     unsigned last = c->space - 1;
-    for (int64_t column = 0; column < c->window[last] && column < MAX_WINDOW; column++) {
+    for (int64_t column = 0; column < c->window[last] && column < ASH_CONV_WINDOW; column++) {
         int64_t from = rows, to = 0;
         for (unsigned r = 0; r < rows; r++) {
             int64_t at = (first + r) * c->stride[last] + column * c->dilation[last] - c->pad;
@@ -272,17 +244,6 @@ static pattern pattern_inside(unsigned rows) {
     return p;
 }
 
-/* Of positions first, first + 1, ... of a line whose size is a variable, and which reaches far enough. */
-static pattern pattern_of_begin(const conv *c, int64_t first, unsigned rows) {
-    pattern p = pattern_inside(rows);
-    unsigned last = c->space - 1;
-    for (int64_t column = 0; column < c->window[last]; column++) {
-        int64_t outside = ash_ceil_div(c->pad - column * c->dilation[last], c->stride[last]) - first;
-        p.from[column] = (int8_t)ASH_MIN(ASH_MAX(outside, 0), (int64_t)rows);
-    }
-    return p;
-}
-
 /* How far the window's last column at a position `behind` before the end of such a line reaches past the
  * input, where `unused` elements of the padded input, less than the stride, are in no window. */
 static int64_t reach(const conv *c, int64_t behind, int64_t column, int64_t unused) {
@@ -291,11 +252,17 @@ static int64_t reach(const conv *c, int64_t behind, int64_t column, int64_t unus
     return c->pad_after - unused - left - behind * c->stride[last];
 }
 
-/* Of the positions that end `end` before the end of such a line. */
-static pattern pattern_of_end(const conv *c, int64_t end, unsigned rows, int64_t unused) {
+/* Of positions of a line whose size is a variable: the first of them is position `first`, and the last one
+ * `end` before the line's end. -1: further inside than any window reaches out. */
+static pattern pattern_of_open(const conv *c, int64_t first, int64_t end, unsigned rows, int64_t unused) {
     pattern p = pattern_inside(rows);
-    for (int64_t column = 0; column < c->window[c->space - 1]; column++)
-        while (p.to[column] && reach(c, end + rows - p.to[column], column, unused) > 0) p.to[column]--;
+    unsigned last = c->space - 1;
+    for (int64_t column = 0; c->padded && column < c->window[last]; column++) {
+        int64_t outside = ash_ceil_div(c->pad - column * c->dilation[last], c->stride[last]) - first;
+        if (first >= 0) p.from[column] = (int8_t)ASH_MIN(ASH_MAX(outside, 0), (int64_t)rows);
+        while (end >= 0 && p.to[column] && reach(c, end + rows - p.to[column], column, unused) > 0)
+            p.to[column]--;
+    }
     return p;
 }
 
@@ -317,8 +284,7 @@ static void prefetch_next(conv *c, const pattern *p, const ash_tile_operand *x, 
         ash_nest_prefetch(n, x->buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, ahead)), false);
 }
 
-/* Vector v of a tile's weights, and the input of one row, at the present symbols. */
-static ash_ref load_weights(conv *c, const ash_tile *t, const ash_tile_operand *w, unsigned v) {
+ash_ref ash_conv__load_weights(conv *c, const ash_tile *t, const ash_tile_operand *w, unsigned v) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, v)));
@@ -328,38 +294,17 @@ static ash_ref load_weights(conv *c, const ash_tile *t, const ash_tile_operand *
     return c->math == ASH_TILE_WIDENED ? ash_nest_cast(n, ASH_F32, b) : b;
 }
 
-static ash_ref load_input(conv *c, const ash_tile *t, const ash_tile_operand *x, ash_ref at,
-                          int64_t further) {
+ash_ref ash_conv__load_input(conv *c, const ash_tile *t, const ash_tile_operand *x, ash_ref at,
+                             int64_t further) {
     ash_nest *n = &c->k->nest;
     ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, further));
-    ash_ref a = ash_nest_load(n, x->buf, index, c->depthwise ? t->lanes : (unsigned)c->terms, ASH_NO_REF);
+    ash_ref a = ash_nest_load(n, x->buf, index, c->in_lanes ? t->lanes : (unsigned)c->terms, ASH_NO_REF);
     if (c->math == ASH_TILE_WIDENED) return ash_nest_cast(n, ASH_F32, a);
-    return c->depthwise || c->math == ASH_TILE_BYTES ? a : ash_nest_splat(n, a, t->lanes);
-}
-
-/* Registers that are left for sums when all window columns are laid out: beside the weights of one line,
- * and as many inputs. */
-static unsigned rows_beside(const conv *c) {
-    unsigned beside = 2 * (unsigned)c->window[c->space - 1], all = c->k->low->target->vector_registers;
-    return beside < all ? all - beside : 1;
-}
-
-/* Whether a tile goes row by row: where there is no loop over channels inside. In f32 that pays for
- * depthwise convolutions, which else load an input for each multiply-add, where enough sums hide each
- * other's latency. */
-static bool is_by_rows(const conv *c) {
-    const ash_costs *costs = &c->k->low->target->costs;
-    switch (c->math) {
-    case ASH_TILE_F32:
-        return c->depthwise && c->window[c->space - 1] <= BY_ROWS &&
-               rows_beside(c) >= costs->tile_fma * costs->tile_latency;
-    case ASH_TILE_BYTES: return c->x_block == c->terms && c->window[c->space - 1] <= BY_ROWS;
-    default: return true;
-    }
+    return c->in_lanes || c->math == ASH_TILE_BYTES ? a : ash_nest_splat(n, a, t->lanes);
 }
 
 /* The multiply-adds of the columns [first, end), in which the same positions read inside the input, for all
- * channels of a block; where the tile is tested, of the one that its symbol has. */
+ * channels of a block. */
 static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, int64_t end) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
@@ -368,8 +313,8 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     int64_t stride, at_column = c->padded ? first : 0;
     if (p->from[at_column] >= p->to[at_column]) return;
     bool run = end - first > 1;
-    ash_ix column = run || c->tested ? ash_ix_sym(&k->ixs, c->step[last]) : ash_ix_const(&k->ixs, first);
-    bool found = operands_at(c, column, &x, &w, &stride);
+    ash_ix column = run ? ash_ix_sym(&k->ixs, c->step[last]) : ash_ix_const(&k->ixs, first);
+    bool found = ash_conv__operands_at(c, column, &x, &w, &stride);
     if (run && !found) { /* each by itself */
         for (; first < end; first++) emit_columns(c, t, p, first, first + 1);
         return;
@@ -377,7 +322,7 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     ash_kern_expect(k, found); /* as every column was looked at before */
     if (!found) return;
     size_t mark = ash_kern_mark(k);
-    bool loop = !c->depthwise && c->x_block > c->terms;
+    bool loop = !c->in_lanes && c->x_block > c->terms;
     const ash_partial_blocks *blocks = &c->sum_blocks[1 + last];
     ash_ref from = ash_nest_index(n, first), to = ash_nest_index(n, end);
     if (run) {
@@ -397,9 +342,9 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
         ash_kern_set_sym(k, c->channel, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, c->terms)));
     }
     ash_ref b[8], at = ash_kern_index(k, x.linear);
-    for (unsigned v = 0; v < t->vectors; v++) b[v] = load_weights(c, t, &w, v);
+    for (unsigned v = 0; v < t->vectors; v++) b[v] = ash_conv__load_weights(c, t, &w, v);
     for (int r = p->from[at_column]; r < p->to[at_column]; r++)
-        ash_tile_add(t, (unsigned)r, b, load_input(c, t, &x, at, r * stride));
+        ash_tile_add(t, (unsigned)r, b, ash_conv__load_input(c, t, &x, at, r * stride));
     if (loop) ash_nest_end(n);
     if (run) {
         ash_nest_end(n);
@@ -408,68 +353,35 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     ash_kern_forget(k, mark);
 }
 
-/* All window columns, row by row: an input that several columns read is loaded once, and its last reader
- * comes as many rows later as the window has columns, so that registers suffice. */
-static void emit_by_rows(conv *c, ash_tile *t, const pattern *p) {
-    enum { MOST = 8 };
-    ash_kern *k = c->k;
-    ash_nest *n = &k->nest;
-    unsigned last = c->space - 1;
-    int64_t window = c->window[last], stride, step = c->stride[last], dilation = c->dilation[last];
-    ash_ref w[BY_ROWS][MOST] = {0}, at[BY_ROWS] = {0}, inputs[ASH_TILE_MAX][BY_ROWS];
-    ash_tile_operand x[BY_ROWS], weights;
-    size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
-    ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
-    for (int64_t column = 0; column < window; column++) {
-        bool found = operands_at(c, ash_ix_const(&k->ixs, column), &x[column], &weights, &stride);
-        ash_kern_expect(k, found); /* as every column was looked at before */
-        if (!found) return;
-        at[column] = ash_kern_index(k, x[column].linear);
-        for (unsigned v = 0; v < t->vectors && p->from[column] < p->to[column]; v++)
-            w[column][v] = load_weights(c, t, &weights, v);
-    }
-    for (int r = 0; r < (int)p->rows; r++)
-        for (int64_t column = 0; column < window; column++) {
-            if (r < p->from[column] || r >= p->to[column]) continue;
-            ash_ref *input = &inputs[r][column];
-            *input = ASH_NO_REF;
-            for (int64_t back = 1; back <= r && column * dilation + back * step <= (window - 1) * dilation;
-                 back++) {
-                int64_t other = column + back * step / dilation;
-                if (back * step % dilation || r - back < p->from[other] || r - back >= p->to[other])
-                    continue;
-                *input = inputs[r - back][other];
-                break;
-            }
-            if (*input == ASH_NO_REF) *input = load_input(c, t, &x[column], at[column], r * stride);
-            ash_tile_add(t, (unsigned)r, w[column], *input);
-        }
-    ash_kern_forget(k, mark);
+/* Of a tile. */
+static int64_t inner_steps(const conv *c) {
+    int64_t steps = ash_ceil_div(c->c_group, c->terms);
+    for (unsigned s = 0; s < c->space; s++) steps *= c->window[s];
+    return steps;
 }
 
 /* Cuts the loops over the channel blocks and the window into blocks, from the innermost on. */
 static void plan_sums(conv *c) {
     if (c->math != ASH_TILE_F32) return; /* exact in any order */
     unsigned last = c->space - 1;
-    int64_t terms = !c->depthwise && c->x_block ? c->x_block : 1, window = c->window[last];
-    if (window > BY_ROWS)
+    int64_t terms = c->in_lanes ? c->c_group : c->x_block ? c->x_block : 1, window = c->window[last];
+    if (window > ASH_CONV_ROWS)
         c->sum_blocks[1 + last] = ash_blocks_plan(window, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
     else
         terms *= window;
     for (unsigned s = c->merged ? 0 : last; s-- > 0;)
         c->sum_blocks[1 + s] = ash_blocks_plan(c->window[s], ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
-    if (!c->depthwise)
+    if (!c->in_lanes)
         c->sum_blocks[0] = ash_blocks_plan(c->slices.size, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
 }
 
-/* Loops over the window but for its last dim, or with it where the tile is tested, each cut to what lies
- * inside the input. Returns how many were opened. */
+/* Loops over the window but for its last dim, each cut to what lies inside the input. Returns how many were
+ * opened. */
 static unsigned open_window(conv *c) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     unsigned opened = 0;
-    for (unsigned s = 0; s + !c->tested < c->space && !c->merged; s++, opened++) {
+    for (unsigned s = 0; s + 1 < c->space && !c->merged; s++, opened++) {
         ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, c->dilation[s]),
                 up = ash_nest_index(n, c->dilation[s] - 1);
         ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + s], c->stride[s]),
@@ -485,6 +397,36 @@ static unsigned open_window(conv *c) {
         ash_kern_loop(k, c->step[s], from, to, 1, 1);
     }
     return opened;
+}
+
+/* All columns of the window. */
+static void emit_window(conv *c, ash_tile *t, const pattern *p) {
+    if (ash_conv__is_by_rows(c)) {
+        ash_conv__emit_rows(c, t, p);
+        return;
+    }
+    for (int64_t column = 0, end; column < c->window[c->space - 1]; column = end) {
+        end = alike_until(c, p, column);
+        emit_columns(c, t, p, column, end);
+    }
+}
+
+/* The same of a single position: each column where it reads inside the input. */
+static void emit_tested(conv *c, ash_tile *t) {
+    ash_kern *k = c->k;
+    unsigned last = c->space - 1;
+    for (int64_t column = 0; column < c->window[last]; column++) {
+        pattern p = {.rows = 1};
+        p.to[column] = 1;
+        ash_ix at = ash_ix_scale(&k->ixs, c->anchor[2 + last], c->stride[last]);
+        at = ash_ix_add(&k->ixs, at, ash_ix_const(&k->ixs, column * c->dilation[last] - c->pad));
+        size_t mark = ash_kern_mark(k);
+        ash_ref inside = ash_kern_in_bounds(k, at, c->in_width);
+        if (inside != ASH_NO_REF) ash_nest_if(&k->nest, inside);
+        emit_window(c, t, &p);
+        if (inside != ASH_NO_REF) ash_nest_end(&k->nest);
+        ash_kern_forget(k, mark);
+    }
 }
 
 /* The number of a position among those of the chunk. */
@@ -511,7 +453,7 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
                   .block = c->block,
                   .lane = c->lane,
                   .first = first_vector,
-                  .columns = c->depthwise ? 0 : c->o_group,
+                  .columns = c->in_lanes ? 0 : c->o_group,
                   .top = c->top};
     ash_ref slot = ash_nest_binary(n, ASH_OP_MUL, number_of(c, first), ash_nest_index(n, c->sums));
     ash_tile_set_root(&t, c->anchor);
@@ -522,21 +464,16 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
     ash_kern_set_sym(k, c->four_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
     ash_ref from = c->slices.from, to = c->slices.to;
-    if (!c->depthwise) {
+    if (!c->in_lanes) {
         ash_blocks_open(n, &c->sum_blocks[0], 1, &from, &to);
         ash_kern_loop(k, c->channel_block, from, to, 1, 1);
     }
     unsigned opened = open_window(c);
     if (c->tested)
-        emit_columns(c, &t, p, 0, 1);
-    else if (is_by_rows(c))
-        emit_by_rows(c, &t, p);
+        emit_tested(c, &t);
     else
-        for (int64_t column = 0, end; column < c->window[c->space - 1]; column = end) {
-            end = alike_until(c, p, column);
-            emit_columns(c, &t, p, column, end);
-        }
-    for (unsigned loop = 1 + opened; loop-- > c->depthwise;) {
+        emit_window(c, &t, p);
+    for (unsigned loop = 1 + opened; loop-- > c->in_lanes;) {
         ash_nest_end(n);
         ash_tile_close_blocks(&t, &c->sum_blocks[loop]);
     }
@@ -579,20 +516,21 @@ static void emit_inside(conv *c, const ash_tile_heights *heights, int64_t most, 
     }
 }
 
-/* The tile of `rows` positions that ends `end` before the line's end. Strides leave up to so many elements
- * but one of the padded input unused; where that makes a difference, the tile is there for each case. */
-static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t end, unsigned rows,
-                     ash_ref first, ash_ref unused) {
+/* The tile of `rows` positions that begins at `position` and ends `end` before the line's end; `first` as
+ * pattern_of_open has it. Strides leave up to so many elements but one of the padded input unused; where
+ * that makes a difference, the tile is there for each case. */
+static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t first, int64_t end,
+                     unsigned rows, ash_ref position) {
     ash_nest *n = &c->k->nest;
     unsigned opened = 0;
     for (int64_t u = 0, stride = c->stride[c->space - 1]; u < stride;) {
-        const pattern p = pattern_of_end(c, end, rows, u);
+        const pattern p = pattern_of_open(c, first, end, rows, u);
         pattern q = p;
-        while (++u < stride && !memcmp(&p, &q, sizeof p)) q = pattern_of_end(c, end, rows, u);
+        while (++u < stride && !memcmp(&p, &q, sizeof p)) q = pattern_of_open(c, first, end, rows, u);
         bool more = memcmp(&p, &q, sizeof p);
         u -= more;
-        if (more) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, unused, ash_nest_index(n, u))), opened++;
-        emit_tile(c, &p, vectors, first, first_vector);
+        if (more) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, c->unused, ash_nest_index(n, u))), opened++;
+        emit_tile(c, &p, vectors, position, first_vector);
         if (more) ash_nest_else(n);
     }
     while (opened--) ash_nest_end(n);
@@ -615,17 +553,16 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const int64_t rows = heights->at[0];
-    ash_ref unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;
     for (int64_t first = 0; first < left; first += rows) {
-        const pattern p = pattern_of_begin(c, first, (unsigned)ASH_MIN(left - first, rows));
+        const pattern p = pattern_of_open(c, first, -1, (unsigned)ASH_MIN(left - first, rows), 0);
         emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
     }
     ash_ref end = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, c->width), ash_nest_index(n, right));
     emit_inside(c, heights, most - left - right, vectors, first_vector, ash_nest_index(n, left), end);
     for (int64_t done = 0; done < right; done += rows) {
         int64_t height = ASH_MIN(right - done, rows);
-        emit_end(c, vectors, first_vector, right - done - height, (unsigned)height,
-                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)), unused);
+        emit_end(c, vectors, first_vector, -1, right - done - height, (unsigned)height,
+                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)));
     }
 }
 
@@ -634,35 +571,46 @@ static int64_t edge(const conv *c, int64_t pad, int64_t least) {
     return pad ? ASH_MAX(ash_ceil_div(pad, c->stride[c->space - 1]), least) : 0;
 }
 
-/* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, else with the least
- * edges, else one by one. */
+/* A line of at most `most` positions, too short for its edges. */
+static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                       int64_t most) {
+    ash_nest *n = &c->k->nest;
+    ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
+    bool few = most <= heights->at[0] || most < 2 * heights->at[heights->n > 1];
+    for (int64_t size = 1; few && size <= most; size++) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
+        for (int64_t done = 0, height; done < size; done += height) {
+            height = ASH_MIN(ash_tile_even(heights, size), size - done);
+            emit_end(c, vectors, first_vector, done, size - done - height, (unsigned)height,
+                     ash_nest_index(n, done));
+        }
+        ash_nest_end(n);
+    }
+    if (few) return;
+    const pattern one = pattern_inside(1);
+    c->tested = true;
+    emit_tile(c, &one, vectors, ash_nest_loop(n, zero, width, 1, 1), first_vector);
+    c->tested = false;
+    ash_nest_end(n);
+}
+
+/* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
 static void emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
-    const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width);
-    const int64_t least[] = {heights.at[heights.n > 1], 1};
-    int64_t most = ash_kern_max(k, c->width);
-    unsigned opened = 0;
-    ash_ref width = ash_kern_dim(k, c->width);
-    for (unsigned i = 0; i < ASH_COUNT(least); i++) {
-        int64_t left = edge(c, c->pad, least[i]), right = edge(c, c->pad_after, least[i]);
-        if (left + right > most) continue;
-        if (left + right == 0) {
-            emit_inside(c, &heights, most, vectors, first_vector, ash_nest_index(n, 0), width);
-            return;
-        }
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, left + right), width));
+    const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width, inner_steps(c));
+    const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
+    int64_t left = edge(c, c->pad, least), right = edge(c, c->pad_after, least);
+    int64_t enough = ASH_MAX(left + right, 2 * least);
+    c->unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;
+    bool both = enough <= most;
+    if (both) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->width)));
         emit_edged(c, &heights, vectors, first_vector, left, right, most);
         ash_nest_else(n);
-        opened++;
-        most = left + right - 1;
     }
-    const pattern one = pattern_inside(1);
-    c->tested = true;
-    emit_tile(c, &one, vectors, ash_nest_loop(n, ash_nest_index(n, 0), width, 1, 1), first_vector);
-    c->tested = false;
-    ash_nest_end(n);
-    while (opened--) ash_nest_end(n);
+    emit_short(c, &heights, vectors, first_vector, both ? enough - 1 : most);
+    if (both) ash_nest_end(n);
 }
 
 /* --- chunks --------------------------------------------------------------------------------------- */
@@ -675,7 +623,7 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     c->from = from;
     ash_tile_slices_open(k, &c->slices);
     if (c->merged) {
-        const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width);
+        const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width, inner_steps(c));
         emit_inside(c, &heights, INT64_MAX, vectors, first_vector, from, to);
         ash_tile_slices_close(k, &c->slices);
         return;
@@ -696,12 +644,6 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     ash_tile_slices_close(k, &c->slices);
 }
 
-static int64_t inner_steps(const conv *c) {
-    int64_t steps = c->depthwise ? 1 : ash_ceil_div(c->c_group, c->terms);
-    for (unsigned s = 0; s < c->space; s++) steps *= c->window[s];
-    return steps;
-}
-
 /* Lines are positions when the dims are merged, else lines of them. */
 static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips, int64_t lines) {
     int64_t steps = ASH_MAX(inner_steps(c), 1);
@@ -711,9 +653,9 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
     if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
     return (ash_tile_work){.lines = lines,
                            .unit = c->merged ? shape.rows : 1,
-                           .line_bytes = line * (c->depthwise ? strip : c->c_group) * c->number_bytes,
+                           .line_bytes = line * (c->in_lanes ? strip : c->c_group) * c->number_bytes,
                            .line_flops = 2 * steps * strip * width,
-                           .strips = c->depthwise ? 1 : strips,
+                           .strips = c->in_lanes ? 1 : strips,
                            .strip_bytes = steps * c->terms * strip * c->number_bytes};
 }
 
@@ -725,18 +667,22 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     if (!read_node(&c)) return false;
     make_symbols(&c);
     for (int64_t column = 0; column < c.window[c.space - 1]; column++)
-        if (!operands_at(&c, ash_ix_const(&k->ixs, column), &x, &w, &stride)) return false;
-    if (!ash_dim_is_const(c.width) && !c.merged &&
-        !operands_at(&c, ash_ix_sym(&k->ixs, c.step[c.space - 1]), &x, &w, &stride))
-        return false;
+        if (!ash_conv__operands_at(&c, ash_ix_const(&k->ixs, column), &x, &w, &stride)) return false;
+    if (c.in_lanes && c.math == ASH_TILE_BYTES && !ash_conv__has_fours(&c)) {
+        if (!is_exact(&c)) return false;
+        c.math = ASH_TILE_WIDENED;
+    }
     const ash_type *y = ash_graph__type(k->graph, c.node->out);
-    int64_t blocks = c.depthwise ? c.groups / c.lanes : ash_ceil_div(c.o_group, c.lanes);
+    int64_t blocks = blocks_of(&c);
     unsigned most_rows = ASH_TILE_MAX;
-    if (is_by_rows(&c)) most_rows = rows_beside(&c);
+    if (ash_conv__is_by_rows(&c)) most_rows = ash_conv__most_rows(&c);
     /* all of a merged convolution's positions are one line, of which a rest is little */
+    const bool open = !ash_dim_is_const(c.width) && !c.merged;
     const ash_tile_extents extents = {.rows = ASH_MAX(ash_kern_max(k, c.width), 1),
-                                      .blocks = c.depthwise ? 1 : blocks,
-                                      .open_rows = !ash_dim_is_const(c.width) && !c.merged};
+                                      .blocks = c.in_lanes ? 1 : blocks,
+                                      .open_rows = open,
+                                      .lines = open,
+                                      .edges = open ? (c.pad > 0) + (c.pad_after > 0) : 0};
     ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, inner_steps(&c), most_rows, c.math);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
@@ -757,7 +703,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_ref part, strip;
     ash_ref rest =
         ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, parts), ash_nest_index(n, strips), &part, &strip);
-    ash_ref groups = ash_nest_index(n, c.depthwise ? 1 : c.groups);
+    ash_ref groups = ash_nest_index(n, c.in_lanes ? 1 : c.groups);
     ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
     ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
@@ -776,7 +722,7 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
         emit_lines(&c, shape, shape.vectors, first_vector, from, to);
     }
     ash_nest_end(n);
-    ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c.depthwise ? 1 : c.groups);
+    ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c.in_lanes ? 1 : c.groups);
     *chunks = ash_kern_product(k, total, y->dims[0]);
     return true;
 }

@@ -104,7 +104,7 @@ static void choose_sizes(weights *w) {
         area *= ASH_MIN(w->stride[s], w->window[s]);
     }
     w->shape = ash_tile_choose(target, &extents, line * w->out[0], ASH_TILE_MAX, ASH_TILE_F32);
-    w->heights = ash_tile_cut_rows(target, w->shape, w->run);
+    w->heights = ash_tile_cut_rows(target, w->shape, w->run, line * w->out[0]);
     bytes = (w->shape.vectors * w->lanes + w->run * area) * (int64_t)sizeof(float);
     room = ASH_MAX(ash_share_of(target->l1_bytes, target->costs.slice_share) / bytes, 1);
     room = ASH_MIN(room, ASH_PARTIAL_TILE_TERMS);

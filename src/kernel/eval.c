@@ -102,6 +102,12 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     ash_dims_bounds(k->ixs.dims, limit, &limit_min, &limit_max);
     bool low = sum.min < 0, high = sum.max >= limit_min;
     if ((!low && !high) || (limit_min > 0 && ash_ix_is_below(&k->ixs, at, limit))) return ASH_NO_REF;
+    if (sum.n == 1) { /* 0 <= a / b < l is 0 <= a < b l, without a division for each lane */
+        ash_term term = k->ixs.terms.at[sum.first];
+        ash_atom atom = k->ixs.atoms.at[term.atom];
+        if (atom.kind == ASH_ATOM_DIV && term.c == 1 && term.d == 1)
+            return ash_kern_in_bounds(k, atom.ref, ash_kern_product(k, atom.by, limit));
+    }
     int64_t stride;
     if (ash_kern_is_vector(k, at) &&
         ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)

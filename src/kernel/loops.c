@@ -239,8 +239,8 @@ static void add_anchor_axes(ash_loops *l) {
     const ash_type *w = ash_graph__type(k->graph, node->ins[1]);
     int64_t xb = ash_node_int(node, ASH_ATTR_X_BLOCK), wb = ash_node_int(node, ASH_ATTR_W_BLOCK);
     int64_t groups = ash_node_int(node, ASH_ATTR_GROUPS), c_group = in->dims[1] * (xb ? xb : 1) / groups;
-    bool depthwise = wb && c_group == 1 && groups == ash_node_int(node, ASH_ATTR_O);
-    unsigned first = !wb ? 2 : depthwise ? 1 : 3, spatial = ash_node_attr(node, ASH_ATTR_STRIDES)->count;
+    bool in_lanes = wb && ash_conv__is_in_lanes(c_group, ash_node_int(node, ASH_ATTR_O) / groups, xb);
+    unsigned first = !wb ? 2 : in_lanes ? 1 : 3, spatial = ash_node_attr(node, ASH_ATTR_STRIDES)->count;
     add_reduced_axis(l, c_group);
     for (unsigned s = 0; s < spatial; s++) add_reduced_axis(l, w->dims[first + s]);
 }

@@ -9,6 +9,7 @@
 typedef struct ash_axis {
     ash_sym sym;
     ash_dim extent;
+    bool merged; /* of several */
 } ash_axis;
 
 enum { ASH_MAX_KEPT = 8 };

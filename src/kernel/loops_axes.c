@@ -20,7 +20,7 @@ static void make_axes(ash_loops *l, uint32_t joined) {
             for (last = first; last + 1 < count && (joined >> members[last + 1] & 1); last++)
                 extent = ash_kern_product(k, extent, l->extents[members[last + 1]]);
             ash_sym sym = ash_kern_sym(k, extent);
-            list[(*n)++] = (ash_axis){sym, extent};
+            list[(*n)++] = (ash_axis){.sym = sym, .extent = extent, .merged = last > first};
             ash_ix rest = ash_ix_sym(&k->ixs, sym);
             for (unsigned i = last + 1; i-- > first;) {
                 unsigned a = members[i];
@@ -71,15 +71,18 @@ static void make_run(const ash_loops *l, dry_run *run, uint32_t joined) {
     collect(&run->loops);
 }
 
-/* Whether every address is linear in every merged axis. */
+/* Whether every address is linear in every axis; of windows in those that are merged, as the channels of
+ * a group have one quotient, whatever else is merged. */
 static bool is_linear(const dry_run *run) {
     const ash_kern *dry = &run->kern;
     const ash_loops *l = &run->loops;
     bool linear = !dry->failed && !dry->ixs.failed;
-    for (size_t i = 0; i < dry->leaves.len && linear; i++)
-        for (unsigned a = 0; a < l->n_outer + l->n_inner && linear; a++)
-            linear = ash_ix_is_linear(&dry->ixs, dry->leaves.at[i],
-                                      a < l->n_outer ? l->outer[a].sym : l->inner[a - l->n_outer].sym);
+    bool window = l->anchor && ash_op_infos[l->anchor->op].class != ASH_CLASS_MATMUL;
+    for (unsigned a = 0; a < l->n_outer + l->n_inner && linear; a++) {
+        const ash_axis *axis = a < l->n_outer ? &l->outer[a] : &l->inner[a - l->n_outer];
+        for (size_t i = 0; i < dry->leaves.len && linear && (axis->merged || !window); i++)
+            linear = ash_ix_is_linear(&dry->ixs, dry->leaves.at[i], axis->sym);
+    }
     return linear;
 }
 

@@ -54,6 +54,7 @@ static ash_ix window(ash_kern *k, ash_ix out, ash_ix step, int64_t stride, int64
 /* A condition that index `at` lies in [0, limit), added to the mask or guard; ASH_NO_REF when it always
  * does. */
 static ash_ref require(ash_kern *k, ash_ix at, ash_dim limit, ash_ref so_far) {
+    if (ash_ix_is_below(&k->ixs, at, limit)) return so_far;
     if (k->collecting) {
         ash_kern_collect(k, at);
         return ASH_NO_REF;
@@ -158,10 +159,10 @@ static void conv_factors(ash_loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
         iw[0] = o;
         iw[1] = in_group;
         for (unsigned s = 0; s < spatial; s++) iw[2 + s] = step[s];
-    } else if (c_group == 1 && groups == o_total) {
+    } else if (ash_conv__is_in_lanes(c_group, o_group, xb)) {
         iw[0] = ash_ix_div(ixs, o, wb);
         for (unsigned s = 0; s < spatial; s++) iw[1 + s] = step[s];
-        iw[1 + spatial] = ash_ix_mod(ixs, o, wb);
+        iw[1 + spatial] = ash_ix_add(ixs, ash_ix_scale(ixs, in_group, wb), ash_ix_mod(ixs, o, wb));
     } else {
         ash_ix og = groups == 1 ? o : ash_ix_mod(ixs, o, o_group);
         int64_t ib = xb ? xb : 1, terms = ash_node__is_bytes(k->graph, node) ? ASH_BYTE_TERMS : 1;

@@ -181,7 +181,8 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
 static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
                       ash_ref block0) {
     /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
-    const ash_tile_heights heights = ash_tile_cut_rows(p->k->low->target, shape, p->m);
+    int64_t steps = ash_ceil_div(ash_kern_max(p->k, p->inner), p->terms);
+    const ash_tile_heights heights = ash_tile_cut_rows(p->k->low->target, shape, p->m, steps);
     for (unsigned i = 0; i < heights.n; i++) {
         ash_ref row0 = ash_tile_open_height(&p->k->nest, &heights, i, &from, to);
         emit_tile(p, heights.at[i], vectors, row0, block0);

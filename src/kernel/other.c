@@ -70,7 +70,7 @@ static ash_dim run_rows(ash_rows *r, ash_kern *k, rows_body body) {
     unsigned most = (unsigned)c->scan_vectors * lanes,
              wide = ash_kern_max(k, extent) >= most ? most : lanes;
     ash_loops l = {.k = k, .lanes = ASH_MIN(wide, (unsigned)part_size), .narrow = lanes};
-    ash_axis last = {r->step - r->axis + in->rank - 1, extent};
+    ash_axis last = {.sym = r->step - r->axis + in->rank - 1, .extent = extent};
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, extent));
@@ -357,7 +357,7 @@ static ash_dim lower_columns(scatter *s, ash_dim extent, unsigned lanes) {
     ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     ash_ref part = ash_nest_loop(n, begin, end, 1, 1), size = ash_nest_index(n, c->chunk_scatter_elements);
     ash_loops l = {.k = k, .lanes = ash_kern_max(k, extent) >= wide ? wide : lanes, .narrow = lanes};
-    ash_axis axis = {ash_kern_sym(k, extent), extent};
+    ash_axis axis = {.sym = ash_kern_sym(k, extent), .extent = extent};
     s->idx[last] = ash_ix_sym(&k->ixs, axis.sym);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
     ash_ref to =

@@ -14,66 +14,90 @@ static double step_cycles(const ash_target *target, unsigned rows, unsigned vect
     return ASH_MAX(ASH_MAX(fma, load), c->tile_latency) + c->tile_row * rows + c->tile_vector * vectors;
 }
 
-static double tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, double steps,
+static double tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, int64_t steps,
                           ash_tile_math math) {
     const ash_costs *c = &target->costs;
-    return step_cycles(target, rows, vectors, math) * steps + c->tile_begin;
+    return step_cycles(target, rows, vectors, math) * (double)steps + c->tile_begin;
+}
+
+/* The same where low tiles are many, and each may read all of a strip that is larger than the first-level
+ * cache. */
+static double open_tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, int64_t steps,
+                               ash_tile_math math) {
+    const ash_costs *c = &target->costs;
+    double bytes = (double)vectors * target->vector_bytes * (double)steps;
+    double cycles = tile_cycles(target, rows, vectors, steps, math);
+    if (bytes <= (double)target->l1_bytes * c->slice_share) return cycles;
+    return ASH_MAX(cycles, bytes / c->tile_stream);
 }
 
 /* Ever lower tiles, down to one row. */
-static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape shape) {
+static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape shape, int64_t steps) {
     const ash_costs *c = &target->costs;
     ash_tile_heights h = {.n = 1, .at = {shape.rows}};
     unsigned hides = (unsigned)__builtin_ceil(c->tile_latency * c->tile_fma / shape.vectors);
-    for (unsigned next = ASH_MIN(hides, shape.rows / 2); next && h.n < ASH_COUNT(h.at); next /= 2)
+    if (steps <= c->overlap_body) hides = ASH_MIN(hides, (unsigned)c->overlap_chains);
+    for (unsigned next = ASH_MIN(hides, shape.rows - 1); next && h.n < ASH_COUNT(h.at); next--)
         h.at[h.n++] = next;
     h.at[h.n - 1] = 1; /* whatever the costs say, every row is computed */
     return h;
 }
 
-ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows) {
-    if (!ash_dim_is_const(rows)) return open_heights(target, shape);
+ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
+                                   int64_t steps) {
+    if (!ash_dim_is_const(rows)) return open_heights(target, shape, steps);
     unsigned rest = (unsigned)(rows % shape.rows);
     return (ash_tile_heights){.n = 1 + (rest != 0), .at = {shape.rows, rest}, .known = true};
 }
 
-enum { USUAL = 4 }; /* a size that is a variable is, when shapes are chosen, this part of its bound */
+/* A size that is a variable is, when shapes are chosen, this part of its bound, but rows that there can
+ * be in a line of a small image are as many. Half as many and half as many again are as likely, those
+ * next to it that is. */
+enum { USUAL = 4, USUAL_ROWS = 8, USUAL_NEAR = 16 };
 
-/* How many tiles of each height there are, on average where the number of rows is a variable: all rests are
- * as likely. */
-static void count_tiles(const ash_tile_heights *h, double rows, double *counts) {
-    unsigned whole = h->at[0];
-    memset(counts, 0, ASH_COUNT(h->at) * sizeof *counts);
-    if (h->known) {
-        counts[0] = (double)((int64_t)rows / whole);
-        counts[1] = h->n > 1;
+static int64_t usual_rows(const ash_tile_extents *e) {
+    return e->open_rows ? ASH_MAX(e->rows / USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
+}
+
+/* Adds how many tiles of each number of rows a run takes: a short line even ones, others their edges and
+ * what lies between. */
+static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_extents *e,
+                        double *counts) {
+    unsigned edge = h->at[h->n > 1];
+    if (e->lines && rows < 2 * edge) {
+        for (int64_t even = ash_tile_even(h, rows); rows > 0; rows -= even) counts[ASH_MIN(rows, even)]++;
         return;
     }
-    counts[0] = (rows - (whole - 1) / 2.0) / whole;
-    for (unsigned rest = 0; rest < whole; rest++)
-        for (unsigned i = 1, left = rest; i < h->n; left %= h->at[i++])
-            counts[i] += (double)(left / h->at[i]) / whole;
+    if (e->lines) counts[edge] += e->edges, rows -= e->edges * edge;
+    for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 
 /* Cycles of all tiles of a shape. */
 static double shape_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *e,
-                           double steps, ash_tile_math math) {
-    const ash_tile_heights h =
-        e->open_rows ? open_heights(target, shape) : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1));
-    double counts[ASH_COUNT(h.at)], cost = 0, whole = (double)(e->blocks / shape.vectors), single = 0;
+                           int64_t steps, ash_tile_math math) {
+    const ash_tile_heights h = e->open_rows ? open_heights(target, shape, steps)
+                                            : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1), steps);
+    double counts[ASH_TILE_MAX + 1] = {0}, cost = 0, whole = (double)(e->blocks / shape.vectors),
+                                 single = 0;
     unsigned rest = (unsigned)(e->blocks % shape.vectors);
     if (e->open_blocks) { /* what is left goes vector by vector */
         rest = 0;
         single = (shape.vectors - 1) / 2.0;
         whole = ((double)e->blocks / USUAL - single) / shape.vectors;
     }
-    count_tiles(&h, (double)e->rows / (e->open_rows ? USUAL : 1), counts);
-    for (unsigned i = 0; i < h.n; i++) {
-        double cycles = whole * tile_cycles(target, h.at[i], shape.vectors, steps, math);
-        if (rest) cycles += tile_cycles(target, h.at[i], rest, steps, math);
-        if (single > 0) cycles += single * tile_cycles(target, h.at[i], 1, steps, math);
-        cost += counts[i] * cycles;
+    int64_t usual = usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0, all = 0;
+    for (int64_t rows = usual - near; rows <= ASH_MIN(usual + near, e->rows); all += rows++)
+        count_tiles(&h, rows, e, counts);
+    double (*cycles_of)(const ash_target *, unsigned, unsigned, int64_t, ash_tile_math) =
+        e->open_rows ? open_tile_cycles : tile_cycles;
+    for (unsigned height = 1; height <= shape.rows; height++) {
+        if (counts[height] <= 0) continue;
+        double cycles = whole * cycles_of(target, height, shape.vectors, steps, math);
+        if (rest) cycles += cycles_of(target, height, rest, steps, math);
+        if (single > 0) cycles += single * cycles_of(target, height, 1, steps, math);
+        cost += counts[height] * cycles;
     }
+    cost *= (double)usual / (double)ASH_MAX(all, 1);
     return rest ? cost * target->costs.tile_rest : cost;
 }
 
@@ -87,14 +111,13 @@ ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents 
              each = bytes && target->dot4 != 1 ? 2 : 1;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
-    int64_t blocks = extents->blocks / (extents->open_blocks ? USUAL : 1),
-            rows = extents->rows / (extents->open_rows ? USUAL : 1);
+    int64_t blocks = extents->blocks / (extents->open_blocks ? USUAL : 1), rows = extents->rows;
     most_rows = (unsigned)ASH_MIN(ASH_MIN((int64_t)ASH_TILE_MAX, most_rows), ASH_MAX(rows, 1));
     for (unsigned v = 1; v <= 8 && v <= ASH_MAX(blocks, 1); v++) {
         for (unsigned r = 1; r <= most_rows; r++) {
             if (r * v + each * (v + 1) > registers || r * v > ASH_TILE_MAX) break;
             const ash_tile_shape shape = {r, v};
-            double cost = shape_cycles(target, shape, extents, (double)steps, math);
+            double cost = shape_cycles(target, shape, extents, steps, math);
             if (cost >= least) continue;
             least = cost;
             best = shape;

@@ -32,6 +32,8 @@ typedef enum ash_tile_math {
 typedef struct ash_tile_extents {
     int64_t rows, blocks;
     bool open_rows, open_blocks;
+    bool lines;     /* open rows are lines of a convolution, short ones with tiles of their own */
+    unsigned edges; /* of the others, tiles of the second height: 0, 1, 2 */
 } ash_tile_extents;
 
 /* The cheapest shape for `steps` inner steps; of at most `most_rows` rows. */
@@ -42,16 +44,23 @@ ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents 
  * Where the number of rows is known these are the whole tile and the rest. Where it is known at run time
  * alone they are ever lower, down to one row:
  *
- *     14 14 ... 14 | 5 5 | 2 | 1
+ *     14 14 ... 14 | 5 5 | 4 or 3 or 2 or 1
  *
  * The second one is the lowest whose sums still hide the time until one of them can be used again: a rest
- * costs about as many cycles as it has rows. A row's result does not depend on the tile that it is in. */
+ * costs about as many cycles as it has rows; tiles of few steps hide each other's. What is still left
+ * takes the same time however high its tile is, and so is one tile. A row's result does not depend on the
+ * tile that it is in. */
 typedef struct ash_tile_heights {
-    unsigned n, at[6];
+    unsigned n, at[12];
     bool known; /* what the first leaves is the second, once at most */
 } ash_tile_heights;
 
-ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows);
+ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
+                                   int64_t steps);
+/* The height of the tiles that so many rows are cut into evenly; the last one may be lower. */
+static inline int64_t ash_tile_even(const ash_tile_heights *heights, int64_t rows) {
+    return ash_ceil_div(rows, ash_ceil_div(rows, heights->at[0]));
+}
 /* Opens the block of the tiles of height i, from *from on, and below `to`; returns the first row of a tile.
  * The caller ends it. *from is then behind them. */
 ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *heights, unsigned i, ash_ref *from,

@@ -469,7 +469,8 @@ static void emit_product_rows(winograd *g, unsigned vectors, ash_ref slot) {
         tiles %= g->block;
         if (tiles % g->shape.rows == 0) tiles = g->block;
     }
-    const ash_tile_heights heights = ash_tile_cut_rows(g->k->low->target, g->shape, tiles);
+    const ash_tile_heights heights =
+        ash_tile_cut_rows(g->k->low->target, g->shape, tiles, g->depth * g->x_lanes);
     ash_ref from = number(g, 0), count = minus(g, g->to, g->from);
     for (unsigned i = 0; i < heights.n; i++) {
         emit_product(g, heights.at[i], vectors, ash_tile_open_height(n, &heights, i, &from, count), slot);

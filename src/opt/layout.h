@@ -63,7 +63,7 @@ bool ash_layout__bytes(ash_layout_pass *l, const ash_node *node);
 typedef struct ash_layout_conv {
     int64_t groups, c, o;              /* channels of operand and result */
     int64_t x_block, y_block, w_block; /* 0: plain */
-    bool depthwise;                    /* one input and one output channel a group */
+    bool in_lanes; /* groups of one channel, or of a few, whole ones in a vector: ops.def */
 } ash_layout_conv;
 
 /* How n columns lie in blocks. */

@@ -161,7 +161,7 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
                          .c = channels,
                          .o = ash_graph__type(rw->from, node->ins[1])->dims[0]};
     if (v.groups == 1) v.c = ash_ceil_div(channels, ASH_BYTE_TERMS) * ASH_BYTE_TERMS;
-    v.depthwise = v.c == v.groups && v.o == v.groups;
+    v.in_lanes = v.c == v.groups && v.o == v.groups;
     ash_layout__choose_blocks(l, xb->source, &v);
     if (!v.x_block || !v.w_block) return false;
     ash_rewrite__name(rw, node);
@@ -173,7 +173,7 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_type type = ash_rewrite__type(rw, plain);
     if (v.c != channels) w = ash_layout__pad_zero(rw, w, 1, v.c - channels);
     w = ash_layout__pack_weights(rw, w, &v);
-    ash_value y = ash_layout__blocked_conv(l, node, x, v.depthwise ? w : in_fours(rw, w), &v, padded);
+    ash_value y = ash_layout__blocked_conv(l, node, x, v.in_lanes ? w : in_fours(rw, w), &v, padded);
     w_offset = per_channel(to, w_offset, &v, space);
     if (x_offset != ASH_NO_VALUE) {
         uint32_t all = (1u << type.rank) - 1;

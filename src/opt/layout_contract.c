@@ -6,17 +6,6 @@
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-/* True for the convolutions that this pass blocks. */
-static bool read_conv(const ash_layout_pass *l, const ash_node *node, ash_layout_conv *v) {
-    const ash_type *x = ash_graph__type(l->rw.from, node->ins[0]),
-                   *w = ash_graph__type(l->rw.from, node->ins[1]);
-    if (x->dtype != ASH_F32 || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0])) return false;
-    if (x->rank >= ASH_MAX_RANK || w->rank + 3 > ASH_MAX_RANK) return false;
-    *v = (ash_layout_conv){.groups = ash_node_int(node, ASH_ATTR_GROUPS), .c = x->dims[1], .o = w->dims[0]};
-    v->depthwise = v->c == v->groups && v->o == v->groups;
-    return v->c > 0 && v->o > 0;
-}
-
 /* A narrower form that the operand has already will do: its block says how channels are loaded, not how
  * many results are computed at once. */
 static int64_t operand_block(const ash_layout_pass *l, ash_value x, ash_dim channels) {
@@ -24,8 +13,42 @@ static int64_t operand_block(const ash_layout_pass *l, ash_value x, ash_dim chan
     return block && channels % block == 0 ? block : ash_layout__block(l, channels);
 }
 
+/* Whether groups are so small that a vector holds whole ones, and their weights for a line of the window
+ * have registers. Shuffles within a part of a register are one instruction. */
+static bool is_in_lanes(const ash_layout_pass *l, const ash_node *node, const ash_layout_conv *v) {
+    enum { MOST_WEIGHTS = 16 }; /* vectors */
+    const ash_type *w = ash_graph__type(l->rw.from, node->ins[1]);
+    int64_t each = v->c / v->groups, block = operand_block(l, node->ins[0], v->c);
+    if (v->c != v->o || v->groups == 1 || each == 1) return v->c == v->groups && v->o == v->groups;
+    return each * (int64_t)sizeof(float) <= l->rw.opt->target->costs.turn_part_bytes &&
+           each * w->dims[w->rank - 1] <= MOST_WEIGHTS && block % each == 0 && each < block;
+}
+
+/* True for the convolutions that this pass blocks. */
+static bool read_conv(const ash_layout_pass *l, const ash_node *node, ash_layout_conv *v) {
+    const ash_type *x = ash_graph__type(l->rw.from, node->ins[0]),
+                   *w = ash_graph__type(l->rw.from, node->ins[1]);
+    if (x->dtype != ASH_F32 || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0])) return false;
+    if (x->rank >= ASH_MAX_RANK || w->rank + 3 > ASH_MAX_RANK) return false;
+    *v = (ash_layout_conv){.groups = ash_node_int(node, ASH_ATTR_GROUPS), .c = x->dims[1], .o = w->dims[0]};
+    if (v->c <= 0 || v->o <= 0) return false;
+    v->in_lanes = is_in_lanes(l, node, v);
+    return true;
+}
+
+/* Whether a convolution is hardly more than elementwise, and its operand is plain: windows of 1 and a few
+ * terms, for which two conversions would be most of the work. */
+static bool is_light(const ash_layout_pass *l, const ash_node *node, const ash_layout_conv *v) {
+    const ash_type *w = ash_graph__type(l->rw.from, node->ins[1]);
+    const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
+    for (unsigned s = 0; s < strides->count; s++)
+        if (w->dims[2 + s] != 1 || strides->list[s] != 1) return false;
+    return v->groups > 1 && v->c / v->groups <= ASH_MIN_BLOCK && v->o / v->groups <= ASH_MIN_BLOCK &&
+           ash_layout__has_plain(l, node->ins[0]) && !ash_layout__has_blocked(l, node->ins[0]);
+}
+
 void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout_conv *v) {
-    if (v->depthwise) {
+    if (v->in_lanes) {
         v->x_block = v->y_block = v->w_block = operand_block(l, x, v->c);
         return;
     }
@@ -37,17 +60,23 @@ void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout
     while (v->w_block < l->lanes && v->w_block < v->o / v->groups) v->w_block *= 2;
 }
 
-/* [o, 1, k...] -> [o/B, B, k...] -> [o/B, k..., B] */
-static ash_value pack_depthwise(ash_rewrite *rw, ash_value w, const ash_layout_conv *v) {
+/* [o, e, k...] -> [o/B, B, e, k...] -> [o/B, k..., e, B] -> [o/B, k..., e B] */
+static ash_value pack_lanes(ash_rewrite *rw, ash_value w, const ash_layout_conv *v) {
     ash_type type = ash_rewrite__type(rw, w);
-    ash_dim dims[ASH_MAX_RANK] = {v->o / v->w_block, v->w_block};
+    const bool several = type.dims[1] > 1; /* depthwise: there is no e */
+    unsigned spatial = type.rank - 2, first = 2 + several;
+    ash_dim dims[ASH_MAX_RANK] = {v->o / v->w_block, v->w_block, type.dims[1]}, together[ASH_MAX_RANK];
     int64_t perm[ASH_MAX_RANK] = {0};
-    for (unsigned d = 2; d < type.rank; d++) {
-        dims[d] = type.dims[d];
-        perm[d - 1] = d;
+    for (unsigned d = 0; d < spatial; d++) {
+        dims[first + d] = together[1 + d] = type.dims[2 + d];
+        perm[1 + d] = first + d;
     }
-    perm[type.rank - 1] = 1;
-    return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, type.rank), perm);
+    if (several) perm[1 + spatial] = 2;
+    perm[first + spatial - 1] = 1;
+    together[0] = dims[0];
+    together[1 + spatial] = type.dims[1] * v->w_block;
+    w = ash_transpose(rw->to, ash_reshape(rw->to, w, dims, first + spatial), perm);
+    return ash_reshape(rw->to, w, together, type.rank);
 }
 
 ash_value ash_layout__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after) {
@@ -60,7 +89,7 @@ ash_value ash_layout__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_
 /* [o, c/g, k...] -> [g, o/g, c/g, k...], o/g padded to whole blocks
  *               -> [g, blocks, B, c/g/I, I, k...] -> [g, blocks, c/g/I, k..., I, B] */
 ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layout_conv *v) {
-    if (v->depthwise) return pack_depthwise(rw, w, v);
+    if (v->in_lanes) return pack_lanes(rw, w, v);
     ash_type type = ash_rewrite__type(rw, w);
     unsigned spatial = type.rank - 2, rank = 5 + spatial;
     int64_t inner = v->x_block ? v->x_block : 1, filters = v->o / v->groups;
@@ -192,6 +221,7 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_value w = ash_layout__plain(l, node->ins[1]);
     if (w == ASH_NO_VALUE) return;
     bool blocks = read_conv(l, node, &v);
+    if (blocks) blocks = !is_light(l, node, &v);
     if (blocks) ash_layout__choose_blocks(l, node->ins[0], &v);
     if (!blocks || v.w_block == 0) {
         ash_layout__plain(l, node->ins[0]);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of convolutions share: conv.c has their lines and tiles, conv_rows.c the tiles that go
+ * row by row. */
+#ifndef ASH_CONV_H
+#define ASH_CONV_H
+
+#include "tile.h"
+
+enum {
+    ASH_CONV_WINDOW = 64, /* window columns that may differ from each other */
+    ASH_CONV_ROWS = 16,   /* window columns that are laid out (conv_rows.c) */
+    ASH_CONV_SPACE = ASH_MAX_RANK - 2
+};
+
+/* A convolution under construction. */
+typedef struct ash_conv {
+    ash_kern *k;
+    const ash_node *node;
+    unsigned space; /* spatial dims, after merging */
+    int64_t x_block, y_block, lanes, store_lanes;
+    int64_t groups, c_group, o_group; /* channels of input and output in one group */
+    bool in_lanes; /* groups of as many outputs as inputs, whole ones in each vector; of one: depthwise */
+    bool merged;   /* all spatial dims as one */
+    ash_tile_math math;
+    int64_t terms;        /* channels that one step takes */
+    int64_t number_bytes; /* of an element of either operand */
+    ash_dim in[ASH_CONV_SPACE], out[ASH_CONV_SPACE];
+    int64_t window[ASH_CONV_SPACE], stride[ASH_CONV_SPACE], dilation[ASH_CONV_SPACE];
+    ash_dim before[ASH_CONV_SPACE];
+    int64_t sums;            /* of one position in a tile, at most */
+    ash_dim width, in_width; /* last spatial dim: output, input */
+    int64_t pad, pad_after;  /* before and behind it; behind where `width` is no number */
+    ash_ref
+        unused;  /* of the padded input, elements that no window reads, where `width` is no number and that
+                       makes a difference */
+    bool tested; /* of the present tile, a single position: its window is cut at run time */
+    bool padded; /* some window may reach out of the input along the last spatial dim */
+    /* symbols */
+    ash_sym batch, group, block, lane, position[ASH_CONV_SPACE]; /* of the result; lane < store_lanes */
+    ash_sym vector, vector_lane;                                 /* of the weights */
+    ash_sym channel_block, channel, step[ASH_CONV_SPACE]; /* of the sum; channel counts inside a block */
+    ash_sym four, four_lane;     /* of the weights: the step inside a block, and the lane */
+    ash_ix anchor[ASH_MAX_RANK]; /* index of the result */
+    ash_tile_slices slices;      /* of the channel blocks */
+    ash_partial_blocks
+        sum_blocks[1 + ASH_CONV_SPACE]; /* partial sums: of the channel blocks, then of the window */
+    unsigned top;                       /* level of the whole sums */
+    ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
+} ash_conv;
+
+/* Which positions of a tile read inside the input, per window column; without padding, all in each. */
+typedef struct ash_conv_pattern {
+    unsigned rows;
+    int8_t from[ASH_CONV_WINDOW], to[ASH_CONV_WINDOW];
+} ash_conv_pattern;
+
+/* Finds the operands at a window column. False where they do not lie as a tile reads them: positions at
+ * one distance, *stride elements, lanes side by side. A reshape may leave that to some columns and not to
+ * others, as (x - 1) / 5 is no x / 5. */
+bool ash_conv__operands_at(ash_conv *c, ash_ix column, ash_tile_operand *x, ash_tile_operand *w,
+                           int64_t *stride);
+/* Vector v of a tile's weights at the present symbols, as the tile's math takes it. */
+ash_ref ash_conv__load_weights(ash_conv *c, const ash_tile *t, const ash_tile_operand *w, unsigned v);
+/* The input `further` elements behind `at`. */
+ash_ref ash_conv__load_input(ash_conv *c, const ash_tile *t, const ash_tile_operand *x, ash_ref at,
+                             int64_t further);
+
+/* Whether a tile goes row by row, and how many positions it may have then. */
+bool ash_conv__is_by_rows(const ash_conv *c);
+unsigned ash_conv__most_rows(const ash_conv *c);
+/* Whether the operands of a depthwise convolution of bytes lie as ash_conv__emit_rows reads them in
+ * fours. */
+bool ash_conv__has_fours(ash_conv *c);
+/* The multiply-adds of all window columns of such a tile, at the present line of the window. */
+void ash_conv__emit_rows(ash_conv *c, ash_tile *t, const ash_conv_pattern *p);
+
+#endif
