@@ -112,6 +112,7 @@ static bool is_pure(const ash_inst *inst) {
     case ASH_NEST_FMA:
     case ASH_NEST_DOT4:
     case ASH_NEST_WHOLE:
+    case ASH_NEST_TF32:
     case ASH_NEST_HREDUCE: return true;
     default: return false;
     }
@@ -437,8 +438,9 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
     case ASH_NEST_REDUCE: return e->kind->block(e, inst, ash_emit__value(e, inst->a));
     case ASH_NEST_MMA:
-        return e->kind->mma(e, (ash_dtype)inst->i, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
+        return e->kind->mma(e, inst->i, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
                             ash_emit__value(e, inst->c));
+    case ASH_NEST_TF32: return e->kind->tf32(e, ash_emit__value(e, inst->a));
     default: return NULL;
     }
 }
