@@ -280,6 +280,72 @@ static void halves(void **state) {
     input_dtype = ASH_F32;
 }
 
+/* --- bytes ---------------------------------------------------------------------------------------- */
+
+/* Bytes of all values, 0 and 27 times up to 9. */
+static ash_value bytes(const char *name, unsigned rank, const int64_t *dims) {
+    input_dtype = ASH_U8;
+    ash_value x = ash_mul(graph, input(name, rank, dims), ash_scalar(graph, ASH_U8, 27));
+    input_dtype = ASH_F32;
+    return x;
+}
+
+/* The i32 of bytes less a zero point. */
+static ash_value centred(ash_value x, double zero) {
+    x = ash_cast(graph, x, ASH_I32);
+    return zero ? ash_sub(graph, x, ash_scalar(graph, ASH_I32, zero)) : x;
+}
+
+/* What the optimiser makes of it multiplies bytes, and is exact. */
+static void check_bytes(ash_value y) {
+    ash_graph *g = graph, *out;
+    ash_graph_output(g, "y", ash_add(g, y, ash_scalar(g, ASH_I32, 5)));
+    assert_ok(ash_opt__run(g, &sm_80, NULL, &out, &diag));
+    unsigned found = 0;
+    for (size_t i = 0; i < out->nodes.len; i++) found += ash_node__is_bytes(out, &out->nodes.at[i]);
+    assert_int_equal(found, 1);
+    ash_wide *inputs = test_inputs(g, NULL), *expected = test_expected(g, inputs, NULL);
+    test_interpreted(out, &sm_80, &(ash_lower_options){.fuse = true}, NULL, inputs, expected, 0);
+    test_free_expected(g, expected);
+    test_free_inputs(g, inputs);
+    ash_graph_destroy(out);
+}
+
+/* Operands of either sign, with and without zero points, as they lie and transposed; weights that are
+ * constants, which are packed, and that are not; windows with padding, which is the zero point. */
+static void products_of_bytes(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{64, 64, 64}, {33, 19, 35}, {16, 40, 72}, {1, 128, 5}};
+    static int8_t constant[64 * 40 * 9];
+    for (size_t i = 0; i < ASH_COUNT(constant); i++) constant[i] = (int8_t)(i * 37 % 255 - 127);
+    for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
+        const int64_t back[] = {1, 0};
+        ash_graph *g = new_graph();
+        ash_value a = i & 1 ? ash_transpose(g, bytes("a", 2, (int64_t[]){k, m}), back)
+                            : bytes("a", 2, (int64_t[]){m, k});
+        ash_value b = i & 2 ? ash_transpose(g, bytes("b", 2, (int64_t[]){n, k}), back)
+                            : bytes("b", 2, (int64_t[]){k, n});
+        if (i & 1) a = ash_bitcast(g, a, ASH_I8);
+        if (i & 2) b = ash_bitcast(g, b, ASH_I8);
+        check_bytes(ash_matmul(g, centred(a, i & 1 ? 3 : 0), centred(b, i & 2 ? 0 : 100)));
+    }
+    for (int way = 0; way < 8; way++) {
+        const int64_t window = way & 1 ? 3 : 1, channels = way & 2 ? 40 : 3, filters = way & 4 ? 64 : 20;
+        ash_graph *g = new_graph();
+        const ash_type type = {.dtype = ASH_I8, .rank = 4, .dims = {filters, channels, window, window}};
+        ash_value w = ash_graph_constant(g, &type, constant,
+                                         (uint64_t)(filters * channels * window * window), ASH_DATA_COPY);
+        ash_value x = centred(bytes("x", 4, (int64_t[]){2, channels, 6, 6}), 9);
+        check_bytes(ash_conv2d(g, x, centred(w, 0), 1, window / 2, 1));
+    }
+    ash_graph *g = new_graph(); /* nowhere but behind the optimiser */
+    const ash_type right = {.dtype = ASH_I8, .rank = 2, .dims = {4, 4}};
+    assert_int_equal(ash_matmul(g, bytes("a", 2, right.dims), ash_graph_input(g, "b", &right)),
+                     ASH_NO_VALUE);
+    assert_status(ash_graph_status(g, &diag), ASH_ERROR_TYPE);
+}
+
 /* --- sums in parts -------------------------------------------------------------------------------- */
 
 /* As the optimiser cuts them: a kernel of tiles, and one that adds and does what comes behind. */
@@ -486,6 +552,7 @@ int main(void) {
         cmocka_unit_test_teardown(infinities, drop_graph),
         cmocka_unit_test_teardown(convolutions, drop_graph),
         cmocka_unit_test_teardown(halves, drop_graph),
+        cmocka_unit_test_teardown(products_of_bytes, drop_graph),
         cmocka_unit_test_teardown(parts, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test(races),

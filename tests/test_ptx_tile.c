@@ -199,6 +199,31 @@ static void numbers_of_tf32(void **state) {
     seed = 7;
 }
 
+/* Bytes: by matrices, exact; of operands that are transposed on the way, four bytes to a word. */
+static void products_of_bytes(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{128, 128, 128}, {1536, 64, 896}, {1024, 64, 640}};
+    for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2], back[] = {1, 0};
+        if (i / 4 && i % 4 != 1 + i / 4) continue;
+        ash_graph *g = new_graph();
+        g->internal = true;
+        ash_value a =
+            i & 1 ? ash_transpose(g, typed_input("a", ASH_U8, k, m), back) : typed_input("a", ASH_U8, m, k);
+        ash_value b =
+            i & 2 ? ash_transpose(g, typed_input("b", ASH_I8, n, k), back) : typed_input("b", ASH_I8, k, n);
+        ash_graph_output(g, "y", ash_max(g, ash_matmul(g, a, b), ash_scalar(g, ASH_I32, 0)));
+        seed = i % 2;
+        ptx_counters c = run_within("sm_80", 1, 1, 0);
+        assert_int_equal(c.matrix, m * k * n / (16 * 8 * 32));
+        assert_int_equal(c.matrix_load.conflicts, 0);
+        assert_int_equal(c.multiply_adds, 0);
+        assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
+        if (i % 4 == 2) assert_int_equal(c.shared_store.conflicts, 0);
+    }
+    seed = 7;
+}
+
 /* Products of one and two rows, or columns: whole sectors, nothing is multiplied that is not there. */
 static void few(void **state) {
     (void)state;
@@ -248,8 +273,6 @@ static void first_layers(void **state) {
         assert_int_equal(n.multiply_adds, o * out * out * c * w * w);
         assert_int_equal(n.shared_load.conflicts, 0);
         assert_int_equal(n.shared_store.conflicts, 0);
-        print_message("%d x %d: %.1f %%\n", (int)w, (int)w,
-                      100.0 * (double)n.multiply_adds / (double)n.lane_instructions);
     }
     seed = 7;
 }
@@ -379,6 +402,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(numbers_of_tf32, drop_graph),
         cmocka_unit_test_teardown(few, drop_graph),
+        cmocka_unit_test_teardown(products_of_bytes, drop_graph),
         cmocka_unit_test_teardown(first_layers, drop_graph),
         cmocka_unit_test_teardown(halves, drop_graph),
         cmocka_unit_test_teardown(products, drop_graph),

@@ -246,6 +246,7 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_gpu_shape shape;
     ash_gpu_choose(k->low->target, &work, &shape);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
+    c.tile.b.in_lines = work.exact; /* places in the window are numbers then */
     make_symbols(&c);
     if (!find_operands(&c)) return false;
     int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
@@ -270,7 +271,8 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_gpu_tile_sum(&c.tile, &t, row, column, &row0);
     ash_gpu_axes axes = {.n = c.axes};
     memcpy(axes.extents, c.extents, c.axes * sizeof *c.extents);
-    ash_gpu_store(&t, c.row, row0, c.padded || math == ASH_GPU_TF32X3 ? &axes : NULL);
+    ash_gpu_store(&t, c.row, row0,
+                  (c.padded && math != ASH_GPU_BYTES) || math == ASH_GPU_TF32X3 ? &axes : NULL);
     ash_nest_end(n);
     *chunks = ash_kern_product(k, tiles_across, tiles_down * c.groups);
     return true;

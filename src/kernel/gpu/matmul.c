@@ -83,7 +83,7 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
                                .batches = (double)ash_kern_max(k, batches),
                                .terms = ash_kern_max(k, p.inner),
                                .runs = 1,
-                               .few = is_few(p.m) || is_few(p.n),
+                               .few = (is_few(p.m) || is_few(p.n)) && out->dtype != ASH_I32,
                                .math = ash_gpu_math_of(k, node)};
     ash_gpu_shape shape;
     if (work.few) return ash_gpu_lower_few(k, chunks);

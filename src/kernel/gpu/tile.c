@@ -55,7 +55,8 @@ unsigned ash_gpu_width(const ash_kern *k, const ash_gpu_operand *o, ash_sym alon
     return 1;
 }
 
-enum { TOGETHER = 8 }; /* terms of a line that neighbours copy: a sector */
+enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
+enum { TOGETHER = 8 };   /* terms of a line that neighbours copy: a sector */
 
 /* Terms of which all threads copy an element at once: of those that lie as [term][line]. */
 static int64_t at_once(const ash_gpu_tile *g, const ash_gpu_operand *o) {
@@ -78,13 +79,15 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     if (!ash_kern_lost(k)) {
         dtype = k->nest.buffers.at[o->at.buf].dtype;
         const unsigned widest = PIECE / (unsigned)ash_dtype_size(dtype);
-        o->turned = !ash_gpu_side_by_side(k, o, o->line, 2) && ash_gpu_side_by_side(k, o, o->term, 2);
+        o->turned = !o->in_lines && !ash_gpu_side_by_side(k, o, o->line, 2) &&
+                    ash_gpu_side_by_side(k, o, o->term, 2);
         o->by_line = by_warp && (o->turned || g->shape.math == ASH_GPU_BYTES);
         if (o->by_line)
             o->width = o->turned ? ash_gpu_width(k, o, o->term, widest) : 1;
         else if (by_warp || ash_gpu_width(k, o, o->line, widest) == widest)
             o->width = ash_gpu_width(k, o, o->line, widest);
     }
+    if (o->width * ash_dtype_size(dtype) < LEAST_COPY) o->width = 1;
     int64_t pad = PIECE / (int64_t)ash_dtype_size(dtype);
     if (by_warp && dtype == ASH_F32 && !o->by_line) pad = APART;
     o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
@@ -109,16 +112,15 @@ typedef struct share {
     ash_ref line, term, term0, half;
 } share;
 
-enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
-
 /* One element that is too small for that; where there is none, element 0 is read, and not used. */
-static void copy_at_once(ash_kern *k, const ash_gpu_operand *o, ash_ref to, ash_ref from, ash_ref inside) {
+static ash_ref load_one(ash_kern *k, const ash_gpu_operand *o, ash_ref from, ash_ref inside) {
     ash_nest *n = &k->nest;
+    ash_dtype dtype = ash_nest_dtype(n, o->memory);
     if (inside != ASH_NO_REF) from = ash_nest_select(n, inside, from, ash_nest_index(n, 0));
     ash_ref element = ash_nest_load(n, o->at.buf, from, 1, ASH_NO_REF);
-    if (inside != ASH_NO_REF)
-        element = ash_nest_select(n, inside, element, ash_nest_float(n, ash_nest_dtype(n, o->memory), 0));
-    ash_nest_store(n, o->memory, to, element, ASH_NO_REF);
+    if (inside == ASH_NO_REF) return element;
+    ash_ref zero = ash_dtype_is_float(dtype) ? ash_nest_float(n, dtype, 0) : ash_nest_int(n, dtype, 0);
+    return ash_nest_select(n, inside, element, zero);
 }
 
 /* One copy, so many lines and terms further on. */
@@ -137,8 +139,27 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     if (o->width * ash_dtype_size(ash_nest_dtype(n, o->memory)) >= LEAST_COPY)
         ash_nest_copy_async(n, o->memory, to, o->at.buf, from, o->width, inside);
     else
-        copy_at_once(k, o, to, from, inside);
+        ash_nest_store(n, o->memory, to, load_one(k, o, from, inside), ASH_NO_REF);
     ash_kern_forget(k, mark);
+}
+
+enum { FOUR = 4 };
+
+/* Of bytes whose lines lie side by side, four terms of a line, which are a word in the block's memory. */
+static void copy_four(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_ref of_term = ADD(n, own->term, ash_nest_index(n, term)), bytes[FOUR];
+    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, own->line));
+    for (int64_t i = 0; i < FOUR; i++) {
+        size_t mark = ash_kern_mark(k);
+        ash_ref at = ADD(n, of_term, ash_nest_index(n, i));
+        ash_kern_set_sym(k, o->term, ADD(n, own->term0, at));
+        bytes[i] = load_one(k, o, ash_kern_index(k, o->at.linear), all_bounds(k, o));
+        ash_kern_forget(k, mark);
+    }
+    ash_ref to = ADD(n, ADD(n, own->half, MUL(n, own->line, o->pitch)), of_term);
+    ash_nest_store(n, o->memory, to, ash_gpu_four(n, bytes), ASH_NO_REF);
 }
 
 /* Of eight lines, each half as long as the banks are wide and 16 bytes apart from that: in the order 0, 4,
@@ -155,6 +176,14 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     ash_nest *n = &g->k->nest;
     int64_t threads = ash_gpu_threads(g->shape);
     share own = {.term0 = term0, .half = half};
+    if (o->by_line && !o->turned && ash_dtype_size(ash_nest_dtype(n, o->memory)) == 1) {
+        ash_ref lines = ash_nest_index(n, o->lines);
+        own.line = ash_nest_imod(n, g->thread, lines);
+        own.term = MUL(n, ash_nest_idiv(n, g->thread, lines), FOUR);
+        for (int64_t term = 0; term < g->shape.terms; term += threads / o->lines * FOUR)
+            copy_four(g, o, &own, term);
+        return;
+    }
     if (o->by_line) {
         int64_t per = ASH_MAX(g->shape.terms / o->width, 1); /* threads to a line */
         ash_ref many = ash_nest_index(n, per);

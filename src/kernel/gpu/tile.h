@@ -45,6 +45,7 @@ typedef struct ash_gpu_operand {
         ash_dim end;
     } bounds[ASH_GPU_BOUNDS]; /* an element exists where 0 <= at < end holds for all */
     unsigned n_bounds;
+    bool in_lines; /* neighbours copy lines, also where terms lie side by side and lines do not */
     /* set by ash_gpu_operand_settle */
     unsigned lines;      /* of the tile */
     bool turned;         /* terms lie side by side: it is transposed on the way */
@@ -81,6 +82,7 @@ ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node);
 /* warp.c: where a thread begins to load matrices of an operand, whose first line in the tile is the
  * warp's; and the products of one k-tile of these into the sums, rows / 2 by vectors of 4 numbers each; the
  * indices are of the present half. */
+ash_ref ash_gpu_four(ash_nest *n, const ash_ref *scalars); /* a vector of them */
 ash_ref ash_gpu_warp_begin(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line);
 void ash_gpu_warp_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *sums, ash_ref a_at,
                       ash_ref b_at);

@@ -57,8 +57,7 @@ static int64_t shift_of(const ash_gpu_operand *o, int64_t line, int64_t term) {
     return o->by_line ? line * o->pitch + term : term * o->pitch + line;
 }
 
-/* A vector of four scalars. */
-static ash_ref four(ash_nest *n, const ash_ref *x) {
+ash_ref ash_gpu_four(ash_nest *n, const ash_ref *x) {
     static const int32_t pick[] = {0, 2}, all[] = {0, 1, 2, 3};
     ash_ref low = ash_nest_shuffle(n, ash_nest_splat(n, x[0], 2), ash_nest_splat(n, x[1], 2), 2, pick),
             high = ash_nest_shuffle(n, ash_nest_splat(n, x[2], 2), ash_nest_splat(n, x[3], 2), 2, pick);
@@ -79,7 +78,7 @@ static ash_ref load(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref at,
         int64_t shift = shift_of(o, line + lines * ROWS, term + terms * QUADS);
         x[i] = ash_nest_load(n, o->memory, add(n, at, shift), 1, ASH_NO_REF);
     }
-    return four(n, x);
+    return ash_gpu_four(n, x);
 }
 
 /* Words of an operand, and of f32 what rounding them to TF32 leaves. */
