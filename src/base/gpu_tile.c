@@ -82,7 +82,7 @@ static double time_of(const ash_target *target, const ash_gpu_work *work, size_t
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
  * once. */
 static double time_of_few(const ash_target *target, const ash_gpu_work *work) {
-    enum { ROOM = 6, AT_ONCE = ASH_GPU_FEW_THREADS * VECTOR / ASH_GPU_FEW_COLUMNS * ASH_GPU_FEW_UNROLL };
+    enum { ROOM = 3, AT_ONCE = ASH_GPU_FEW_THREADS * VECTOR / ASH_GPU_FEW_COLUMNS * ASH_GPU_FEW_UNROLL };
     double blocks =
         (double)ash_ceil_div(ASH_MAX(work->rows, work->columns), ASH_GPU_FEW_COLUMNS) * work->batches;
     double rounds = __builtin_ceil(__builtin_ceil(blocks / target->multiprocessors) / ROOM);
