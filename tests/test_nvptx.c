@@ -99,7 +99,7 @@ static bool main_loop(const char *cubin, unsigned *works, unsigned *size) {
             matrices |= matrix;
             l.works[l.n + 1] = l.works[l.n] + (pass && matrices ? matrix : strstr(code, " FFMA") != NULL);
             l.n++;
-            if (!strstr(code, " BRA ") || !to) continue;
+            if (!strstr(code, " BRA") || !to) continue;
             snprintf(name, sizeof name, "%.*s", (int)strcspn(to + 2, ")"), to + 2);
             for (unsigned i = 0; i < l.n_labels; i++) {
                 if (strcmp(l.labels[i].name, name) != 0) continue;

@@ -41,7 +41,7 @@ def loop_of(text):
     counted = ("HMMA", "IMMA") if matrices else ("FFMA",)
     for i, (name, rest) in enumerate(code):
         to = re.search(r"`\((\.L\w+)\)", rest)
-        if name != "BRA" or not to or labels.get(to.group(1), i + 1) > i:
+        if not name.startswith("BRA") or not to or labels.get(to.group(1), i + 1) > i:
             continue
         body = [n for n, _ in code[labels[to.group(1)]:i + 1]]
         found = (sum(n.startswith(counted) for n in body), len(body))
