@@ -127,7 +127,7 @@ static void few(void **state) {
                   k = ash_transpose(g, INPUT("k", 2, 20, 3, 16), (int64_t[]){0, 2, 3, 1});
         ash_graph_output(g, "y", ash_matmul(g, q, k));
         check_within(g, NULL, 1, half ? 2e-3 : 1e-5);
-        g = new_graph(); /* sizes that are variables: of the many, and of the terms; of the few it is a tile */
+        g = new_graph(); /* sizes that are variables: of the many, and of the terms */
         ash_dim size = ash_graph_var(g, "size", 1, 300);
         ash_type type = {.dtype = input_dtype, .rank = 2, .dims = {1, size}};
         ash_type other = {.dtype = input_dtype, .rank = 2, .dims = {size, 24}};

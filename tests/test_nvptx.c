@@ -113,8 +113,8 @@ static bool main_loop(const char *cubin, unsigned *works, unsigned *size) {
     return *size > 0;
 }
 
-/* Bytes that the kernel's registers spill; -1: it was refused. *share (if not NULL): of multiply-adds in its
- * main loop, 0 where nvdisasm is not installed. */
+/* Bytes that the kernel's registers spill; -1: it was refused. *share (if not NULL): of multiply-adds in
+ * its main loop, 0 where nvdisasm is not installed. */
 static int assemble(const char *ptx, const char *sm, double *share) {
     char name[] = "/tmp/ashlar_ptx_XXXXXX", cubin[] = "/tmp/ashlar_cubin_XXXXXX", command[256], line[512];
     int fd = mkstemp(name), spilled = 0;
@@ -245,8 +245,8 @@ static ash_value add_form(fixture *f, const form *c) {
     return ash_matmul(g, ash_cast(g, a, ASH_I32), ash_cast(g, b, ASH_I32));
 }
 
-/* TF32, bytes, first layers and products of one row: no spills, and as many multiply-adds in the main loop as
- * its schedule has. */
+/* TF32, bytes, first layers and products of one row: no spills, and as many multiply-adds in the main loop
+ * as its schedule has. */
 static void main_loops(void **state) {
     fixture *f = *state;
     static const char *const kinds[] = {"sm_80", "sm_90", "sm_120"};

@@ -66,8 +66,8 @@ ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" ou
  * tile, is always IEEE. Sums are f32 in all. */
 typedef enum ash_precision {
     ASH_PRECISION_IEEE,   /* as f32 */
-    ASH_PRECISION_TF32X3, /* each number as the sum of two of TF32, three products of four: errors as of f32,
-                             on tensor cores */
+    ASH_PRECISION_TF32X3, /* each number as the sum of two of TF32, three products of four, on tensor
+                             cores: errors as of f32 */
     ASH_PRECISION_TF32,   /* numbers rounded to 10 bits of mantissa: errors up to 1e-3 of a product */
     ASH_PRECISION_COUNT
 } ash_precision;

@@ -5,8 +5,9 @@ enum { SCHEDULERS = 4, BYTES = 4, VECTOR = 4 };
 enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
 enum { MOST_PARTS = 64 };
 
-/* Shapes; the share of multiply-adds among the instructions of their loops, or of the time in which matrices
- * are multiplied, and the blocks that a multiprocessor has registers and memory for (docs/cuda.md). */
+/* Shapes; the share of multiply-adds among the instructions of their loops, or of the time in which
+ * matrices are multiplied, and the blocks that a multiprocessor has registers and memory for
+ * (docs/cuda.md). */
 static const struct {
     ash_gpu_shape shape;
     double share;

@@ -49,8 +49,8 @@ typedef struct ash_gpu_work {
     ash_gpu_math math;
 } ash_gpu_work;
 
-/* The shape in which they are done first, none where they are few; returns how long they take, in cycles. From the sizes and the
- * numbers of the target alone. */
+/* The shape in which they are done first, none where they are few; returns how long they take, in cycles.
+ * From the sizes and the numbers of the target alone. */
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
 
 /* Into how many parts the runs of their sums are best cut, all parts being computed at once and added in a

@@ -67,8 +67,8 @@ static bool are_bytes(const ash_inference *c) {
     return c->ins[0].dtype == ASH_U8 && c->ins[1].dtype == ASH_I8;
 }
 
-/* The terms that lie side by side in operand 1: 4 in the blocked form of u8 by i8, else 1. But for bytes the
- * dtypes are equal. */
+/* The terms that lie side by side in operand 1: 4 in the blocked form of u8 by i8, else 1. But for bytes
+ * the dtypes are equal. */
 static ash_status terms_together(const ash_inference *c, bool blocked, int64_t *terms) {
     *terms = blocked && are_bytes(c) ? ASH_BYTE_TERMS : 1;
     return are_bytes(c) ? ASH_OK : ash_infer__same_dtype(c, 0, 1);

@@ -107,8 +107,8 @@ typedef enum ash_nest_op {
        and the next one of row l / 4 of matrix j; i: 1, of matrix j transposed. i32, 4 lanes. Of elements
        of 32 or 8 bits, which are not transposed: the one, or the four, that lie there. */
     ASH_NEST_TILE_LOAD,
-    ASH_NEST_TF32, /* a, f32, with the 10 upper bits of its mantissa: the nearest such number, ties away from
-                      zero; what is past the largest is infinity. f32, as many lanes */
+    ASH_NEST_TF32, /* a, f32, with the 10 upper bits of its mantissa: the nearest such number, ties away
+                      from zero; what is past the largest is infinity. f32, as many lanes */
     /* a b + c, of a [16, k], b [k, 8], c and the result [16, 8]. i: the dtype of a and b, with
        ASH_NEST_MMA_UNSIGNED_A and B
          F16, BF16   k = 16, two elements to a word, c of f32
@@ -118,8 +118,8 @@ typedef enum ash_nest_op {
          a (4 words)    rows g, g + 8, g, g + 8     columns e u, e u, e (u + 4), e (u + 4) and the next
          b (2 words)    rows e u, e (u + 4) and the next     column g
          c (4 lanes)    rows g, g, g + 8, g + 8     columns 2 u, 2 u + 1, 2 u, 2 u + 1
-       where words are i32, of F32 f32. Sums of floats are in an order, and rounded in ways, that the machine
-       has; those of integers wrap. */
+       where words are i32, of F32 f32. Sums of floats are in an order, and rounded in ways, that the
+       machine has; those of integers wrap. */
     ASH_NEST_MMA,
     ASH_NEST_OP_COUNT
 } ash_nest_op;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions and products as GPUs compute them: those of bytes as such (bytes.h), and weights as they are read: output channels side by side, in blocks (ops.def, conv),
- * so that a copy takes 16 bytes and the terms of a sum lie in rows. Constant weights alone, which are
- * packed in the prologue, once. Input and result stay plain: a warp runs along positions, not along
- * channels. Groups with fewer channels than a block stay as they are: the last block is filled with zeros.
- * */
+/* Convolutions and products as GPUs compute them: those of bytes as such (bytes.h), and the weights of
+ * convolutions as they are read, output channels side by side, in blocks (ops.def, conv), so that a copy
+ * takes 16 bytes and the terms of a sum lie in rows. Constant weights alone, which are packed in the
+ * prologue, once. Input and result stay plain: a warp runs along positions, not along channels. Groups with
+ * fewer channels than a block stay as they are: the last block is filled with zeros. */
 #include "layout.h"
 
 enum { BLOCK = 32 };

@@ -27,7 +27,8 @@ static ash_ref sum_of_sums(const ash_tile *t) {
     return ash_nest_hreduce(n, ASH_OP_ADD, sum);
 }
 
-/* The anchor's result at the present symbols: a loop for each axis of its sum. */
+/* The anchor's result at the present symbols: a loop for each axis of its sum. The innermost is laid out
+ * twice, so that the assembler leaves it at that: laid out at its will it takes all registers. */
 static ash_ref by_definition(ash_loops *l, const ash_gpu_axes *axes) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
@@ -36,7 +37,8 @@ static ash_ref by_definition(ash_loops *l, const ash_gpu_axes *axes) {
     for (unsigned i = 0; i < axes->n; i++) {
         ash_sym sym = ash_kern_sym(k, axes->extents[i]);
         l->index[l->n_root_axes + i] = ash_ix_sym(&k->ixs, sym);
-        ash_kern_loop(k, sym, ash_nest_index(n, 0), ash_kern_dim(k, axes->extents[i]), 1, 1);
+        ash_kern_loop(k, sym, ash_nest_index(n, 0), ash_kern_dim(k, axes->extents[i]), 1,
+                      i + 1 == axes->n ? 2 : 1);
     }
     ash_nest_set(n, sum, ash_loops__accumulate(l, l->anchor, ASH_OP_ADD, ash_nest_get(n, sum)));
     for (unsigned i = 0; i < axes->n; i++) ash_nest_end(n);

@@ -5,9 +5,9 @@
  *     columns    output positions, of all images one after the other: neighbours read neighbours
  *     terms      input channels and window
  *
- * A sum has an axis of input channels, and those of the window. Some of them are *terms*, which k-tiles are
- * cut from; the others are *steps*, of which a k-tile has one place: that is a number, which moves on like an
- * odometer, so that whether a position's input lies inside is found once for all copies.
+ * A sum has an axis of input channels, and those of the window. Some of them are *terms*, which k-tiles
+ * are cut from; the others are *steps*, of which a k-tile has one place: that is a number, which moves on
+ * like an odometer, so that whether a position's input lies inside is found once for all copies.
  *
  *     16 channels and more    terms: channels                    steps: window
  *     fewer (first layers)    terms: the window's last axes      steps: channels, the window's first axes

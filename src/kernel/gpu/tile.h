@@ -24,10 +24,10 @@
  *
  * A sum is one chain of multiply-adds, however long.
  *
- * Half floats, bytes, and f32 as TF32 (warp.c): warps multiply matrices of 16 x 32 bytes by 8 columns, which
- * they load from the block's memory by rows of 16 bytes, [line][term], where terms lie side by side, or are
- * bytes; lines are padded by 16 bytes then, so that eight rows of a matrix are in different banks. Else it is
- * [term][line]: half floats are transposed as they are loaded, f32 is loaded one by one. */
+ * Half floats, bytes, and f32 as TF32 (warp.c): warps multiply matrices of 16 x 32 bytes by 8 columns,
+ * which they load from the block's memory by rows of 16 bytes, [line][term], where terms lie side by side,
+ * or are bytes; lines are padded by 16 bytes then, so that eight rows of a matrix are in different banks.
+ * Else it is [term][line]: half floats are transposed as they are loaded, f32 is loaded one by one. */
 #ifndef ASH_GPU_TILE_H
 #define ASH_GPU_TILE_H
 

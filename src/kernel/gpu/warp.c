@@ -6,13 +6,13 @@
  *         load the second one's                  two of 8 lines at once
  *         multiply and add                       16 x 8 sums, of f32 or i32
  *
- * A load takes four matrices of 8 lines by 16 bytes, of which thread l of the warp names row l % 8 of matrix
- * l / 8. Of the first operand they are in the order in which MMA wants them: next lines, then next terms; of
- * the second one next terms, then next lines, which are another product's. Half floats that lie as
- * [term][line] are loaded transposed; of f32 that does, a thread loads its elements one by one.
+ * A load takes four matrices of 8 lines by 16 bytes, of which thread l of the warp names row l % 8 of
+ * matrix l / 8. Of the first operand they are in the order in which MMA wants them: next lines, then next
+ * terms; of the second one next terms, then next lines, which are another product's. Half floats that lie
+ * as [term][line] are loaded transposed; of f32 that does, a thread loads its elements one by one.
  *
- * TF32: every number is rounded as it comes from memory. In the finer form it is the sum of two, high + low,
- * and three products are summed, the smaller ones first: what is left out is 2^-22 of a product. */
+ * TF32: every number is rounded as it comes from memory. In the finer form it is the sum of two, high and
+ * low, and three products are summed, the smaller ones first: what is left out is 2^-22 of a product. */
 #include "tile.h"
 
 enum { ROWS = 8, ROW_BYTES = 16, QUADS = 4 };
