@@ -40,7 +40,7 @@ static ash_ref by_definition(ash_loops *l, const ash_gpu_axes *axes) {
         ash_kern_loop(k, sym, ash_nest_index(n, 0), ash_kern_dim(k, axes->extents[i]), 1,
                       i + 1 == axes->n ? 2 : 1);
     }
-    ash_nest_set(n, sum, ash_loops__accumulate(l, l->anchor, ASH_OP_ADD, ash_nest_get(n, sum)));
+    ash_nest_set(n, sum, ash_loops__accumulate(l, l->anchor, 0, ASH_OP_ADD, ash_nest_get(n, sum)));
     for (unsigned i = 0; i < axes->n; i++) ash_nest_end(n);
     ash_kern_forget(k, mark);
     return ash_nest_get(n, sum);
