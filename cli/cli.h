@@ -87,10 +87,13 @@ struct session {
     const char *cache, *device_name;
     bool no_cache, verbose;
     unsigned threads, seed;
-    struct list vars, inputs, binds;
+    struct list vars, inputs, binds, places;
     struct execution execution;
     ash_plan_options plan_options;
     /* what is made of them */
+    ash_device *devices[ASH_MOST_DEVICES]; /* of --place, the main one first */
+    ash_place_rule rules[LIST_ROOM];
+    char patterns[LIST_ROOM][128]; /* their texts */
     const char *path;
     bool parameters;              /* the model's floating point initializers are parameters */
     const ash_onnx_shape *shapes; /* of inputs that are going to be given, or NULL */
@@ -115,7 +118,7 @@ struct session {
  * any. */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 20 };
+enum { SESSION_OPTIONS = 21 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path);  /* the next two; prints why not */
 bool session_start(struct session *session, const char *path); /* the context */
@@ -190,6 +193,7 @@ struct line show_type(const ash_type *type);
  * negative. At most 60 columns. */
 struct line show_padded(const char *text, int width);
 void show_output(const struct output *output);
+void show_devices(ash_plan *plan); /* where there are several */
 void show_prepare(const struct session *session);
 void show_memory(const ash_plan_report *report);
 void show_training(const ash_plan_training *training); /* of a step, or nothing */

@@ -3,12 +3,17 @@
 #include "cli.h"
 
 static void show_ops(ash_plan *plan) {
-    printf("\noperations\n%6s  %-8s%-44s%8s%10s%12s\n", "", "kind", "name", "chunks", "flop", "bytes");
+    bool several = ash_plan_device_count(plan) > 1;
+    printf("\noperations\n%6s  %-8s%-44s%8s%10s%12s%s\n", "", "kind", "name", "chunks", "flop", "bytes",
+           several ? "  device" : "");
     for (size_t i = 0; i < ash_plan_op_count(plan); i++) {
         ash_prepared_op op = ASH_INIT(ash_prepared_op);
         if (ash_plan_op_at(plan, i, &op, NULL) != ASH_OK) continue;
-        printf("%6zu  %-8s%-44.43s%8lld%10s%12s\n", i, ash_prepared_kind_text(op.kind), op.name,
-               (long long)op.chunks, show_count(op.flops).text, show_bytes((uint64_t)op.bytes).text);
+        char device[24] = "";
+        if (several) snprintf(device, sizeof device, "%8zu", op.device);
+        printf("%6zu  %-8s%-44.43s%8lld%10s%12s%s\n", i, ash_prepared_kind_text(op.kind), op.name,
+               (long long)op.chunks, show_count(op.flops).text, show_bytes((uint64_t)op.bytes).text,
+               device);
     }
 }
 
@@ -59,6 +64,7 @@ int cmd_plan(int argc, char **argv) {
     } else if (good) {
         show_prepare(&s);
         show_memory(&s.report);
+        show_devices(s.plan);
         show_ops(s.plan);
         show_arenas(s.plan);
         if (buffers) printf("\nbuffers\n");

@@ -43,6 +43,9 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--device", "NAME",
          "what runs the model: CPU (default), CUDA:n; CUDA:sm_80 to look at plans for such GPUs",
          OPTION_TEXT, &s->device_name},
+        {"--place", "PATTERN=DEVICE",
+         "nodes whose name fits, as 'layer?.*', run there; the last that fits counts", OPTION_LIST,
+         &s->places},
         {"--threads", "N", "threads of one execution (default: all cores)", OPTION_UINT, &s->threads},
         {"--mode", "MODE", "execution: stream (default), graph, multi_stream=N, eager", OPTION_EXECUTION,
          &s->execution},
@@ -271,6 +274,43 @@ bool session_load(struct session *s) {
     return good;
 }
 
+/* The number of a device, which is opened unless it is listed; ASH_MOST_DEVICES: it cannot be, and that was
+ * said. */
+static uint32_t device_number(struct session *s, const char *name) {
+    size_t *count = &s->plan_options.device_count;
+    for (uint32_t d = 0; d < *count; d++)
+        if (!strcmp(ash_device_describe(s->devices[d]).name, name)) return d;
+    if (*count == ASH_MOST_DEVICES) {
+        fprintf(stderr, "ashlar: --place: at most %d devices\n", ASH_MOST_DEVICES);
+        return ASH_MOST_DEVICES;
+    }
+    if (ash_device_open(s->context, name, &s->devices[*count], &s->diag) != ASH_OK) {
+        session_failed(s, name);
+        return ASH_MOST_DEVICES;
+    }
+    return (uint32_t)(*count)++;
+}
+
+static bool read_places(struct session *s) {
+    ash_plan_options *o = &s->plan_options;
+    o->place_count = o->device_count = 0;
+    o->devices = s->devices;
+    o->places = s->rules;
+    if (s->places.count && device_number(s, s->device_name ? s->device_name : "CPU") != 0) return false;
+    for (size_t i = 0; i < s->places.count; i++) {
+        const char *text = s->places.at[i], *equals = strrchr(text, '=');
+        if (!equals || (size_t)(equals - text) >= sizeof s->patterns[i]) {
+            fprintf(stderr, "ashlar: --place %s: PATTERN=DEVICE is expected\n", text);
+            return false;
+        }
+        snprintf(s->patterns[i], sizeof s->patterns[i], "%.*s", (int)(equals - text), text);
+        uint32_t device = device_number(s, equals + 1);
+        if (device == ASH_MOST_DEVICES) return false;
+        s->rules[o->place_count++] = (ash_place_rule){s->patterns[i], device};
+    }
+    return true;
+}
+
 bool session_start(struct session *s, const char *path) {
     s->path = path;
     catch_interrupts(s);
@@ -287,7 +327,7 @@ bool session_start(struct session *s, const char *path) {
     if (s->device_name &&
         ash_device_open(s->context, s->device_name, &s->plan_options.device, &s->diag) != ASH_OK)
         return session_failed(s, s->device_name);
-    return true;
+    return read_places(s);
 }
 
 bool session_open(struct session *s, const char *path) {
@@ -317,6 +357,8 @@ void session_close(struct session *s) {
     ash_graph_destroy(s->graph);
     ash_device_close(s->plan_options.device);
     s->plan_options.device = NULL;
+    for (size_t d = 0; d < s->plan_options.device_count; d++) ash_device_close(s->devices[d]);
+    s->plan_options.device_count = s->plan_options.place_count = 0;
     ash_context_destroy(s->context);
     s->plan = NULL, s->graph = NULL, s->context = NULL;
 }

@@ -113,8 +113,9 @@ static ash_status apart_begin(ash_device *device, const char *rest, ash_diag *di
     (void)rest;
     struct apart *a = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *a);
     if (!a) return ASH_NO_MEMORY(diag);
+    static _Atomic uint64_t opened; /* an address is of one device */
     pthread_mutex_init(&a->lock, NULL);
-    a->next = TAG + GAP;
+    a->next = TAG + GAP + ((ash_address)atomic_fetch_add(&opened, 1) % 128 << 41);
     device->own = a;
     return ASH_OK;
 }
@@ -613,6 +614,12 @@ ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag) {
     return ash_device__open(context, &apart_class, "APART", out, diag);
 }
 
+ash_status apart_open_another(ash_context *context, unsigned number, ash_device **out, ash_diag *diag) {
+    char name[32];
+    snprintf(name, sizeof name, "APART:%u", number);
+    return ash_device__open(context, &apart_class, name, out, diag);
+}
+
 /* --- every plan on it ------------------------------------------------------------------------------- */
 
 static const char *wished(void) {
@@ -677,7 +684,7 @@ ash_status __wrap_ash_view_data_mut(ash_view *view, void **out, ash_diag *diag);
 ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
     ash_plan_options with = options ? *options : ash_plan_options_default();
-    if (!context || with.device || !wished())
+    if (!context || with.device || with.device_count || !wished())
         return __real_ash_plan_prepare(context, graph, options, out, diag);
     if (out) *out = NULL;
     ASH_TRY(open_wished(context, &with, &with.device, diag));

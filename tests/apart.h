@@ -29,6 +29,8 @@ extern reorder_plan reorder;
 
 /* The device of a context; the caller closes it. */
 ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag);
+/* Another one of the same kind, for each number. */
+ash_status apart_open_another(ash_context *context, unsigned number, ash_device **out, ash_diag *diag);
 /* Whether plans are on it that name no device. */
 bool apart_is_wished(void);
 /* Whether such plans are on a GPU. */

@@ -547,6 +547,25 @@ static void explain(void **state) {
     assert_int_equal(unsetenv("PTXAS"), 0);
 }
 
+/* Nodes on a GPU by their names, the others on the processor. */
+static void places(void **state) {
+    (void)state;
+    assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", PTX_DRIVER, 1), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --place '*=CUDA:0'"), 0);
+    says("devices");
+    says("     0  CPU  ");
+    says("     1  CUDA:0  ");
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --place 'nobody=CUDA:0'"), 0);
+    assert_null(strstr(room.out, "devices"));
+    assert_int_equal(ashlar("run %s/model.onnx --no-cache --repeat 1 --place '*=CUDA:0' --mode graph"), 1);
+    says("mode graph is for one device");
+    assert_int_equal(ashlar("plan %s/model.onnx --place 'x'"), 1);
+    says("PATTERN=DEVICE");
+    assert_int_equal(ashlar("plan %s/model.onnx --place '*=CUDA:9'"), 1);
+    says("out of range");
+    assert_int_equal(unsetenv("ASHLAR_CUDA_DRIVER"), 0);
+}
+
 static void other_commands(void **state) {
     (void)state;
     assert_int_equal(ashlar("plan %s/model.onnx --no-cache"), 0);
@@ -588,6 +607,7 @@ int main(void) {
         TEST(kernels_are_kept),
         TEST(devices),
         TEST(explain),
+        TEST(places),
         TEST(other_commands),
         TEST(mode_eager),
         TEST(errors_name_the_values),

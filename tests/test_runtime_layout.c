@@ -225,8 +225,8 @@ static void homes(void **state) {
     assert_int_equal(PLACE(t).home, ASH_HOME_STAGING);
     assert_int_equal(PLACE(x).home, ASH_HOME_MAIN);
     assert_int_equal(PLACE(unused).home, ASH_HOME_NONE);
-    assert_int_equal(r->layout.weights_size, 128);
-    assert_int_equal(r->layout.staging_size, 128);
+    assert_int_equal(r->layout.weights_size[0], 128);
+    assert_int_equal(r->layout.staging_size[0], 128);
     for (int i = 0; i < 2; i++) {
         ash_blob *blob = r->m.p->buffers.at[i ? off : early].blob;
         blob->data = (const char *)blob->data - 4;

@@ -5,6 +5,7 @@
  * finds each wait that is left out. */
 #include "graph_room.h"
 
+#include "apart.h"
 #include "ashlar/builder.h"
 
 static ash_diag diag;
@@ -210,6 +211,38 @@ static void every_pair_is_in_order(void **state) {
     assert_true(planted > 10);
 }
 
+/* The same on several devices: copies, what they read, and who takes over bytes behind them. */
+static void on_several_devices(void **state) {
+    enum { DEVICES = 3 };
+    struct room *r = *state;
+    ash_device *devices[DEVICES];
+    make_graph(r);
+    assert_ok(ash_device_open(r->context, "CPU", &devices[0], &diag));
+    for (unsigned d = 1; d < DEVICES; d++) assert_ok(apart_open_another(r->context, d, &devices[d], &diag));
+    size_t planted = 0;
+    for (size_t n = 0; n < r->g->nodes.len; n++) r->g->nodes.at[n].place = 1 + n / 3 % DEVICES;
+    for (unsigned streams = 1; streams <= 3; streams++) {
+        struct schedule s;
+        ash_plan_options options = ash_plan_options_default();
+        options.mode = streams == 1 ? ASH_MODE_STREAM : ASH_MODE_MULTI_STREAM;
+        options.streams = streams;
+        options.devices = devices;
+        options.device_count = DEVICES;
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+        take_out(r->plan, &s);
+        assert_true(s.streams > DEVICES * streams); /* copies have their own */
+        struct verdict v = prove(&s, s.n_waits);
+        if (v.races) fail_msg("operations %u and %u race", v.first, v.second);
+        for (size_t w = 0; w < s.n_waits; w++, planted++)
+            if (prove(&s, w).races == 0) fail_msg("nobody misses the wait of operation %u", s.waits[w].op);
+        free_schedule(&s);
+    }
+    assert_true(planted > 30);
+    for (unsigned d = 0; d < DEVICES; d++) ash_device_close(devices[d]);
+}
+
 /* Bytes that are taken over too early are found, too: a result that is moved into those of another. */
 static void a_wrong_place_is_found(void **state) {
     struct room *r = *state;
@@ -235,6 +268,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(every_pair_is_in_order),
+        TEST(on_several_devices),
         TEST(a_wrong_place_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

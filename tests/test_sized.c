@@ -170,6 +170,10 @@ REPORT(ash_buffer_info) {
     return ash_plan_buffer_at(made.plan, 0, s, &diag);
 }
 
+REPORT(ash_plan_device_info) {
+    return ash_plan_device_at(made.plan, 0, s, &diag);
+}
+
 REPORT(ash_prepared_op) {
     return ash_plan_op_at(made.plan, 0, s, &diag);
 }

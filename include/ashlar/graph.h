@@ -173,6 +173,17 @@ ASH_API ash_status ash_graph_add(ash_graph *graph, ash_op op, const ash_value *i
 /* Names the nodes that are added from now on, for diagnostics and reports; copied; NULL: no name. */
 ASH_API void ash_graph_name_next(ash_graph *graph, const char *name);
 
+/* The most devices that a plan has, the main one included. */
+enum { ASH_MOST_DEVICES = 8 };
+
+/* Places the node that computes `value`, and all of its results, on a device of the plan: the one of this
+ * index in ash_plan_options.devices. Whoever reads a result elsewhere reads a copy. Nodes that nobody
+ * places are on the main device, index 0, as are inputs, outputs and states; what depends on constants and
+ * parameters alone is computed at prepare on each device that reads it; the body of a loop is where the
+ * loop is. ASH_ERROR_INVALID_ARGUMENT where no node computes the value, ASH_ERROR_OUT_OF_RANGE for a device
+ * past the last that a plan can have. */
+ASH_API ash_status ash_graph_place(ash_graph *graph, ash_value value, uint32_t device, ash_diag *diag);
+
 /* --- open graphs ---------------------------------------------------------------------------------- */
 
 /* A graph that was read from a file is open while it has input dims whose sizes nobody has said

@@ -74,6 +74,13 @@ typedef enum ash_precision {
 
 ASH_API const char *ash_precision_text(ash_precision precision); /* "tf32x3"; "?" outside the enumeration */
 
+/* Places the nodes whose name fits a pattern, in which `*` stands for any text and `?` for any character.
+ * Names are those of the graph's nodes: of an ONNX model, its own. */
+typedef struct ash_place_rule {
+    const char *pattern;
+    uint32_t device; /* index in ash_plan_options.devices */
+} ash_place_rule;
+
 /* Zeroed options are the defaults. */
 typedef struct ash_plan_options {
     size_t size;               /* bytes that the caller knows, or 0: ASH_INIT */
@@ -91,7 +98,7 @@ typedef struct ash_plan_options {
                                   prepare leaves to the first execution what goes there; one without it is
                                   ASH_ERROR_STATE */
     ash_plan_order order;
-    ash_precision precision; /* of f32. Another than IEEE is for GPUs from sm_80 on: elsewhere
+    ash_precision precision; /* of f32. Another than IEEE is for plans on one GPU, from sm_80 on: elsewhere
                                 ASH_ERROR_UNSUPPORTED */
     unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
                          as many as it has */
@@ -125,6 +132,19 @@ typedef struct ash_plan_options {
                               executions of the plan and its replicas, and must stay as long as they */
     ash_device *device;    /* that runs it and that its memory is on, which the plan then keeps open; NULL:
                               the CPU. ASH_ERROR_DEVICE for one that computes nothing */
+    ash_device *const *devices; /* distinct, that the graph's nodes are placed on by their index, at most
+                                   ASH_MOST_DEVICES; devices[0] is the main device, which has all inputs,
+                                   outputs and states, and is `device` where that is given too. NULL:
+                                   `device` alone. Copies between devices are operations, which overlap with
+                                   work on all of them. Modes stream and multi_stream, whose streams are
+                                   then those of each device; with more than one device, mode graph,
+                                   capacities, pairs, memory.omit_params and omit_constants, and graphs with
+                                   sizes that depend on data are ASH_ERROR_UNSUPPORTED */
+    size_t device_count;
+    const ash_place_rule *places; /* for nodes that ash_graph_place has not placed: the last rule that fits
+                                     counts. A device that is not in the list, named by a rule or by the
+                                     graph, is ASH_ERROR_INVALID_ARGUMENT with the node's name */
+    size_t place_count;
 } ash_plan_options;
 
 /* The defaults: mode stream, optimised, with Winograd, and fused, no poison, all threads, memory by its
@@ -144,8 +164,27 @@ ASH_API ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph
  * The caller destroys *out. */
 ASH_API ash_status ash_plan_replicate(ash_plan *plan, ash_plan **out, ash_diag *diag);
 ASH_API void ash_plan_destroy(ash_plan *plan); /* NULL is allowed; not while another thread uses it */
-/* The device that runs the plan and that all of its memory is on, borrowed; NULL for no plan. */
+/* The main device that runs the plan, which all of its memory is on where there is no other, borrowed; NULL
+ * for no plan. */
 ASH_API ash_device *ash_plan_device(const ash_plan *plan);
+
+/* What a plan has on one of its devices. */
+typedef struct ash_plan_device_info {
+    size_t size;        /* bytes that the caller knows, or 0: ASH_INIT */
+    ash_device *device; /* borrowed */
+    uint64_t ops;       /* operations of an execution that it runs, without copies between devices */
+    uint64_t arena;     /* bytes of its arenas, those of states included */
+    uint64_t weights;   /* bytes of its packed weights */
+    uint64_t originals; /* bytes of constants and parameters that executions read where they lie */
+    uint64_t twice;     /* bytes of constants and parameters that it has and a device before it has, too */
+    uint64_t copies, copied; /* operations that copy to it from other devices, and their bytes */
+} ash_plan_device_info;
+
+/* The devices of a plan, the main one first: 1 where nothing is placed on another; 0 for no plan. */
+ASH_API size_t ash_plan_device_count(const ash_plan *plan);
+/* ASH_ERROR_NOT_FOUND past the last. */
+ASH_API ash_status ash_plan_device_at(const ash_plan *plan, size_t index, ash_plan_device_info *out,
+                                      ash_diag *diag);
 
 /* --- open dims -------------------------------------------------------------------------------- */
 
@@ -496,6 +535,7 @@ typedef struct ash_buffer_info {
     uint64_t offset;    /* bytes into the arena, where there is one */
     int64_t begin, end; /* and there: half steps during which its place is taken, half-open, in the order of
                            issue; operation i has 2i and 2i + 1 */
+    size_t device;      /* of the plan's, whose memory it is in */
 } ash_buffer_info;
 
 ASH_API size_t ash_plan_buffer_count(const ash_plan *plan);
@@ -538,6 +578,7 @@ typedef struct ash_prepared_op {
     uint32_t stream;   /* that runs it */
     uint32_t event;    /* that is recorded when it is over, or UINT32_MAX */
     size_t wait_count; /* see ash_plan_op_wait */
+    size_t device;     /* that runs it, of the plan's; of a copy between two: where it goes */
 } ash_prepared_op;
 
 /* The operations of an execution, in schedule order, and those of the prologue, which run at prepare. */

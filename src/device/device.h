@@ -88,6 +88,17 @@ ash_status ash_streams__create(ash_device *device, const ash_streams_options *op
  * or on one. */
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag);
+/* The way of many such copies, with memory of the host where they need some: ash_passage__room bytes for
+ * copies of up to `size`, 0 where the host has addresses on one of the two. */
+typedef struct ash_passage {
+    ash_device *to, *from;
+    void *room; /* of the host */
+    uint64_t bytes;
+} ash_passage;
+
+uint64_t ash_passage__room(const ash_device *to, const ash_device *from, uint64_t size);
+ash_status ash_passage__copy(const ash_passage *by, ash_address to, ash_address from, uint64_t size,
+                             ash_diag *diag);
 /* A number that the context gives out once. */
 uint64_t ash_device__new_id(ash_device *device);
 

@@ -4,8 +4,6 @@
 #include "blocks.h"
 #include "device.h"
 
-enum { BETWEEN = 8 << 20 }; /* bytes of the host that copies between other devices go through */
-
 struct ash_devices {
     ash_context *context;
     ash_allocator allocator;
@@ -175,29 +173,34 @@ ash_blocks *ash_device__blocks(ash_device *device) {
     return &device->registry->blocks;
 }
 
-/* Two devices that the host has no addresses on: piece by piece through its memory. */
-static ash_status copy_between(ash_device *to_device, ash_address to, ash_device *from_device,
-                               ash_address from, uint64_t size, ash_diag *diag) {
-    const ash_allocator *a = ash_device__allocator(to_device);
-    size_t room = (size_t)ASH_MIN(size, (uint64_t)BETWEEN);
-    if (!size) return ASH_OK;
-    char *piece = ash_mem_alloc(a, room, 1);
-    if (!piece) return ASH_NO_MEMORY(diag);
-    ash_status status = ASH_OK;
-    for (uint64_t at = 0; at < size && status == ASH_OK; at += room) {
-        uint64_t bytes = ASH_MIN(size - at, (uint64_t)room);
-        status = from_device->class->copy_out(from_device, piece, from + at, bytes, diag);
-        if (status == ASH_OK) status = to_device->class->copy_in(to_device, to + at, piece, bytes, diag);
+uint64_t ash_passage__room(const ash_device *to, const ash_device *from, uint64_t size) {
+    const uint64_t most = 8 << 20;
+    bool direct = to == from || to->class->cpu_accessible || from->class->cpu_accessible;
+    return direct ? 0 : ASH_MIN(size, most);
+}
+
+ash_status ash_passage__copy(const ash_passage *by, ash_address to, ash_address from, uint64_t size,
+                             ash_diag *diag) {
+    const ash_device_class *target = by->to->class, *source = by->from->class;
+    if (by->to == by->from) return target->copy(by->to, to, from, size, diag);
+    if (source->cpu_accessible) return target->copy_in(by->to, to, (void *)from, size, diag);
+    if (target->cpu_accessible) return source->copy_out(by->from, (void *)to, from, size, diag);
+    for (uint64_t at = 0, bytes; at < size; at += bytes) {
+        bytes = ASH_MIN(size - at, by->bytes);
+        ASH_TRY(source->copy_out(by->from, by->room, from + at, bytes, diag));
+        ASH_TRY(target->copy_in(by->to, to + at, by->room, bytes, diag));
     }
-    ash_mem_free(a, piece, room, 1);
-    return status;
+    return ASH_OK;
 }
 
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag) {
-    const ash_device_class *target = to_device->class, *source = from_device->class;
-    if (to_device == from_device) return target->copy(to_device, to, from, size, diag);
-    if (source->cpu_accessible) return target->copy_in(to_device, to, (void *)from, size, diag);
-    if (target->cpu_accessible) return source->copy_out(from_device, (void *)to, from, size, diag);
-    return copy_between(to_device, to, from_device, from, size, diag);
+    const ash_allocator *a = ash_device__allocator(to_device);
+    ash_passage by = {.to = to_device, .from = from_device};
+    by.bytes = ash_passage__room(to_device, from_device, size);
+    if (by.bytes) by.room = ash_mem_alloc(a, by.bytes, 1);
+    if (by.bytes && !by.room) return ASH_NO_MEMORY(diag);
+    ash_status status = ash_passage__copy(&by, to, from, size, diag);
+    ash_mem_free(a, by.room, by.bytes, 1);
+    return status;
 }

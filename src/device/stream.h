@@ -73,6 +73,7 @@ typedef struct ash_fill {
     uint8_t value;
     _Atomic uint32_t *left; /* NULL; or fills that share the number: each takes one away, and the one that
                                takes the last away fills */
+    uint32_t device;        /* that the buffer is on, of streams that are for several: lanes.h */
 } ash_fill;
 
 /* What a function of the host does with one of its buffers. Neither: it is room, of undefined contents. */

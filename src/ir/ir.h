@@ -251,6 +251,8 @@ typedef struct ash_node {
     const ash_value *ins;
     const ash_attr *attrs; /* ascending keys */
     const char *name;      /* for diagnostics and reports, or NULL */
+    uint32_t place; /* the device that its caller has placed it on, plus 1; 0: nobody has. Only divide.h
+                       asks: a graph that is for one device does not keep it */
 } ash_node;
 
 typedef struct ash_output {
@@ -418,6 +420,9 @@ enum { ASH_LOOP_ITERATION = 0, ASH_LOOP_CARRIED = 1 };
 bool ash_graph__has_loops(const ash_graph *graph);
 /* Checks that arguments belong to one loop each, and that nobody outside sees what depends on them. */
 ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag);
+/* Per node, the outermost loop that it belongs to: the loop itself, its arguments, its body; or
+ * UINT32_MAX. */
+ash_status ash_graph__outer_loops(const ash_graph *graph, uint32_t *out, ash_diag *diag);
 /* The graph with its bodies in graphs of their own, which share its dims:
  *
  *   inputs    the iteration's number, the slices, then what the body reads from outside

@@ -345,13 +345,21 @@ static ash_status read_node(parser *p, const target *t, ash_op op) {
         return ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, t->start[0], "%s has %zu outputs, not %zu",
                            ash_op_name(op), ash_op__out_count(op, attrs, n_attrs), t->count);
     }
+    int64_t device = -1;
     bool named = ash_scan__accept(&p->scan, "@");
+    if (named && ash_scan__peek(&p->scan) != '"') {
+        ASH_TRY(ash_scan__integer(&p->scan, &device));
+        if (device < 0 || device >= ASH_MOST_DEVICES)
+            return ash_scan__fail(&p->scan, "a device from 0 to %d is expected", ASH_MOST_DEVICES - 1);
+        named = ash_scan__accept(&p->scan, "@");
+    }
     if (named) ASH_TRY(read_string(p));
     ash_graph_name_next(p->graph, named ? p->name.at : NULL);
     ASH_TRY(graph_status(p, t->start[0]));
     ash_graph_add(p->graph, op, p->ins.at, p->ins.len, attrs, n_attrs, outs);
     ASH_TRY(graph_status(p, t->start[0]));
     ASH_TRY(check_types(p, t, outs));
+    if (device >= 0) ASH_TRY(ash_graph_place(p->graph, outs[0], (uint32_t)device, p->scan.diag));
     for (size_t i = 0; i < t->count; i++) ASH_TRY(define(p, t, i, outs[i]));
     return ASH_OK;
 }

@@ -17,7 +17,8 @@
  * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), then
  * all values by id, then the updates of states, then the outputs. Data is in memory order (little endian),
  * two digits a byte; few elements are written as numbers where that gives the same bits. What follows @ is
- * the node's name. `internal` behind the graph's name: its nodes may be in the forms that passes choose for
+ * the node's name, and before it, where it is placed (ash_graph_place), the number of a device: `@1 @"fc"`.
+ * `internal` behind the graph's name: its nodes may be in the forms that passes choose for
  * one target. What is printed is parsed back as an equal graph: ids, names, shapes and data. */
 #include <math.h>
 
@@ -143,6 +144,7 @@ static void print_node(printer *p, const ash_node *node) {
     for (uint16_t i = 0; i < node->n_ins; i++) ash_text_add(p->out, "%s%%%u", i ? ", " : "", node->ins[i]);
     ash_text_add(p->out, ")");
     for (uint16_t i = 0; i < node->n_attrs; i++) print_attr(p, &node->attrs[i]);
+    if (node->place) ash_text_add(p->out, " @%u", node->place - 1);
     if (!node->name) return;
     ash_text_add(p->out, " @");
     ash_text_add_quoted(p->out, node->name, strlen(node->name));

@@ -16,6 +16,7 @@ void ash_program__free(ash_program *p) {
     ash_vec_free(p->allocator, &p->states);
     ash_vec_free(p->allocator, &p->outputs);
     ash_vec_free(p->allocator, &p->output_names);
+    ash_vec_free(p->allocator, &p->others);
     ash_arena_free(&p->arena);
     ash_dims_release(p->dims);
     ash_mem_free(p->allocator, p, 1, sizeof *p);
@@ -50,7 +51,8 @@ static bool keep_lists(ash_program *out, ash_arena *arena, const ash_allocator *
     out->arena = (ash_arena){.allocator = inside};
     bool kept = KEEP(arena, &out->buffers) && KEEP(arena, &out->steps) && KEEP(arena, &out->nests) &&
                 KEEP(arena, &out->calls) && KEEP(arena, &out->loops) && KEEP(arena, &out->inputs) &&
-                KEEP(arena, &out->states) && KEEP(arena, &out->outputs) && KEEP(arena, &out->output_names);
+                KEEP(arena, &out->states) && KEEP(arena, &out->outputs) &&
+                KEEP(arena, &out->output_names) && KEEP(arena, &out->others);
     for (size_t i = 0; kept && i < out->nests.len; i++) kept = keep_nest(&out->nests.at[i], arena, inside);
     for (size_t b = 0; kept && b < out->buffers.len; b++) out->buffers.at[b].blob = NULL;
     for (size_t i = 0; kept && i < out->loops.len; i++)

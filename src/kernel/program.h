@@ -47,6 +47,9 @@ typedef struct ash_buffer {
     bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
     bool bound; /* of a loop's body: its bytes are where the loop's step says, perhaps elsewhere at each
                         iteration */
+    uint32_t device; /* whose memory it is in; of views: that of the root */
+    uint32_t twin; /* of a constant: the parameter whose bytes it has on another device, its number plus 1;
+                      or 0 */
 } ash_buffer;
 
 /* Bytes of a buffer where so many workers run its step. */
@@ -87,7 +90,8 @@ typedef struct ash_step {
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
     double chunk_work;   /* units of work that one chunk can take at most, of `unit_ns` each */
-    double work; /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
+    double work;     /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
+    uint32_t device; /* that runs it; of a copy between two devices: where it goes */
 } ash_step;
 
 /* What a step of kind ASH_STEP_CALL calls. */
@@ -117,11 +121,19 @@ typedef struct ash_program_loop {
     bool laid_out;    /* it has */
 } ash_program_loop;
 
+/* A device beside the main one. */
+typedef struct ash_program_device {
+    ash_target target; /* what its steps were lowered for */
+    size_t first_nest; /* its nests begin here, and end with the next one's */
+} ash_program_device;
+
 typedef struct ash_program {
     const ash_allocator *allocator;
-    ash_target target; /* what it was lowered for; its nests are compiled for nothing else */
-    ash_arena arena;   /* lists and names */
-    ash_dims *dims;    /* a copy of the graph's */
+    ash_target target; /* what it was lowered for (on the main device); its nests are compiled for nothing
+                          else */
+    ASH_VEC(ash_program_device) others; /* devices 1, 2, ...: see join.h */
+    ash_arena arena;                    /* lists and names */
+    ash_dims *dims;                     /* a copy of the graph's */
     ASH_VEC(ash_buffer) buffers;
     ASH_VEC(ash_step) steps;
     size_t prologue;         /* the first so many steps run at prepare */
@@ -140,6 +152,24 @@ typedef struct ash_program {
         size_t steps, inputs, outputs;
     } cut; /* how many main steps, inputs and outputs, the first ones, the first of two parts has: cut.h */
 } ash_program;
+
+/* What a device's steps were lowered for. */
+static inline const ash_target *ash_program__target(const ash_program *p, uint32_t device) {
+    return device ? &p->others.at[device - 1].target : &p->target;
+}
+
+/* The device that a nest is for. */
+static inline uint32_t ash_program__nest_device(const ash_program *p, size_t nest) {
+    uint32_t device = (uint32_t)p->others.len;
+    while (device && p->others.at[device - 1].first_nest > nest) device--;
+    return device;
+}
+
+/* Whether a step copies from one device to another. */
+static inline bool ash_step__crosses(const ash_program *p, const ash_step *step) {
+    return step->kind == ASH_STEP_COPY &&
+           p->buffers.at[step->accesses[0].buffer].device != p->buffers.at[step->accesses[1].buffer].device;
+}
 
 typedef struct ash_lower_options {
     bool fuse;              /* false: one kernel per node */

@@ -9,6 +9,10 @@
  * and gains nothing. Where the outcome is not expected to be faster than one stream, it is one stream:
  * small branches are not worth their edges.
  *
+ * Of a program for several devices, each device has streams of its own, as many as are asked for, the main
+ * one's first; and behind them each pair of devices between which something is copied has one, so that
+ * copies overlap with all work.
+ *
  * A step waits for a step of another stream only if nothing that it already waits for, itself or through
  * its stream, comes after that step. Clocks decide this, latest candidates first: who is issued later can
  * cover who was issued earlier, never the other way round, so no wait is left that another one implies. */
@@ -37,8 +41,9 @@ struct assigning {
     ASH_VEC(struct pull) pulls;
     ASH_VEC(ash_memory_wait) waits;
     uint32_t *writes, *reads; /* per buffer: the first touch of its list */
-    uint32_t open;            /* streams that have a step: the first ones */
-    uint32_t most, late;      /* streams of the present part of the program; of the second one */
+    uint32_t open;            /* streams that have a step: the first ones; of several devices: all */
+    uint32_t copies[ASH_MOST_DEVICES][ASH_MOST_DEVICES]; /* of several: from where to where, its stream */
+    uint32_t most, late; /* streams of the present part of the program; of the second one */
     /* per stream */
     uint32_t *latest; /* the last step that the present one depends on */
     uint32_t *last;   /* the last step that was issued to it */
@@ -139,18 +144,32 @@ static double start_on(const struct assigning *w, uint32_t stream) {
 
 /* How long it would take there. */
 static double cost_on(const struct assigning *w, uint32_t step, uint32_t stream) {
-    double cost = ash_schedule__cost(&w->program->target.costs, step_at(w, step));
+    const ash_step *s = step_at(w, step);
+    double cost = ash_schedule__cost(&ash_program__target(w->program, s->device)->costs, s);
     for (size_t i = 0; i < w->pulls.len; i++)
         if (!(w->touches.at[w->pulls.at[i].touch].near >> stream & 1))
             cost += w->program->target.costs.pull_ns * (double)w->pulls.at[i].bytes;
     return cost;
 }
 
+/* The streams that a step may go to: [first, *end). Those without a step are all alike. */
+static uint32_t range_of(const struct assigning *w, uint32_t step, uint32_t *end) {
+    const ash_program *p = w->program;
+    const ash_step *s = step_at(w, step);
+    uint32_t first = s->device * w->most;
+    *end = first + w->most;
+    if (!p->others.len) *end = ASH_MIN(w->open + 1, w->most);
+    if (!ash_step__crosses(p, s)) return first;
+    first = w->copies[p->buffers.at[s->accesses[0].buffer].device][s->device];
+    *end = first + 1;
+    return first;
+}
+
 static void choose_stream(struct assigning *w, uint32_t step) {
     ash_schedule *s = w->schedule;
-    uint32_t best = 0;
-    double end = start_on(w, 0) + cost_on(w, step, 0);
-    for (uint32_t t = 1; t <= w->open && t < w->most; t++) { /* those without a step are all alike */
+    uint32_t last, best = range_of(w, step, &last);
+    double end = start_on(w, best) + cost_on(w, step, best);
+    for (uint32_t t = best + 1; t < last; t++) {
         double there = start_on(w, t) + cost_on(w, step, t);
         if (there >= end) continue;
         end = there;
@@ -268,12 +287,31 @@ static uint32_t *new_list(const ash_allocator *a, size_t count) {
     return list;
 }
 
+/* Streams of a program for several devices: those of each, then those of copies. */
+static uint32_t number_streams(struct assigning *w) {
+    const ash_program *p = w->program;
+    uint32_t streams = ((uint32_t)p->others.len + 1) * w->most;
+    for (size_t s = p->prologue; s < p->steps.len; s++) {
+        const ash_step *step = &p->steps.at[s];
+        if (!ash_step__crosses(p, step)) continue;
+        uint32_t *stream = &w->copies[p->buffers.at[step->accesses[0].buffer].device][step->device];
+        if (!*stream) *stream = streams++;
+    }
+    return streams;
+}
+
 static ash_status create(const ash_allocator *a, const ash_program *program, uint32_t most, uint32_t late,
                          ash_schedule *out, ash_diag *diag) {
-    uint32_t streams = ASH_MAX(most, late);
+    struct assigning w = {.program = program, .allocator = a, .schedule = out, .most = most, .late = late};
+    bool placed = program->others.len != 0;
+    uint32_t streams = placed ? number_streams(&w) : ASH_MAX(most, late);
+    *out = (ash_schedule){0};
+    ASH_FAIL_IF(streams > ASH_SCHEDULE_STREAMS, diag, ASH_ERROR_OUT_OF_RANGE,
+                "%u streams for each of %zu devices, and those of copies, are %u: at most %d are possible",
+                most, program->others.len + 1, streams, ASH_SCHEDULE_STREAMS);
     size_t n = program->steps.len - program->prologue, buffers = program->buffers.len;
     *out = (ash_schedule){.allocator = a, .streams = streams, .n_steps = (uint32_t)n};
-    struct assigning w = {.program = program, .allocator = a, .schedule = out, .most = most, .late = late};
+    w.open = placed ? streams : 0;
     out->stream = ash_mem_calloc(a, n, sizeof *out->stream);
     out->event = new_list(a, n);
     out->first_wait = ash_mem_calloc(a, n + 1, sizeof *out->first_wait);
@@ -288,7 +326,7 @@ static ash_status create(const ash_allocator *a, const ash_program *program, uin
     w.end = ash_mem_calloc(a, n, sizeof *w.end);
     bool made = out->stream && out->event && out->first_wait && out->position && out->clocks && w.writes &&
                 w.reads && w.latest && w.last && w.first && w.finish && w.end && assign(&w);
-    bool single = made && streams > 1 && !is_worth_it(&w);
+    bool single = made && streams > 1 && !placed && !is_worth_it(&w);
     ash_mem_free(a, w.writes, buffers, sizeof *w.writes);
     ash_mem_free(a, w.reads, buffers, sizeof *w.reads);
     ash_mem_free(a, w.latest, streams, sizeof *w.latest); /* as many as were asked for */

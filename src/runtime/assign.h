@@ -9,6 +9,8 @@
 
 #define ASH_NO_EVENT UINT32_MAX
 
+enum { ASH_SCHEDULE_STREAMS = 64 }; /* most of them: a bit for each */
+
 /* Steps are main steps, numbered from 0 in the order of issue. */
 typedef struct ash_schedule {
     const ash_allocator *allocator; /* NULL: nothing is to be freed */
@@ -23,7 +25,8 @@ typedef struct ash_schedule {
                          this one begins */
 } ash_schedule;
 
-/* Assigns the main steps of a program to `streams` streams (at least 1), so that independent work can
+/* Assigns the main steps of a program to `streams` streams (at least 1; of each device, where it is for
+ * several, and one more for the copies from one device to another), so that independent work can
  * overlap; the same program gives the same schedule. It has one stream where more are expected to gain
  * nothing. */
 ash_status ash_schedule__create(const ash_allocator *a, const ash_program *program, uint32_t streams,

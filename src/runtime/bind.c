@@ -49,6 +49,11 @@ static ash_status make_storages(ash_plan *plan, ash_diag *diag) {
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         ash_plan_arena *arena = &plan->arenas[i];
         if (arena->state) continue;
+        if (arena->device) {
+            ASH_TRY(ash_plan__allocate_on(plan, arena->device, arena->size, arena->align, &arena->storage,
+                                          diag));
+            continue;
+        }
         offset = ash_align_up(offset, arena->align);
         if (plan->block.address)
             ASH_TRY(ash_plan__part(plan, &plan->block, offset, arena->size, &arena->storage, diag));
@@ -455,8 +460,8 @@ static ash_status own_bytes(ash_plan *plan, uint32_t b, ash_address *out, ash_di
     const ash_buffer *buffer = &plan->program->buffers.at[b];
     if (storage && ash_storage__is_shared(storage)) storage = NULL;
     if (!storage)
-        ASH_TRY(ash_plan__allocate(plan, (uint64_t)buffer->bytes,
-                                   ASH_MAX(buffer->align, (uint32_t)ASH_STORAGE_ALIGN), &storage, diag));
+        ASH_TRY(ash_plan__allocate_on(plan, buffer->device, (uint64_t)buffer->bytes,
+                                      ASH_MAX(buffer->align, (uint32_t)ASH_STORAGE_ALIGN), &storage, diag));
     ash_status status = ash_storage__address(storage, out, diag);
     if (storage == plan->own[b]) return status;
     if (status != ASH_OK) {
@@ -465,6 +470,19 @@ static ash_status own_bytes(ash_plan *plan, uint32_t b, ash_address *out, ash_di
     }
     ash_storage_release(plan->own[b]);
     plan->own[b] = storage;
+    return ASH_OK;
+}
+
+/* Where a parameter lies on another device, from where it lies on the main one. */
+static ash_status hand_on(ash_plan *plan, uint32_t from, uint32_t to, ash_diag *diag) {
+    const ash_buffer *buffer = &plan->program->buffers.at[to];
+    ash_device *device = plan->shared->devices[buffer->device];
+    ash_address given, own;
+    ASH_TRY(ash_storage__address(plan->own[from], &given, diag));
+    ASH_TRY(own_bytes(plan, to, &own, diag));
+    ASH_TRY(ash_device__copy(device, own, plan->device, given, (uint64_t)buffer->bytes, diag));
+    if (plan->layout->places[to].home == ASH_HOME_BLOB) ash_plan__set_base(plan, to, own);
+    plan->changed[to] = true;
     return ASH_OK;
 }
 
@@ -477,6 +495,8 @@ ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *
     if (!ash_plan__lacks_weights(plan)) ASH_TRY(ash_plan__make_room(plan, diag));
     ASH_TRY(own_bytes(plan, b, &own, diag));
     ASH_TRY(ash_plan__take(plan, own, given, diag)); /* maybe the parameter's own view */
+    for (uint32_t twin = 0; plan->shared->n_devices > 1 && twin < plan->n_buffers; twin++)
+        if (plan->program->buffers.at[twin].twin == b + 1) ASH_TRY(hand_on(plan, b, twin, diag));
     const ash_place *place = &plan->layout->places[b];
     if (place->home == ASH_HOME_BLOB) {
         ash_plan__set_base(plan, b, own);

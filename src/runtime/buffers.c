@@ -85,7 +85,8 @@ static ash_storage *locate(const ash_plan *plan, uint32_t buffer, uint64_t *offs
     switch (place->home) {
     case ASH_HOME_MAIN: return results ? plan->arenas[place->arena].storage : NULL;
     case ASH_HOME_STATE: return locate_state(plan, buffer, results, offset);
-    case ASH_HOME_WEIGHTS: return memory->weights ? memory->weights->storage : NULL;
+    case ASH_HOME_WEIGHTS:
+        return memory->weights ? memory->weights->storage[plan->program->buffers.at[buffer].device] : NULL;
     case ASH_HOME_BLOB:
         return memory->own[place->root] ? memory->own[place->root] : plan->blobs[place->root];
     default: return NULL;
@@ -153,7 +154,8 @@ ash_status ash_plan__view(ash_plan *plan, uint32_t buffer, ash_view **out, ash_d
         ash_storage *nowhere;
         ASH_TRY(wrap_blob(plan, plan->layout->places[buffer].root, diag));
         ASH_TRY(wrap_input(plan, plan->layout->places[buffer].root, diag));
-        ASH_TRY(ash_storage_create(plan->device, 0, 0, &nowhere, diag));
+        ash_device *device = plan->shared->devices[plan->program->buffers.at[buffer].device];
+        ASH_TRY(ash_storage_create(device, 0, 0, &nowhere, diag));
         ash_type none = {.dtype = plan->program->buffers.at[buffer].type.dtype, .rank = 1};
         ash_status status = ash_view_create(nowhere, 0, 0, &none, &plan->views[buffer], diag);
         ash_storage_release(nowhere);
@@ -317,7 +319,7 @@ static ash_status check_buffer(const ash_plan *plan, size_t index, ash_diag *dia
     return ASH_OK;
 }
 
-ASH_SIZED(ash_buffer_info, end);
+ASH_SIZED(ash_buffer_info, device);
 
 /* A half step, within those of the plan: of a pair's, the clock is that of both. */
 static int64_t on_own_clock(const ash_plan *plan, int64_t time) {
@@ -337,7 +339,8 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_inf
                            .value = b->origin,
                            .name = b->name,
                            .root = place->root,
-                           .arena = UINT32_MAX};
+                           .arena = UINT32_MAX,
+                           .device = b->device};
     for (unsigned i = 0; i < b->type.rank; i++) {
         int64_t least;
         ash_dims_bounds(plan->program->dims, b->type.dims[i], &least, &own.type.dims[i]);

@@ -2,6 +2,7 @@
 /* From a program and its kernels to a plan: layout, address tables, steps. */
 #include <stdatomic.h>
 
+#include "device/lanes.h"
 #include "kernel/cut.h"
 #include "loop.h"
 #include "order.h"
@@ -107,9 +108,11 @@ static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         uint64_t align = ASH_MAX(arenas[i].align, (uint64_t)ASH_STORAGE_ALIGN);
         bool state = arenas[i].lane == ASH_LANE_STATE;
+        uint32_t device = ash_lane__device(arenas[i].lane);
         if (!plan->second)
-            plan->arenas[i] = (ash_plan_arena){.size = arenas[i].size, .align = align, .state = state};
-        if (state) continue;
+            plan->arenas[i] =
+                (ash_plan_arena){.size = arenas[i].size, .align = align, .device = device, .state = state};
+        if (state || device) continue;
         plan->block_align = ASH_MAX(plan->block_align, align);
         uint64_t start = ash_align_up(plan->block_size, align);
         ASH_FAIL_IF(start < plan->block_size || !ash_add_u64(start, arenas[i].size, &plan->block_size),
@@ -165,15 +168,39 @@ uint32_t ash_plan__stream_count(const ash_plan_options *options) {
     return options->mode == ASH_MODE_MULTI_STREAM ? options->streams : 1;
 }
 
+static void stop_loop(ash_plan_loop *loop, ash_address stop) {
+    loop->stop = stop;
+    for (size_t i = 0; i < loop->loop->body->loops.len; i++) stop_loop(&loop->inner[i], stop);
+}
+
 /* What stops the streams also stops kernels that are on their way. */
 static void point_at_stop(ash_plan *plan) {
     const ash_program *p = plan->program;
+    bool several = plan->shared->n_devices > 1;
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         size_t s = ash_plan_core__step(plan->core, i);
         const ash_plan_work *work = &plan->core->work[s];
+        ash_address stop =
+            several ? ash_lanes__stop(plan->streams, plan->schedule->stream[i]) : plan->streams->stop;
         if (work->kind == ASH_COMMAND_LAUNCH && work->count > p->steps.at[s].n_buffers)
-            plan->table[work->slot + work->count - 1] = plan->streams->stop;
+            plan->table[work->slot + work->count - 1] = stop;
+        if (work->kind == ASH_COMMAND_REPEAT) stop_loop(&plan->loops[p->steps.at[s].nest], stop);
     }
+}
+
+/* What each stream is for, by the steps that it has; one without any is the main device's. */
+static ash_status make_lanes(ash_plan *plan, const ash_streams_options *options, ash_diag *diag) {
+    const ash_program *p = plan->program;
+    ash_lane lanes[ASH_SCHEDULE_STREAMS] = {0};
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const ash_step *step = &p->steps.at[ash_plan_core__step(plan->core, i)];
+        ash_lane *lane = &lanes[plan->schedule->stream[i]];
+        lane->from = lane->to = step->device;
+        if (!ash_step__crosses(p, step)) continue;
+        lane->from = p->buffers.at[step->accesses[0].buffer].device;
+        lane->most = ASH_MAX(lane->most, (uint64_t)step->accesses[0].end);
+    }
+    return ash_lanes__create(plan->shared->devices, lanes, options, &plan->streams, diag);
 }
 
 static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
@@ -188,15 +215,20 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
                                    .threads = plan->core->threads,
                                    .maker = plan->shared->source.maker,
                                    .cancel = plan->progress.cancel};
-    ASH_TRY(ash_streams__create(plan->device, &options, &plan->streams, diag));
-    plan->early = plan->streams;
-    if (s->streams == 1) return ASH_OK;
-    plan->early = NULL;
+    bool several = plan->shared->n_devices > 1;
+    ASH_TRY(several ? make_lanes(plan, &options, diag)
+                    : ash_streams__create(plan->device, &options, &plan->streams, diag));
+    if (s->streams == 1) {
+        plan->early[0] = plan->streams;
+        return ASH_OK;
+    }
     options.streams = options.commands = 1;
     options.events = 0;
     options.shares = NULL;
     options.maker = NULL;
-    return ash_streams__create(plan->device, &options, &plan->early, diag);
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++)
+        ASH_TRY(ash_streams__create(plan->shared->devices[d], &options, &plan->early[d], diag));
+    return ASH_OK;
 }
 
 ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag) {
@@ -211,6 +243,7 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
     ASH_FAIL_IF(!many && options->streams > 1, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%u streams are asked for, mode %s has one", options->streams,
                 ash_mode_text(options->mode));
+    ASH_TRY(ash_placed__check(options, diag));
     ASH_FAIL_IF(options->late_capture && options->mode != ASH_MODE_GRAPH, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "late_capture is of mode graph, and this is mode %s", ash_mode_text(options->mode));
     return ASH_OK;
@@ -249,7 +282,7 @@ static ash_plan *new_plan(ash_context *context, ash_plan_shared *shared, const a
                        .program = &core->program,
                        .schedule = &core->schedule,
                        .layout = &core->layout,
-                       .device = shared->device,
+                       .device = shared->devices[0],
                        .kernels = shared->kernels,
                        .n_buffers = core->n_buffers,
                        .users = 1};
@@ -315,7 +348,7 @@ static ash_status make_core(struct building *w, const ash_plan_options *options,
     ash_plan_parts parts = {.program = program,
                             .schedule = &schedule,
                             .layout = &layout,
-                            .device = w->shared->device->name,
+                            .device = w->shared->devices[0]->name,
                             .mode = options->mode,
                             .threads = ash_plan__threads(w->context, options),
                             .poison = options->poison,
@@ -334,7 +367,7 @@ static ash_status make_core(struct building *w, const ash_plan_options *options,
                                 .schedule = &schedule,
                                 .options = options,
                                 .threads = parts.threads,
-                                .in_place = w->shared->device->class->host_memory};
+                                .in_place = ash_placed__reach(options)};
     ASH_TRY_DONE(ash_layout__create(w->context, &job, &layout, diag));
     w->report.memory_ns = ash_clock__now() - start;
     ASH_TRY_DONE(ash_layout__weigh_training(a, program, &layout, &w->report.training, diag));
@@ -373,12 +406,11 @@ static ash_status build(struct building *w, const ash_kernel_source *kernels, as
                         ash_plan **second, ash_diag *diag) {
     ash_plan *plans[2] = {NULL, NULL};
     ash_status status;
-    ASH_TRY_DONE(
-        ash_plan__share(w->context, kernels, w->program->nests.len, w->options->device, &w->shared, diag));
+    ASH_TRY_DONE(ash_plan__share(w->context, kernels, w->program, w->options, &w->shared, diag));
     ASH_TRY_DONE(ash_plan__check_options(w->options, diag));
     ASH_TRY_DONE(ash_plan__check_program(w->program, diag));
     ash_plan_options own = *w->options;
-    own.device = w->shared->device;
+    own.device = w->shared->devices[0];
     if (!own.memory.progress.cancel && !own.memory.progress.report) own.memory.progress = own.progress;
     ASH_TRY_DONE(make_core(w, &own, diag));
     status = make_plan(w, w->first, NULL, &plans[0], diag);
@@ -434,7 +466,8 @@ static void share_weights(const ash_plan *from, ash_plan *to) {
     to->weights_ready = from->weights_ready;
     for (uint32_t b = 0; b < to->n_buffers; b++) {
         ash_home home = to->layout->places[b].home;
-        bool parameter = to->program->buffers.at[b].kind == ASH_BUFFER_PARAMETER;
+        const ash_buffer *buffer = &to->program->buffers.at[b];
+        bool parameter = buffer->kind == ASH_BUFFER_PARAMETER || buffer->twin;
         if (parameter && from->own[b]) to->own[b] = ash_storage_retain(from->own[b]);
         if (to->layout->places[b].root == b && (home == ASH_HOME_WEIGHTS || home == ASH_HOME_BLOB))
             ash_plan__set_base(to, b, from->base[b]);
@@ -507,7 +540,8 @@ void ash_plan__clear(ash_plan *plan) {
     ash_plan__free_lent(plan);
     ash_plan__free_states(plan);
     if (plan->capture) plan->streams->class->capture_free(plan->streams, plan->capture);
-    if (plan->early != plan->streams) ash_streams__destroy(plan->early);
+    for (uint32_t d = 0; d < ASH_MOST_DEVICES; d++)
+        if (plan->early[d] != plan->streams) ash_streams__destroy(plan->early[d]);
     ash_streams__destroy(plan->streams);
     ash_arena_free(&plan->arena);
     if (plan->second) ash_plan_core__free((ash_plan_core *)plan->core);

@@ -35,7 +35,12 @@ ash_status ash_plan__fetch(const ash_plan *plan, void *to, const ash_given *give
 
 ash_status ash_plan__allocate(const ash_plan *plan, uint64_t size, uint64_t align, ash_storage **out,
                               ash_diag *diag) {
-    ASH_TRY(ash_storage_create(plan->device, size, align, out, diag));
+    return ash_plan__allocate_on(plan, 0, size, align, out, diag);
+}
+
+ash_status ash_plan__allocate_on(const ash_plan *plan, uint32_t device, uint64_t size, uint64_t align,
+                                 ash_storage **out, ash_diag *diag) {
+    ASH_TRY(ash_storage_create(plan->shared->devices[device], size, align, out, diag));
     ash_status status = ash_storage_allocate(*out, diag);
     if (status == ASH_OK) return ASH_OK;
     ash_storage_release(*out);

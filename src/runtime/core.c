@@ -17,12 +17,12 @@ bool ash_plan_core__is_parallel(const ash_program *program, unsigned threads, co
     if (most <= 1) return false;
     if (step->kind == ASH_STEP_CALL) return true; /* its chunks are the caller's wish */
     if (step->flops == 0 && step->bytes == 0) return true;
-    const ash_costs *c = &program->target.costs;
+    const ash_costs *c = &ash_program__target(program, step->device)->costs;
     return ASH_MAX(step->flops / c->share_flops, step->bytes / c->share_bytes) > c->share_ns;
 }
 
 static int64_t piece_of(const ash_plan_core *core, const ash_step *step) {
-    const ash_costs *c = &core->program.target.costs;
+    const ash_costs *c = &ash_program__target(&core->program, step->device)->costs;
     int64_t least, most;
     ash_dims_bounds(core->program.dims, step->chunks, &least, &most);
     if (most <= 0) return 0;

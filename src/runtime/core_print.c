@@ -51,8 +51,15 @@ static void print_head(const ash_plan_core *core, ash_text *out) {
                  core->schedule.streams, core->schedule.n_events, core->threads,
                  core->poison ? ", poison" : "", core->late ? ", captured late" : "");
     ash_text_add(out, "weights %" PRIu64 " align %" PRIu64 "%s, staging %" PRIu64 " align %" PRIu64 "\n",
-                 l->weights_size, l->weights_align, l->lent_weights ? " lent" : "", l->staging_size,
-                 l->staging_align);
+                 l->weights_size[0], l->weights_align[0], l->lent_weights ? " lent" : "",
+                 l->staging_size[0], l->staging_align[0]);
+    for (uint32_t d = 1; d <= core->program.others.len; d++)
+        ash_text_add(out,
+                     "device %u, target \"%s\" \"%s\", weights %" PRIu64 " align %" PRIu64
+                     ", staging %" PRIu64 " align %" PRIu64 "\n",
+                     d, ash_program__target(&core->program, d)->triple,
+                     ash_program__target(&core->program, d)->cpu, l->weights_size[d], l->weights_align[d],
+                     l->staging_size[d], l->staging_align[d]);
     ash_text_add(out, "in place %" PRIu64 ", splits %u, states updated %u, copied %u\n", l->inplace,
                  core->program.splits, core->program.updated, core->program.copied);
 }
@@ -105,6 +112,7 @@ static void print_buffer(const ash_plan_core *core, uint32_t b, ash_text *out) {
     if (buffer->root != ASH_NO_BUFFER)
         ash_text_add(out, ", view of %%%u + %" PRId64, buffer->root, buffer->offset);
     if (core->original[b]) ash_text_add(out, ", given");
+    if (buffer->device) ash_text_add(out, ", device %u", buffer->device);
     print_place(core, b, out);
     ash_text_add(out, "\n");
 }
@@ -139,7 +147,7 @@ static void print_arenas(const ash_plan_core *core, ash_text *out) {
         ash_text_add(out,
                      "  %zu %s, %" PRIu64 " bytes, align %" PRIu64 ", bound %" PRIu64 ", unshared %" PRIu64
                      ", %zu tenants, by %s\n",
-                     i, arenas[i].lane == ASH_LANE_STATE ? "states" : "main", arenas[i].size,
+                     i, arenas[i].lane % ASH_LANES == ASH_LANE_STATE ? "states" : "main", arenas[i].size,
                      arenas[i].align, arenas[i].lower_bound, arenas[i].unshared, arenas[i].buffers,
                      ash_memory_strategy_text(arenas[i].found_by));
     for (uint32_t i = 0; i < core->n_gaps; i++)
@@ -155,7 +163,8 @@ static ash_status print_kernels(const ash_plan_core *core, ash_text *out, ash_di
     for (size_t i = 0; i < p->nests.len; i++) {
         const ash_nest *nest = &p->nests.at[i];
         ash_text_add(out, "  k%zu ", i);
-        ASH_TRY(ash_code__print_key(&p->target, nest, out, diag));
+        ASH_TRY(
+            ash_code__print_key(ash_program__target(p, ash_program__nest_device(p, i)), nest, out, diag));
         ash_text_add(out, ": %zu buffers, %zu instructions%s\n", nest->buffers.len, nest->code.len,
                      nest->polls ? ", polls" : "");
     }
@@ -205,6 +214,7 @@ static void print_step(const ash_plan_core *core, size_t s, ash_text *out) {
     if (work->piece) ash_text_add(out, " by %" PRId64, work->piece);
     if (work->parallel) ash_text_add(out, ", parallel");
     if (step->one_worker) ash_text_add(out, ", one worker");
+    if (step->device) ash_text_add(out, ", device %u", step->device);
     ash_text_add(out, ", %.17g flop, %.17g bytes, %.17g ns, %.17g a chunk, table %u + %u\n", step->flops,
                  step->bytes, step->work, step->chunk_work, work->slot, work->count);
     print_accesses(step, out);

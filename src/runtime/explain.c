@@ -192,14 +192,17 @@ ash_status ash_plan_op_forecast(const ash_plan *plan, size_t index, uint32_t reg
     ASH_NEED(diag, plan, out);
     ASH_FAIL_IF(index >= plan->n_steps, diag, ASH_ERROR_NOT_FOUND,
                 "there is no operation %zu: there are %zu", index, plan->n_steps);
-    const ash_gpu *g = ash_gpu__usual(&plan->program->target);
-    ASH_FAIL_IF(
-        !g, diag, ASH_ERROR_UNSUPPORTED,
-        "predictions are for GPUs (CUDA:n, or CUDA:sm_80 for a kind of GPU), and this plan is for %.60s",
-        plan->device->name);
+    const ash_program *p = plan->program;
+    const ash_step *step = &p->steps.at[ash_plan_core__step(plan->core, (uint32_t)index)];
+    const ash_gpu *g = ash_gpu__usual(ash_program__target(p, step->device));
+    ASH_FAIL_IF(!g, diag, ASH_ERROR_UNSUPPORTED,
+                "predictions are for GPUs (CUDA:n, or CUDA:sm_80 for a kind of GPU), and this plan is for "
+                "%.60s",
+                plan->shared->devices[step->device]->name);
+    ASH_FAIL_IF(ash_step__crosses(p, step), diag, ASH_ERROR_UNSUPPORTED,
+                "predictions are for what a GPU does, and operation %zu is a copy between two devices",
+                index);
     ash_op_forecast own = {.gpu = g->name};
-    forecast(plan, plan->program,
-             &plan->program->steps.at[ash_plan_core__step(plan->core, (uint32_t)index)], g, registers,
-             &own);
+    forecast(plan, p, step, g, registers, &own);
     return ASH_GIVE(ash_op_forecast, &own, out, diag);
 }

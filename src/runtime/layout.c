@@ -37,7 +37,7 @@ struct work {
     uint32_t *meet;    /* and: how many are over before any but the first step that touches it */
     bool *pinned;      /* per root: read after the last step */
     bool reuse_inputs; /* inputs do not keep their bytes */
-    bool in_place;     /* constants can be read where they are */
+    uint32_t in_place; /* devices on which constants can be read where they are */
     const char **maker; /* per buffer: name of the first main step that writes it, or NULL */
 };
 
@@ -225,7 +225,8 @@ static ash_home home_of_root(const struct work *w, uint32_t b) {
     case ASH_BUFFER_CONSTANT:
     case ASH_BUFFER_PARAMETER:
         if (!early && !main) return ASH_HOME_NONE;
-        if (w->in_place && (uintptr_t)buffer->blob->data % ASH_MAX(buffer->align, 1u) == 0)
+        if (w->in_place >> buffer->device & 1 &&
+            (uintptr_t)buffer->blob->data % ASH_MAX(buffer->align, 1u) == 0)
             return ASH_HOME_BLOB;
         return main ? ASH_HOME_WEIGHTS : ASH_HOME_STAGING;
     case ASH_BUFFER_WEIGHT: return ASH_HOME_WEIGHTS;
@@ -313,6 +314,7 @@ static ash_status add_buffer(struct problem *problem, uint32_t b, ash_diag *diag
              : root->home == ASH_HOME_STATE ? ASH_LANE_STATE
              : root->home == ASH_HOME_BOUND ? ASH_LANE_BOUND
                                             : LANE_MAIN;
+    m.lane += ASH_LANES * w->program->buffers.at[place->root].device;
     m.key = w->program->buffers.at[place->root].type.dtype;
     m.output_ancestor = true; /* dead code is gone by now */
     m.name = buffer->name ? buffer->name : w->maker[b];
@@ -494,14 +496,15 @@ done:
     return status;
 }
 
-/* Weights and staging have one arena each. */
+/* Weights and staging have one arena each, on each device. */
 static void note_early_arenas(ash_layout *layout, const ash_memory_plan *plan) {
     size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(plan, &count);
     for (uint32_t i = 0; i < count; i++) {
-        bool weights = arenas[i].lane == LANE_WEIGHTS;
-        *(weights ? &layout->weights_size : &layout->staging_size) = arenas[i].size;
-        *(weights ? &layout->weights_align : &layout->staging_align) = arenas[i].align;
+        bool weights = arenas[i].lane % ASH_LANES == LANE_WEIGHTS;
+        uint32_t device = ash_lane__device(arenas[i].lane);
+        (weights ? layout->weights_size : layout->staging_size)[device] = arenas[i].size;
+        (weights ? layout->weights_align : layout->staging_align)[device] = arenas[i].align;
     }
 }
 
@@ -578,11 +581,8 @@ ash_status ash_layout__create(ash_context *context, const ash_layout_job *job, a
     const ash_allocator *a = ash_context__allocator(context);
     size_t n = program->buffers.len, clocks = schedule->streams > 1 ? n * schedule->streams : 0;
     const uint64_t align = (uint64_t)program->target.costs.align_bytes;
-    *out = (ash_layout){.allocator = a,
-                        .count = n,
-                        .weights_align = align,
-                        .staging_align = align,
-                        .reuse_inputs = options->reuse_inputs};
+    *out = (ash_layout){.allocator = a, .count = n, .reuse_inputs = options->reuse_inputs};
+    for (uint32_t d = 0; d < ASH_MOST_DEVICES; d++) out->weights_align[d] = out->staging_align[d] = align;
     struct work w = {.program = program,
                      .allocator = a,
                      .layout = out,

@@ -34,8 +34,13 @@ typedef struct ash_place {
 } ash_place;
 
 /* Main arenas of these lanes hold states, and nothing else; what is bound, in memory that nobody takes:
- * there for the checkers. */
-enum { ASH_LANE_STATE = 2, ASH_LANE_BOUND = 3 };
+ * there for the checkers. Each device has as many lanes, the main one the first; no arena is of two. */
+enum { ASH_LANE_STATE = 2, ASH_LANE_BOUND = 3, ASH_LANES = 4 };
+
+/* The device that an arena is on. */
+static inline uint32_t ash_lane__device(uint32_t lane) {
+    return lane / ASH_LANES;
+}
 
 typedef struct ash_layout {
     const ash_allocator *allocator; /* NULL: nothing is to be freed */
@@ -45,7 +50,9 @@ typedef struct ash_layout {
     ash_memory_problem problem;    /* that it solves; its buffers are the layout's, with room for `count` */
     ash_memory_check_report check; /* of the executions: lifetimes and offsets */
     ash_memory_replay_report replay; /* of the executions: every access to every byte, in order */
-    uint64_t weights_size, weights_align, staging_size, staging_align; /* bytes */
+    /* bytes, per device */
+    uint64_t weights_size[ASH_MOST_DEVICES], weights_align[ASH_MOST_DEVICES];
+    uint64_t staging_size[ASH_MOST_DEVICES], staging_align[ASH_MOST_DEVICES];
     uint64_t inplace;  /* bytes of results that took over those of an operand */
     uint64_t state;    /* bytes of the arenas of states */
     bool reuse_inputs; /* inputs in MAIN are used up whose place ends before the last step is over */
@@ -59,7 +66,8 @@ typedef struct ash_layout_job {
     const ash_plan_options *options; /* of these: what the planner takes, values of the caller's graph that
                                         stay readable until the next execution, whether inputs do */
     unsigned threads;                /* workers that scratch is for */
-    bool in_place; /* constants can be read where they are, in the host's memory, if they are aligned */
+    uint32_t in_place; /* a bit for each device: there, constants can be read where they are, in the host's
+                          memory, if they are aligned */
 } ash_layout_job;
 
 ash_status ash_layout__create(ash_context *context, const ash_layout_job *job, ash_layout *out,

@@ -362,7 +362,7 @@ static void turn_to(ash_plan_loop *l, int64_t t) {
             for (uint32_t i = 0; i < 2; i++) *at++ = address(l, step->accesses[i].buffer);
         else
             for (uint32_t i = 0; i < step->n_buffers; i++) *at++ = address(l, step->buffers[i]);
-        if (step->kind == ASH_STEP_KERNEL && entries > step->n_buffers) *at++ = l->plan->streams->stop;
+        if (step->kind == ASH_STEP_KERNEL && entries > step->n_buffers) *at++ = l->stop;
     }
     for (uint32_t k = 0; k < p->stacked; k++) {
         if (loop->direct[k]) continue;

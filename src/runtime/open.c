@@ -23,6 +23,17 @@ static void drop_waiting(ash_opening *o, size_t position) {
     *w = (ash_waiting){0};
 }
 
+static void free_devices(ash_opening *o) {
+    const ash_plan_options *of = &o->options;
+    for (size_t i = 0; of->devices && i < of->device_count; i++) ash_device_close(of->devices[i]);
+    for (size_t i = 0; of->places && i < of->place_count; i++) {
+        char *pattern = (char *)of->places[i].pattern;
+        if (pattern) ash_mem_free(o->allocator, pattern, strlen(pattern) + 1, 1);
+    }
+    ash_mem_free(o->allocator, (void *)of->devices, of->device_count, sizeof(ash_device *));
+    ash_mem_free(o->allocator, (void *)of->places, of->place_count, sizeof *of->places);
+}
+
 void ash_open__free(ash_opening *o) {
     if (!o) return;
     const ash_allocator *a = o->allocator;
@@ -35,10 +46,31 @@ void ash_open__free(ash_opening *o) {
     for (size_t i = 0; i < o->strays.len; i++) ash_view_release(o->strays.at[i]);
     ash_vec_free(a, &o->strays);
     ash_mem_free(a, (void *)o->options.keep, o->options.keep_count, sizeof *o->options.keep);
+    free_devices(o);
     ash_graph_destroy(o->graph);
     ash_device_close(o->options.device);
     pthread_mutex_destroy(&o->changed);
     ash_mem_free(a, o, 1, sizeof *o);
+}
+
+/* The options' devices are held, and their rules copied. */
+static ash_status keep_devices(ash_opening *o, const ash_plan_options *options, ash_diag *diag) {
+    const ash_allocator *a = o->allocator;
+    ash_device **devices = ash_mem_calloc(a, options->device_count, sizeof(ash_device *));
+    ash_place_rule *places = ash_mem_calloc(a, options->place_count, sizeof *places);
+    o->options.devices = devices;
+    o->options.places = places;
+    if (!devices || !places) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < options->device_count; i++) devices[i] = ash_device__retain(options->devices[i]);
+    for (size_t i = 0; i < options->place_count; i++) {
+        const char *pattern = options->places[i].pattern;
+        size_t bytes = pattern ? strlen(pattern) + 1 : 0;
+        char *own = pattern ? ash_mem_alloc(a, bytes, 1) : NULL;
+        if (pattern && !own) return ASH_NO_MEMORY(diag);
+        if (own) memcpy(own, pattern, bytes);
+        places[i] = (ash_place_rule){own, options->places[i].device};
+    }
+    return ASH_OK;
 }
 
 static ash_status make_parts(ash_opening *o, const ash_graph *graph, const ash_plan_options *options,
@@ -48,6 +80,8 @@ static ash_status make_parts(ash_opening *o, const ash_graph *graph, const ash_p
     o->n_vars = ash_dims_var_count(o->graph->dims);
     o->n_inputs = o->graph->inputs.len;
     o->options = *options;
+    o->options.devices = NULL;
+    o->options.places = NULL;
     if (options->device) ash_device__retain(options->device);
     ash_value *keep = ash_mem_alloc(a, options->keep_count, sizeof *keep);
     o->options.keep = keep;
@@ -57,6 +91,7 @@ static ash_status make_parts(ash_opening *o, const ash_graph *graph, const ash_p
     o->room = ash_mem_alloc(a, o->n_vars, sizeof *o->room);
     if (!keep || !o->waiting || !o->sizes || !o->ready || !o->room) return ASH_NO_MEMORY(diag);
     if (options->keep_count) memcpy(keep, options->keep, options->keep_count * sizeof *keep);
+    ASH_TRY(keep_devices(o, options, diag));
     for (size_t v = 0; v < o->n_vars; v++) {
         const ash_var *var = ash_dims_var(o->graph->dims, v);
         o->sizes[v] = var->open ? -1 : var->max;
@@ -382,13 +417,13 @@ static ash_status check_blocks(const ash_plan *plan, const ash_plan *next, ash_d
                 "the arena that was bound has %llu bytes, and these sizes need %llu at a multiple of %llu",
                 (unsigned long long)o->block_bytes, (unsigned long long)next->block_size,
                 (unsigned long long)next->block_align);
-    ASH_FAIL_IF(weights && (o->weights_bytes < next->layout->weights_size ||
-                            weights % next->layout->weights_align != 0),
+    ASH_FAIL_IF(weights && (o->weights_bytes < next->layout->weights_size[0] ||
+                            weights % next->layout->weights_align[0] != 0),
                 diag, ASH_ERROR_OUT_OF_RANGE,
                 "the block for weights that was bound has %llu bytes, and these sizes need %llu at a "
                 "multiple of %llu",
-                (unsigned long long)o->weights_bytes, (unsigned long long)next->layout->weights_size,
-                (unsigned long long)next->layout->weights_align);
+                (unsigned long long)o->weights_bytes, (unsigned long long)next->layout->weights_size[0],
+                (unsigned long long)next->layout->weights_align[0]);
     return ASH_OK;
 }
 

@@ -31,7 +31,7 @@ typedef struct ash_waiting {
 typedef struct ash_opening {
     const ash_allocator *allocator;
     ash_graph *graph;         /* open: the inputs' types, the variables, the names of the outputs */
-    ash_plan_options options; /* of prepare; `keep` is a copy */
+    ash_plan_options options; /* of prepare; `keep` and what is said of devices are copies */
     size_t n_vars, n_inputs;
     int64_t *sizes;         /* per variable of the graph: as the inputs were given, -1: not known yet */
     int64_t *ready;         /* the same, of what the plan is ready for */

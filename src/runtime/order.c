@@ -52,7 +52,7 @@ static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layou
                                 .schedule = &schedule,
                                 .options = &options,
                                 .threads = o->threads,
-                                .in_place = o->options->device->class->host_memory};
+                                .in_place = ash_placed__reach(o->options)};
     if (status == ASH_OK) status = ash_layout__create(o->context, &job, layout, diag);
     ash_schedule__free(&schedule);
     return status;

@@ -67,14 +67,14 @@ static void find_spans(ash_plan *plan) {
     plan->n_spans = 0;
     add(plan, ASH_TENANT_ARENA, 0, plan->block.address, plan->block_size);
     for (uint32_t i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].state || !plan->block.address)
+        if (!plan->arenas[i].device && (plan->arenas[i].state || !plan->block.address))
             add_storage(plan, plan->arenas[i].state ? ASH_TENANT_STATES : ASH_TENANT_ARENA, i,
                         plan->arenas[i].storage);
-    if (weights) add_storage(plan, ASH_TENANT_WEIGHTS, 0, weights->storage);
-    if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage);
+    if (weights) add_storage(plan, ASH_TENANT_WEIGHTS, 0, weights->storage[0]);
+    if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage[0]);
     ash_address later = plan->weights_block.address;
     if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
-        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size);
+        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size[0]);
     add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
     if (plan->partner) add_storage(plan, ASH_TENANT_SAVED, 0, plan->partner->saved);
     for (uint32_t i = 0; i < plan->n_states; i++) add_state(plan, i);
@@ -144,7 +144,9 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
         ash_address begin = (ash_address)blob->data;
         *out = (ash_plan_span){true, begin, begin + blob->size, ASH_TENANT_CONSTANT, b};
         if (meet(out, given)) return true;
-        if (!plan->own[b] || plan->program->buffers.at[b].kind == ASH_BUFFER_STATE) continue;
+        if (!plan->own[b] || plan->program->buffers.at[b].device ||
+            plan->program->buffers.at[b].kind == ASH_BUFFER_STATE)
+            continue;
         if (ash_storage__address(plan->own[b], &begin, NULL) != ASH_OK) continue;
         *out = (ash_plan_span){plan->device->class->host_memory, begin,
                                begin + ash_storage_size(plan->own[b]), ASH_TENANT_CONSTANT, b};

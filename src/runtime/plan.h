@@ -18,7 +18,7 @@
  *   fit.c       lowered so that it fits                   order.c     steps in another order
  *   again.c     results that are computed again           again_run.c which, and when
  *   hasten.c    updates of states early                   explain.c   what a GPU would take
- *   loop.c      bodies of loops
+ *   loop.c      bodies of loops                       placed.c    several devices
  *   run.c       inputs, execution and results at once     release.c   giving back, and telling of it
  *   pair.c      two plans with one memory, shared states
  *
@@ -70,6 +70,7 @@ typedef struct ash_plan_loop {
     ash_address *starts; /* of the copies that carried values begin with: pairs */
     ash_address *table;  /* of an iteration's commands, one after the other */
     ash_address number_at, look;
+    ash_address stop; /* what stops its kernels */
     struct {
         ash_address whole;
         int64_t bytes; /* of a slice, with the present variables; as `trips` */
@@ -101,6 +102,7 @@ typedef struct ash_plan_block {
 typedef struct ash_plan_arena {
     ash_storage *storage; /* of the plan, or a part of the block that the caller handed in */
     uint64_t size, align; /* bytes */
+    uint32_t device;      /* that it is on; only the main one's are parts of the block */
     bool state;           /* of states: not a part of the block */
 } ash_plan_arena;
 
@@ -153,19 +155,19 @@ typedef struct ash_plan_span {
 
 /* Packed weights, which replicas share. */
 typedef struct ash_plan_weights {
-    _Atomic long plans; /* that have them */
-    ash_storage *storage;
-    ash_plan_block block; /* the caller's memory that they lie in */
+    _Atomic long plans;                     /* that have them */
+    ash_storage *storage[ASH_MOST_DEVICES]; /* per device; NULL past the last */
+    ash_plan_block block;                   /* the caller's memory that those of the main device lie in */
 } ash_plan_weights;
 
 /* All that a prologue takes memory for, made before it runs: an execution after a parameter was set takes
  * none. */
 typedef struct ash_plan_room {
-    ash_plan_weights *weights; /* for new ones; NULL: there is no need of them */
-    ash_storage *staging;      /* NULL: nothing is staged */
-    ash_address *table;        /* of one step */
-    size_t width;              /* entries of the table */
-    bool *stale;               /* per prologue step: runs in this round */
+    ash_plan_weights *weights;              /* for new ones; NULL: there is no need of them */
+    ash_storage *staging[ASH_MOST_DEVICES]; /* per device; NULL: nothing is staged there */
+    ash_address *table;                     /* of one step */
+    size_t width;                           /* entries of the table */
+    bool *stale;                            /* per prologue step: runs in this round */
     bool *read;           /* per buffer with a blob: read since the last time that pages were given back */
     bool *changed, *made; /* per root: see weights.c */
     size_t *last_writer;
@@ -202,7 +204,9 @@ typedef struct ash_plan_shared {
     _Atomic long plans; /* that have it */
     const ash_allocator *allocator;
     const ash_plan_core *core;
-    ash_device *device; /* held */
+    ash_device *devices[ASH_MOST_DEVICES]; /* held, the main one first */
+    uint32_t n_devices;
+    size_t first_kernel[ASH_MOST_DEVICES]; /* per device: its kernels begin here */
     ash_kernel_source source;
     ash_kernel **kernels; /* per nest, loaded by the device; NULL: not yet */
     size_t n_kernels;
@@ -233,15 +237,16 @@ struct ash_plan {
     const ash_program *program;
     const ash_schedule *schedule;
     const ash_layout *layout;
-    ash_device *device; /* that all memory of the plan is on */
+    ash_device *device; /* the main one: that all memory of the plan is on, but for what others have */
     ash_kernel *const *kernels;
     ash_streams *streams;  /* that the main steps run on */
     ash_command *commands; /* all that an execution issues to them */
     size_t n_commands;
-    ash_capture *capture;  /* of these, or NULL: they are issued at each execution */
-    ash_streams *active;   /* those that run now, of the two */
-    ash_streams *early;    /* one stream, for the prologue; the same where the main steps have one */
-    ash_progress progress; /* the function while the plan is prepared; the switch always */
+    ash_capture *capture;                 /* of these, or NULL: they are issued at each execution */
+    ash_streams *active;                  /* those that run now, of the two */
+    ash_streams *early[ASH_MOST_DEVICES]; /* per device one stream, for the prologue; the same where the
+                                             main steps have one */
+    ash_progress progress;                /* the function while the plan is prepared; the switch always */
 
     /* fixed after building */
     uint32_t n_buffers;
@@ -335,6 +340,24 @@ void ash_plan__clear(ash_plan *plan);
 /* The plan, which is cleared, takes over everything but the handle of `next`, which is gone then. */
 void ash_plan__become(ash_plan *plan, ash_plan *next);
 
+/* --- placed.c --------------------------------------------------------------------------------- */
+
+/* Whether the graph has nodes that the options or the graph itself place on another device than the main
+ * one. ASH_ERROR_INVALID_ARGUMENT names a node whose device is not among the options'. */
+ash_status ash_placed__is_needed(const ash_graph *graph, const ash_plan_options *options, bool *out,
+                                 ash_diag *diag);
+/* Divides such a graph among the options' devices, lowers each part for the device's target, and joins the
+ * programs. The caller frees *out. */
+ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                             ash_program **out, ash_diag *diag);
+/* The target of a device: its own, or this process's. */
+ash_status ash_placed__target(ash_context *context, const ash_device *device, const ash_target **out,
+                              ash_diag *diag);
+/* A bit for each of the options' devices that reaches all memory of the host. */
+uint32_t ash_placed__reach(const ash_plan_options *options);
+/* Checks the list of devices, and that what is asked for is there on several. */
+ash_status ash_placed__check(const ash_plan_options *options, ash_diag *diag);
+
 /* --- check.c ---------------------------------------------------------------------------------- */
 
 /* ASH_ERROR_INTERNAL says what is wrong with a program. */
@@ -342,10 +365,11 @@ ash_status ash_plan__check_program(const ash_program *program, ash_diag *diag);
 
 /* --- shared.c --------------------------------------------------------------------------------- */
 
-/* Makes it of a source of kernels, which it takes over, also when it fails, and a device (NULL: the default
- * one). There is no core yet. */
-ash_status ash_plan__share(ash_context *context, const ash_kernel_source *source, size_t kernels,
-                           ash_device *device, ash_plan_shared **out, ash_diag *diag);
+/* Makes it of a source of kernels, which it takes over, also when it fails, of the program's nests, and the
+ * options' devices (none: the default one). There is no core yet. */
+ash_status ash_plan__share(ash_context *context, const ash_kernel_source *source,
+                           const ash_program *program, const ash_plan_options *options,
+                           ash_plan_shared **out, ash_diag *diag);
 /* Takes the core over, and the program's blobs as its originals. */
 ash_status ash_plan__share_core(ash_plan_shared *shared, ash_plan_core *core, ash_program *program,
                                 ash_diag *diag);
@@ -426,7 +450,9 @@ ash_status ash_plan__fill(const ash_plan *plan, ash_address to, uint8_t value, u
 /* What was given: to the device, to memory of the host. */
 ash_status ash_plan__take(const ash_plan *plan, ash_address to, const ash_given *given, ash_diag *diag);
 ash_status ash_plan__fetch(const ash_plan *plan, void *to, const ash_given *given, ash_diag *diag);
-/* A storage on the plan's device that has memory. */
+/* A storage on one of the plan's devices that has memory; on the main one. */
+ash_status ash_plan__allocate_on(const ash_plan *plan, uint32_t device, uint64_t size, uint64_t align,
+                                 ash_storage **out, ash_diag *diag);
 ash_status ash_plan__allocate(const ash_plan *plan, uint64_t size, uint64_t align, ash_storage **out,
                               ash_diag *diag);
 
@@ -567,8 +593,8 @@ void ash_plan__free_room(ash_plan *plan);
 bool ash_plan__is_original(const ash_plan *plan, uint32_t buffer);
 /* The weights go into memory of the caller's, or, if it is none, into memory of the plan's own. */
 ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, ash_diag *diag);
-/* The weights lie at `base` from now on. */
-void ash_plan__point_at_weights(ash_plan *plan, ash_address base);
+/* The weights lie at `base`, an address on each device, from now on. */
+void ash_plan__point_at_weights(ash_plan *plan, const ash_address *base);
 
 /* --- call.c ----------------------------------------------------------------------------------- */
 

@@ -16,9 +16,11 @@ ash_status ash_plan__poison_start(ash_plan *plan, ash_diag *diag) {
     const ash_plan_core *core = plan->core;
     for (uint32_t i = 0; i < core->n_gaps; i++) {
         const ash_plan_gap *gap = &core->gaps[i];
+        const ash_plan_arena *arena = &plan->arenas[gap->arena];
+        ash_device *device = plan->shared->devices[arena->device];
         ash_address start;
-        ASH_TRY(ash_storage__address(plan->arenas[gap->arena].storage, &start, diag));
-        ASH_TRY(ash_plan__fill(plan, start + gap->offset, POISON, gap->bytes, diag));
+        ASH_TRY(ash_storage__address(arena->storage, &start, diag));
+        if (gap->bytes) ASH_TRY(device->class->fill(device, start + gap->offset, POISON, gap->bytes, diag));
     }
     for (uint32_t b = 0; b < plan->n_buffers; b++)
         if (ash_plan_core__is_mortal(core, b))
@@ -32,6 +34,7 @@ void ash_plan__make_poison(ash_plan *plan) {
         plan->fills[f] = (ash_fill){.buffer = &plan->base[root],
                                     .bytes = plan->layout->places[root].bytes,
                                     .value = POISON,
+                                    .device = plan->program->buffers.at[root].device,
                                     .left = &plan->alive[root]};
     }
 }

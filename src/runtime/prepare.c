@@ -5,10 +5,6 @@
 #include "code/code.h"
 #include "fit.h"
 
-static void release_code(void *owner) {
-    ash_code__release(owner);
-}
-
 /* Everything on the way, so that one label cleans up. */
 struct making {
     ash_context *context;
@@ -17,6 +13,7 @@ struct making {
     const bool *seeds;            /* which inputs, by number, are known after its first has run; or NULL */
     ash_compiler *compiler;
     ash_fitted fitted; /* its program until the plan owns it */
+    bool ordered;      /* its steps have their order */
     ash_code_stats stats;
     int64_t lower_ns, compile_ns;
 };
@@ -35,11 +32,17 @@ static ash_status set_precision(ash_target *target, ash_precision precision, con
 
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
-    const ash_device *device = m->options->device;
-    ash_target target =
-        *(device->class->target ? device->class->target(device) : ash_compiler__target(m->compiler));
-    ASH_TRY(set_precision(&target, m->options->precision, device, diag));
-    ASH_TRY(ash_fit__lower(m->context, &target, graph, m->seeds, m->options, &m->fitted, diag));
+    const ash_target *target;
+    bool placed;
+    ASH_TRY(ash_placed__is_needed(graph, m->options, &placed, diag));
+    ASH_TRY(ash_placed__target(m->context, m->options->device, &target, diag));
+    ASH_FAIL_IF(placed && m->options->precision != ASH_PRECISION_IEEE, diag, ASH_ERROR_UNSUPPORTED,
+                "products in %s are of plans on one device", ash_precision_text(m->options->precision));
+    ash_target own = *target;
+    ASH_TRY(set_precision(&own, m->options->precision, m->options->device, diag));
+    ASH_TRY(placed ? ash_placed__lower(m->context, graph, m->options, &m->fitted.program, diag)
+                   : ash_fit__lower(m->context, &own, graph, m->seeds, m->options, &m->fitted, diag));
+    m->ordered = !placed;
     m->lower_ns = ash_clock__now() - start;
     return ASH_OK;
 }
@@ -54,34 +57,73 @@ static ash_status check_parts(const ash_program *p, ash_diag *diag) {
     return ASH_OK;
 }
 
+/* The kernels of all devices, each compiled for its own. */
+struct codes {
+    const ash_allocator *allocator;
+    ash_code *at[ASH_MOST_DEVICES];
+};
+
+static void release_codes(void *owner) {
+    struct codes *codes = owner;
+    for (size_t d = 0; d < ASH_MOST_DEVICES; d++) ash_code__release(codes->at[d]);
+    ash_mem_free(codes->allocator, codes, 1, sizeof *codes);
+}
+
+/* Of one device: the nests [first, end). */
+static ash_status compile_part(struct making *m, uint32_t device, size_t first, size_t end,
+                               const ash_nest **nests, ash_code **out, ash_diag *diag) {
+    const ash_program *p = m->fitted.program;
+    ash_code_stats stats = {0};
+    for (size_t i = first; i < end; i++) nests[i - first] = &p->nests.at[i];
+    const ash_code_job job = {.target = ash_program__target(p, device),
+                              .nests = nests,
+                              .count = end - first,
+                              .progress = &m->options->progress,
+                              .stats = &stats};
+    ASH_TRY(ash_code__compile(m->compiler, &job, out, diag));
+    m->stats.compiled += stats.compiled;
+    m->stats.from_disk += stats.from_disk;
+    m->stats.shared += stats.shared;
+    m->stats.refused += stats.refused;
+    m->stats.code_bytes += stats.code_bytes;
+    return ASH_OK;
+}
+
 /* *images, one per nest, are the caller's; what they point at is out->owner's. */
 static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel_source *out,
                           ash_diag *diag) {
     const ash_allocator *a = ash_context__allocator(m->context);
+    const ash_program *p = m->fitted.program;
     int64_t start = ash_clock__now();
-    size_t n = m->fitted.program->nests.len;
+    size_t n = p->nests.len, first = 0;
     const ash_nest **nests = ash_mem_alloc(a, n, sizeof *nests);
-    ash_code *code = NULL;
-    ash_status status = ASH_OK;
-    if (!nests) {
-        status = ASH_NO_MEMORY(diag);
-    } else {
-        for (size_t i = 0; i < n; i++) nests[i] = &m->fitted.program->nests.at[i];
-        const ash_code_job job = {.target = &m->fitted.program->target,
-                                  .nests = nests,
-                                  .count = n,
-                                  .progress = &m->options->progress,
-                                  .stats = &m->stats};
-        status = ash_code__compile(m->compiler, &job, &code, diag);
+    struct codes *codes = ash_mem_calloc(a, 1, sizeof *codes);
+    ash_status status = nests && codes ? ASH_OK : ASH_NO_MEMORY(diag);
+    if (codes) codes->allocator = a;
+    for (uint32_t d = 0; d <= p->others.len && status == ASH_OK; d++) {
+        size_t end = d < p->others.len ? p->others.at[d].first_nest : n;
+        status = compile_part(m, d, first, end, nests, &codes->at[d], diag);
+        for (size_t i = first; i < end && status == ASH_OK; i++)
+            images[i] = ash_code__image(codes->at[d], i - first);
+        first = end;
     }
     ash_mem_free(a, nests, n, sizeof *nests);
-    ASH_TRY(status);
-    for (size_t i = 0; i < n; i++) images[i] = ash_code__image(code, i);
+    if (status != ASH_OK) {
+        if (codes) release_codes(codes);
+        return status;
+    }
     if (m->stats.compiled || m->stats.from_disk) ash_code__give_back(m->context);
     *out = (ash_kernel_source){
-        .images = images, .maker = ash_code__entry, .owner = code, .release = release_code};
+        .images = images, .maker = ash_code__entry, .owner = codes, .release = release_codes};
     m->compile_ns = ash_clock__now() - start;
     return ASH_OK;
+}
+
+/* Whether it is there to be looked at: nothing runs on some device of it. */
+static bool is_paper(const ash_plan *plan) {
+    bool paper = false;
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++) paper |= plan->shared->devices[d]->class->paper;
+    return paper;
 }
 
 /* Two plans where there are seeds. */
@@ -96,15 +138,15 @@ static ash_status build(struct making *m, ash_plan **out, ash_plan **second, ash
         ash_program *program = m->fitted.program;
         m->fitted.program = NULL;
         const ash_plan_halves halves = {program, &m->fitted.order, &source, m->options, m->late};
-        status = m->seeds ? ash_plan__build_pair(m->context, &halves, out, second, diag)
-                          : ash_plan__build_ordered(m->context, program, &m->fitted.order, &source,
-                                                    m->options, out, diag);
+        status = m->seeds
+                     ? ash_plan__build_pair(m->context, &halves, out, second, diag)
+                     : ash_plan__build_ordered(m->context, program, m->ordered ? &m->fitted.order : NULL,
+                                               &source, m->options, out, diag);
     }
     ash_mem_free(a, images, n, sizeof *images);
     ASH_TRY(status);
     pthread_mutex_lock((*out)->lock);
-    if (!m->options->device->class->paper && !ash_plan__lacks_weights(*out))
-        status = ash_plan__need_weights(*out, diag);
+    if (!is_paper(*out) && !ash_plan__lacks_weights(*out)) status = ash_plan__need_weights(*out, diag);
     (*out)->progress.report = NULL; /* it was for preparing */
     pthread_mutex_unlock((*out)->lock);
     return status;
@@ -129,6 +171,7 @@ static ash_status prepare(struct making *m, const ash_graph *graph, const ash_pl
     ASH_TRY(ash_graph__check_files(graph, diag));
     int64_t start = ash_clock__now();
     ash_plan_options own = *options;
+    if (own.device_count && !own.device) own.device = own.devices[0];
     if (own.device)
         ash_device__retain(own.device);
     else
@@ -164,11 +207,15 @@ ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const
 
 /* --- for callers -------------------------------------------------------------------------------- */
 
-ASH_SIZED(ash_plan_options, device);
+ASH_SIZED(ash_plan_options, place_count);
 
 /* What a graph can be prepared with. */
 static ash_status check(const ash_context *context, const ash_graph *graph, const ash_plan_options *options,
                         ash_diag *diag) {
+    ASH_FAIL_IF(options->device_count && !options->devices, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the list of devices is NULL");
+    ASH_FAIL_IF(options->place_count && !options->places, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "the list of rules of places is NULL");
     ASH_FAIL_IF(options->keep_count && !options->keep, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the list of values to keep is NULL");
     ASH_TRY(ash_plan__check_options(options, diag));
@@ -201,8 +248,8 @@ static ash_status check_late(const ash_plan_options *first, const ash_plan_optio
 #define SAME(field) (!late->field || late->field == first->field)
     bool same = SAME(order) && SAME(threads) && SAME(no_optimize) && SAME(no_winograd) && SAME(no_fuse) &&
                 SAME(fuse_freely) && SAME(precision) && SAME(poison) && SAME(reuse_inputs) &&
-                SAME(keep_count) && SAME(device) && SAME(memory.omit_inputs) &&
-                SAME(memory.omit_constants) && SAME(memory.arena_no_reuse) &&
+                SAME(keep_count) && SAME(device) && SAME(device_count) && SAME(place_count) &&
+                SAME(memory.omit_inputs) && SAME(memory.omit_constants) && SAME(memory.arena_no_reuse) &&
                 SAME(memory.pin_output_ancestors) && SAME(memory.mode) && SAME(memory.strategy) &&
                 SAME(memory.node_budget) && SAME(memory.time_limit_ns) && SAME(memory.capacity) &&
                 SAME(progress.cancel) && SAME(progress.report);
@@ -243,6 +290,8 @@ ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
     ASH_FAIL_IF(pair.n_seeds && !pair.seeds, diag, ASH_ERROR_INVALID_ARGUMENT, "the list of seeds is NULL");
     ASH_TRY(check(context, graph, &own, diag));
     ASH_TRY(check_late(&own, &late, diag));
+    ASH_FAIL_IF(own.device_count > 1, diag, ASH_ERROR_UNSUPPORTED,
+                "the plans of a pair are on one device, and %zu are listed", own.device_count);
     ASH_FAIL_IF(graph->recipe, diag, ASH_ERROR_UNSUPPORTED,
                 "a pair of an open graph: give its dims sizes or bounds when it is read");
     size_t count = ash_graph_input_count(graph);

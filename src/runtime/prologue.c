@@ -17,7 +17,8 @@ struct prologue {
     ash_plan *plan;
     ash_plan_room *room;
     ash_plan_weights *weights; /* that are made, or changed */
-    ash_address weights_base, staging_base;
+    ash_address weights_base[ASH_MOST_DEVICES], staging_base[ASH_MOST_DEVICES];
+    uint32_t device;  /* that the present step runs on */
     bool whole;       /* all steps run in this round */
     int64_t resident; /* bytes of mapped constants read since pages were given back, at most */
 };
@@ -62,17 +63,21 @@ static int64_t note_reads(struct prologue *run, const ash_step *step) {
 static ash_address address(const struct prologue *run, uint32_t buffer) {
     const ash_plan *plan = run->plan;
     const ash_place *place = &plan->layout->places[buffer];
+    uint32_t device = plan->program->buffers.at[buffer].device;
     switch (place->home) {
-    case ASH_HOME_WEIGHTS: return run->weights_base + place->offset;
-    case ASH_HOME_STAGING: return run->staging_base + place->offset;
+    case ASH_HOME_WEIGHTS: return run->weights_base[device] + place->offset;
+    case ASH_HOME_STAGING: return run->staging_base[device] + place->offset;
     case ASH_HOME_BLOB: return plan->base[place->root] + place->offset;
     default: return 0;
     }
 }
 
+static ash_streams *stream_of(const struct prologue *run) {
+    return run->plan->early[run->device];
+}
+
 static ash_status finish(const struct prologue *run, ash_diag *diag) {
-    ash_streams *stream = run->plan->early;
-    return ash_plan__round(run->plan, ash_streams__finish(stream, diag), diag);
+    return ash_plan__round(run->plan, ash_streams__finish(stream_of(run), diag), diag);
 }
 
 /* Some chunks of a step. */
@@ -85,14 +90,14 @@ static ash_status run_chunks(const struct prologue *run, const ash_step *step, a
         host = ash_plan__call_host(run->plan, step->nest);
         host.buffers = run->room->table;
         host.chunks = chunks;
-        ash_streams__host(plan->early, 0, &host, NULL);
+        ash_streams__host(stream_of(run), 0, &host, NULL);
     } else {
         launch = (ash_launch){.kernel = plan->kernels[step->nest],
                               .buffers = run->room->table,
                               .count = step->n_buffers + plan->program->nests.at[step->nest].polls,
                               .vars = plan->vars,
                               .chunks = chunks};
-        ash_streams__launch(plan->early, 0, &launch, NULL);
+        ash_streams__launch(stream_of(run), 0, &launch, NULL);
     }
     return finish(run, diag);
 }
@@ -104,7 +109,7 @@ static ash_status run_work(struct prologue *run, size_t s, ash_diag *diag) {
     ash_address *table = run->room->table;
     for (uint32_t i = 0; i < step->n_buffers; i++) table[i] = address(run, step->buffers[i]);
     if (step->kind == ASH_STEP_KERNEL && plan->program->nests.at[step->nest].polls)
-        table[step->n_buffers] = plan->early->stop;
+        table[step->n_buffers] = stream_of(run)->stop;
     int64_t chunks = ash_dims_eval(plan->program->dims, step->chunks, plan->vars);
     int64_t bytes = note_reads(run, step);
     int64_t pieces = ASH_MAX(ASH_MIN(ash_ceil_div(bytes, WINDOW), chunks), 1), done = 0;
@@ -124,12 +129,14 @@ static ash_status run_work(struct prologue *run, size_t s, ash_diag *diag) {
 
 static ash_status run_step(struct prologue *run, size_t s, ash_diag *diag) {
     const ash_step *step = &run->plan->program->steps.at[s];
+    run->device = step->device;
+    run->plan->active = stream_of(run);
     if (step->kind != ASH_STEP_COPY) return run_work(run, s, diag);
     run->resident += note_reads(run, step);
     const ash_access *from = &step->accesses[0], *to = &step->accesses[1];
     ash_address buffers[] = {address(run, from->buffer), address(run, to->buffer)};
     ash_transfer copy = {buffers, from->begin, to->begin, from->end - from->begin};
-    ash_streams__copy(run->plan->early, 0, &copy, NULL);
+    ash_streams__copy(stream_of(run), 0, &copy, NULL);
     ASH_TRY(finish(run, diag));
     if (run->resident >= WINDOW) drop_pages(run);
     return ASH_OK;
@@ -138,10 +145,14 @@ static ash_status run_step(struct prologue *run, size_t s, ash_diag *diag) {
 /* What no step has written reads as NaN. */
 static ash_status poison(const struct prologue *run, ash_diag *diag) {
     const ash_plan *plan = run->plan;
-    if (!plan->core->poison) return ASH_OK;
-    if (run->whole)
-        ASH_TRY(ash_plan__fill(plan, run->weights_base, 0xff, plan->layout->weights_size, diag));
-    return ash_plan__fill(plan, run->staging_base, 0xff, plan->layout->staging_size, diag);
+    for (uint32_t d = 0; plan->core->poison && d < plan->shared->n_devices; d++) {
+        ash_device *device = plan->shared->devices[d];
+        uint64_t weights = run->whole ? plan->layout->weights_size[d] : 0,
+                 staging = plan->layout->staging_size[d];
+        if (weights) ASH_TRY(device->class->fill(device, run->weights_base[d], 0xff, weights, diag));
+        if (staging) ASH_TRY(device->class->fill(device, run->staging_base[d], 0xff, staging, diag));
+    }
+    return ASH_OK;
 }
 
 /* Constants whose bytes do not lie as kernels need them are copied before the first step. */
@@ -155,6 +166,7 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
         if (place->home != ASH_HOME_WEIGHTS && place->home != ASH_HOME_STAGING) continue;
         if (place->home == ASH_HOME_WEIGHTS && !run->whole && !plan->changed[b]) continue;
         const char *from = blob->data;
+        ash_device *device = plan->shared->devices[buffer->device];
         ash_address own = 0;
         if (plan->own[b]) ASH_TRY(ash_storage__address(plan->own[b], &own, diag));
         for (int64_t at = 0, piece; at < buffer->bytes; at += piece) {
@@ -162,8 +174,8 @@ static ash_status copy_constants(struct prologue *run, ash_diag *diag) {
                 ash_progress__report(&plan->progress, ASH_STAGE_WEIGHTS, 0, plan->program->prologue, diag));
             piece = ASH_MIN(buffer->bytes - at, WINDOW);
             ash_address to = address(run, b) + (uint64_t)at;
-            ASH_TRY(own ? ash_plan__copy(plan, to, own + (uint64_t)at, (uint64_t)piece, diag)
-                        : ash_plan__write(plan, to, from + at, (uint64_t)piece, diag));
+            ASH_TRY(own ? device->class->copy(device, to, own + (uint64_t)at, (uint64_t)piece, diag)
+                        : device->class->copy_in(device, to, from + at, (uint64_t)piece, diag));
             if (!blob->mapped || own) continue;
             run->room->read[b] = true;
             run->resident += piece;
@@ -178,15 +190,22 @@ static ash_status find_bases(struct prologue *run, ash_diag *diag) {
     run->weights = ash_plan__own_weights(plan);
     run->whole = !run->weights || !plan->weights_whole;
     if (!run->weights) run->weights = run->room->weights;
-    ASH_TRY(ash_storage__address(run->weights->storage, &run->weights_base, diag));
-    return run->room->staging ? ash_storage__address(run->room->staging, &run->staging_base, diag) : ASH_OK;
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++) {
+        ASH_TRY(ash_storage__address(run->weights->storage[d], &run->weights_base[d], diag));
+        if (run->room->staging[d])
+            ASH_TRY(ash_storage__address(run->room->staging[d], &run->staging_base[d], diag));
+    }
+    return ASH_OK;
 }
 
 static void count_bytes(struct prologue *run) {
     ash_plan *plan = run->plan;
     ash_plan_report *report = &plan->report;
-    report->weights = plan->layout->weights_size;
-    report->staging = plan->layout->staging_size;
+    report->weights = report->staging = 0;
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++) {
+        report->weights += plan->layout->weights_size[d];
+        report->staging += plan->layout->staging_size[d];
+    }
     report->constants = report->mapped = report->released = 0;
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_buffer *buffer = &plan->program->buffers.at[b];
@@ -233,7 +252,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     int64_t start = ash_clock__now();
     struct prologue run = {.plan = plan, .room = plan->room};
     ASH_TRY(find_bases(&run, diag));
-    plan->active = plan->early;
+    plan->active = plan->early[0];
     ASH_TRY(poison(&run, diag));
     ASH_TRY(run_steps(&run, diag));
     drop_pages(&run);

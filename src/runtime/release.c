@@ -42,7 +42,7 @@ static void tell_buffer(const ash_plan *plan, uint32_t b, const char *name, uint
                               .buffer = b,
                               .name = name ? name : plan->program->buffers.at[b].name,
                               .bytes = bytes,
-                              .device = plan->device};
+                              .device = plan->shared->devices[plan->program->buffers.at[b].device]};
     if (bytes) tell(plan, &what);
 }
 
@@ -196,7 +196,8 @@ static uint64_t release_all(ash_plan *plan) {
     if (plan->partner) bytes += drop_saved(plan->partner);
     tell_states(plan);
     if (made_again) tell_weights(plan);
-    if (plan->weights && made_again) bytes += ash_storage_size(plan->weights->storage);
+    for (uint32_t d = 0; plan->weights && made_again && d < plan->shared->n_devices; d++)
+        bytes += ash_storage_size(plan->weights->storage[d]);
     bytes += ash_plan__drop_states(plan);
     ash_plan__drop_arenas(plan);
     if (made_again) {

@@ -26,7 +26,7 @@ const char *ash_precision_text(ash_precision precision) {
     return (unsigned)precision < ASH_PRECISION_COUNT ? names[precision] : "?";
 }
 
-ASH_SIZED(ash_prepared_op, wait_count);
+ASH_SIZED(ash_prepared_op, device);
 
 /* Operations of the prologue, or those behind it. */
 static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepared_op *out, ash_diag *diag) {
@@ -50,6 +50,7 @@ static ash_status describe(ash_plan *plan, bool early, size_t index, ash_prepare
         .bytes = step->bytes,
         .nodes = step->nodes,
         .node_count = step->n_nodes,
+        .device = step->device,
         .event = UINT32_MAX,
     };
     const ash_schedule *s = plan->schedule;
@@ -148,6 +149,70 @@ ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, size_t a
 
 ash_device *ash_plan_device(const ash_plan *plan) {
     return plan ? plan->device : NULL;
+}
+
+size_t ash_plan_device_count(const ash_plan *plan) {
+    return plan ? plan->shared->n_devices : 0;
+}
+
+ASH_SIZED(ash_plan_device_info, copied);
+
+/* Originals that the devices before this one have, by address. */
+static bool list_before(const ash_plan *plan, uint32_t device, ash_map *out) {
+    bool made = true;
+    for (uint32_t b = 0; made && b < plan->n_buffers; b++) {
+        const ash_blob *blob = plan->shared->originals[b];
+        bool there = blob && plan->layout->places[b].home != ASH_HOME_NONE;
+        if (there && plan->program->buffers.at[b].device < device)
+            made = ash_map_put(out, (uintptr_t)blob, b);
+    }
+    return made;
+}
+
+static ash_status count_constants(const ash_plan *plan, uint32_t device, ash_plan_device_info *own,
+                                  ash_diag *diag) {
+    ash_map before;
+    uint64_t found;
+    ash_map_init(&before, plan->allocator);
+    bool made = list_before(plan, device, &before);
+    for (uint32_t b = 0; made && b < plan->n_buffers; b++) {
+        const ash_buffer *buffer = &plan->program->buffers.at[b];
+        const ash_blob *blob = plan->shared->originals[b];
+        ash_home home = plan->layout->places[b].home;
+        bool constant = buffer->kind == ASH_BUFFER_CONSTANT || buffer->kind == ASH_BUFFER_PARAMETER;
+        if (!constant || !blob || buffer->device != device || buffer->root != ASH_NO_BUFFER) continue;
+        if (home == ASH_HOME_BLOB && plan->core->reads[b]) own->originals += (uint64_t)buffer->bytes;
+        if (home != ASH_HOME_NONE && ash_map_get(&before, (uintptr_t)blob, &found))
+            own->twice += (uint64_t)buffer->bytes;
+    }
+    ash_map_free(&before);
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+static void count_steps(const ash_plan *plan, uint32_t device, ash_plan_device_info *own) {
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const ash_step *step = &plan->program->steps.at[ash_plan_core__step(plan->core, i)];
+        if (step->device != device) continue;
+        bool crosses = ash_step__crosses(plan->program, step);
+        own->ops += !crosses;
+        own->copies += crosses;
+        if (crosses) own->copied += (uint64_t)(step->accesses[0].end - step->accesses[0].begin);
+    }
+}
+
+ash_status ash_plan_device_at(const ash_plan *plan, size_t index, ash_plan_device_info *out,
+                              ash_diag *diag) {
+    ASH_NEED(diag, plan, out);
+    uint32_t count = plan->shared->n_devices, device = (uint32_t)index;
+    ASH_FAIL_IF(index >= count, diag, ASH_ERROR_NOT_FOUND, "there is no device %zu: the plan has %u", index,
+                count);
+    ash_plan_device_info own = {.device = plan->shared->devices[device],
+                                .weights = plan->layout->weights_size[device]};
+    for (size_t i = 0; i < plan->n_arenas; i++)
+        if (plan->arenas[i].device == device) own.arena += plan->arenas[i].size;
+    ASH_TRY(count_constants(plan, device, &own, diag));
+    count_steps(plan, device, &own);
+    return ASH_GIVE(ash_plan_device_info, &own, out, diag);
 }
 
 size_t ash_plan_kernel_count(const ash_plan *plan) {

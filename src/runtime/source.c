@@ -4,9 +4,11 @@
 #include "code/code.h"
 #include "plan.h"
 
-static ash_status print(const ash_plan *plan, const ash_nest *nest, ash_source source, ash_text *text,
+static ash_status print(const ash_plan *plan, size_t kernel, ash_source source, ash_text *text,
                         ash_diag *diag) {
-    const ash_target *target = &plan->program->target;
+    const ash_program *p = plan->program;
+    const ash_nest *nest = &p->nests.at[kernel];
+    const ash_target *target = ash_program__target(p, ash_program__nest_device(p, kernel));
     switch (source) {
     case ASH_SOURCE_NEST: ash_nest_print(nest, text); return ash_text_status(text, diag);
     case ASH_SOURCE_IR: return ash_code__ir(target, nest, text, diag);
@@ -38,7 +40,7 @@ ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_sourc
                 "there is no kernel %zu: the plan has %zu", kernel, plan->program->nests.len);
     ash_text text;
     ash_text_init(&text, plan->allocator);
-    ash_status status = print(plan, &plan->program->nests.at[kernel], source, &text, diag);
+    ash_status status = print(plan, kernel, source, &text, diag);
     return hand_out(plan, &text, status, out, size, diag);
 }
 

@@ -72,11 +72,11 @@ void ash_plan__find_stale(const ash_plan *plan, ash_plan_room *room) {
 /* --- whose memory ----------------------------------------------------------------------------- */
 
 uint64_t ash_plan_weights_size(const ash_plan *plan) {
-    return plan ? plan->layout->weights_size : 0;
+    return plan ? plan->layout->weights_size[0] : 0;
 }
 
 uint64_t ash_plan_weights_align(const ash_plan *plan) {
-    return plan ? plan->layout->weights_align : 0;
+    return plan ? plan->layout->weights_align[0] : 0;
 }
 
 ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, ash_plan_weights **out,
@@ -85,13 +85,15 @@ ash_status ash_plan__make_weights(ash_plan *plan, const ash_plan_block *block, a
     ASH_FAIL_IF(layout->lent_weights && !block->address, diag, ASH_ERROR_STATE,
                 "the plan has no bytes for its weights, which are %llu at a multiple of %llu: bind them to "
                 "the caller's",
-                (unsigned long long)layout->weights_size, (unsigned long long)layout->weights_align);
+                (unsigned long long)layout->weights_size[0], (unsigned long long)layout->weights_align[0]);
     ash_plan_weights *weights = ash_mem_calloc(plan->allocator, 1, sizeof *weights);
     if (!weights) return ASH_NO_MEMORY(diag);
-    ash_status status = block->address
-                            ? ash_plan__part(plan, block, 0, layout->weights_size, &weights->storage, diag)
-                            : ash_plan__allocate(plan, layout->weights_size, layout->weights_align,
-                                                 &weights->storage, diag);
+    ash_status status =
+        block->address ? ash_plan__part(plan, block, 0, layout->weights_size[0], &weights->storage[0], diag)
+                       : ASH_OK;
+    for (uint32_t d = block->address ? 1 : 0; status == ASH_OK && d < plan->shared->n_devices; d++)
+        status = ash_plan__allocate_on(plan, d, layout->weights_size[d], layout->weights_align[d],
+                                       &weights->storage[d], diag);
     atomic_init(&weights->plans, 1);
     ash_plan__set_block(&weights->block, block);
     if (status == ASH_OK) {
@@ -110,8 +112,8 @@ bool ash_plan__lacks_weights(const ash_plan *plan) {
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights) {
     if (!weights || atomic_fetch_sub(&weights->plans, 1) != 1) return;
     if (weights->block.address && weights->block.address != plan->weights_block.address)
-        ash_plan__tell_block(plan, "weights", &weights->block, plan->layout->weights_size);
-    ash_storage_release(weights->storage);
+        ash_plan__tell_block(plan, "weights", &weights->block, plan->layout->weights_size[0]);
+    for (uint32_t d = 0; d < ASH_MOST_DEVICES; d++) ash_storage_release(weights->storage[d]);
     ash_storage_release(weights->block.storage);
     ash_mem_free(plan->allocator, weights, 1, sizeof *weights);
 }
@@ -125,11 +127,11 @@ ash_plan_weights *ash_plan__own_weights(ash_plan *plan) {
     return NULL;
 }
 
-void ash_plan__point_at_weights(ash_plan *plan, ash_address base) {
+void ash_plan__point_at_weights(ash_plan *plan, const ash_address *base) {
     for (uint32_t b = 0; b < plan->n_buffers; b++) {
         const ash_place *place = &plan->layout->places[b];
         if (place->home == ASH_HOME_WEIGHTS && place->root == b)
-            ash_plan__set_base(plan, b, base + place->offset);
+            ash_plan__set_base(plan, b, base[plan->program->buffers.at[b].device] + place->offset);
     }
 }
 
@@ -141,7 +143,7 @@ void ash_plan__free_room(ash_plan *plan) {
     if (!room) return;
     size_t n = plan->n_buffers;
     ash_plan__free_weights(plan, room->weights);
-    ash_storage_release(room->staging);
+    for (uint32_t d = 0; d < ASH_MOST_DEVICES; d++) ash_storage_release(room->staging[d]);
     ash_mem_free(a, room->table, room->width, sizeof *room->table);
     ash_mem_free(a, room->stale, plan->program->prologue, sizeof *room->stale);
     ash_mem_free(a, room->read, n, sizeof *room->read);
@@ -172,8 +174,11 @@ static ash_status fill_room(ash_plan *plan, ash_plan_room *room, ash_diag *diag)
     room->last_writer = ash_mem_calloc(a, n, sizeof *room->last_writer);
     if (!room->table || !room->stale || !room->read || !room->changed || !room->made || !room->last_writer)
         return ASH_NO_MEMORY(diag);
-    if (layout->staging_size == 0) return ASH_OK;
-    return ash_plan__allocate(plan, layout->staging_size, layout->staging_align, &room->staging, diag);
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++)
+        if (layout->staging_size[d])
+            ASH_TRY(ash_plan__allocate_on(plan, d, layout->staging_size[d], layout->staging_align[d],
+                                          &room->staging[d], diag));
+    return ASH_OK;
 }
 
 /* What replicas have stays theirs, with the block that it lies in. */
@@ -211,7 +216,7 @@ static void set_weights_block(ash_plan *plan, const ash_plan_weights *old, const
     ash_plan_block before = plan->weights_block;
     bool moved = before.address && before.address != block->address;
     if (moved && !(old && old->block.address == before.address))
-        ash_plan__tell_block(plan, "weights", &before, plan->layout->weights_size);
+        ash_plan__tell_block(plan, "weights", &before, plan->layout->weights_size[0]);
     ash_plan__set_block(&plan->weights_block, block);
 }
 
@@ -230,10 +235,14 @@ ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, a
     ash_plan_weights *weights = NULL;
     if (plan->weights_ready || plan->room) ASH_TRY(ash_plan__make_weights(plan, block, &weights, diag));
     if (plan->weights_ready) {
-        ash_address from, to;
-        ASH_TRY(ash_storage__address(plan->weights->storage, &from, diag));
-        ASH_TRY(ash_storage__address(weights->storage, &to, diag)); /* which is there */
-        ASH_TRY(ash_plan__copy(plan, to, from, plan->layout->weights_size, diag));
+        ash_address from, to[ASH_MOST_DEVICES] = {0};
+        for (uint32_t d = 0; d < plan->shared->n_devices; d++) {
+            ash_device *device = plan->shared->devices[d];
+            uint64_t size = plan->layout->weights_size[d];
+            ASH_TRY(ash_storage__address(plan->weights->storage[d], &from, diag));
+            ASH_TRY(ash_storage__address(weights->storage[d], &to[d], diag)); /* which is there */
+            if (size) ASH_TRY(device->class->copy(device, to[d], from, size, diag));
+        }
         ash_plan__point_at_weights(plan, to);
     } else if (plan->room) {
         ash_plan__free_weights(plan, plan->room->weights);
@@ -249,7 +258,7 @@ ash_status ash_plan__move_weights(ash_plan *plan, const ash_plan_block *block, a
 }
 
 static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint64_t size, ash_diag *diag) {
-    uint64_t align = plan->layout->weights_align, needed = plan->layout->weights_size;
+    uint64_t align = plan->layout->weights_align[0], needed = plan->layout->weights_size[0];
     ASH_FAIL_IF(block->address && block->address % align != 0, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "the address for the weights is no multiple of %llu bytes", (unsigned long long)align);
     ASH_FAIL_IF(block->address && size < needed, diag, ASH_ERROR_OUT_OF_RANGE,

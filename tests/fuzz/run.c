@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a case: the evaluator in double precision beside plans that are prepared in some way. What may not
  * change a bit (mode, planner, threads, streams, order, poison) is compared bit for bit with a plan that
- * differs in nothing else. */
+ * differs in nothing else. The same once more with nodes on several devices. */
 #include <math.h>
 
+#include "apart.h"
 #include "ashlar/plan.h"
 #include "case.h"
 
@@ -227,6 +228,76 @@ static results *run_plan(ash_context *context, const fuzz_case *c, const ash_pla
     return r;
 }
 
+/* --- on several devices ----------------------------------------------------------------------- */
+
+enum { DEVICES = 3 };
+
+/* Places nodes at random, what belongs to a loop with it; false where the graph cannot be placed. */
+static bool place_nodes(const fuzz_case *c, uint64_t *state) {
+    ash_graph *g = c->g;
+    ash_diag diag;
+    bool settles = false;
+    uint32_t *loops = malloc((g->nodes.len + 1) * sizeof *loops);
+    if (ash_graph__outer_loops(g, loops, &diag) != ASH_OK) abort();
+    for (size_t n = 0; n < g->nodes.len; n++) {
+        settles |= g->nodes.at[n].op == ASH_OP_SETTLE;
+        if (loops[n] != UINT32_MAX && loops[n] != n) continue;
+        if (test_random(state) % 4) g->nodes.at[n].place = 1 + (uint32_t)(test_random(state) % DEVICES);
+    }
+    free(loops);
+    return !settles;
+}
+
+static ash_plan_options placed_options(uint64_t way, ash_device **devices, char text[128]) {
+    ash_plan_options options = options_of(way, text);
+    options.devices = devices;
+    options.device_count = DEVICES;
+    if (options.mode != ASH_MODE_GRAPH) return options;
+    options.mode = ASH_MODE_STREAM;
+    options.streams = 0;
+    return options;
+}
+
+/* The same on several devices, of which two are out of the host's reach. Bits are the same where each node
+ * is a kernel of its own: otherwise others are fused and rewritten. */
+static bool run_placed(ash_context *context, const fuzz_case *c, uint64_t way, const results *base,
+                       char error[512]) {
+    uint64_t state = way * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    char text[128];
+    ash_diag diag;
+    ash_device *devices[DEVICES];
+    if (ash_device_open(context, "CPU", &devices[0], &diag) != ASH_OK) abort();
+    for (unsigned d = 1; d < DEVICES; d++)
+        if (apart_open_another(context, d, &devices[d], &diag) != ASH_OK) abort();
+    if (test_random(&state) % 3 == 0) {
+        ash_device *first = devices[0];
+        devices[0] = devices[1];
+        devices[1] = first;
+    }
+    bool good = true, placed = place_nodes(c, &state);
+    ash_plan_options options = placed_options(way, devices, text);
+    reorder.seed = way;
+    results *r = placed ? run_plan(context, c, &options, error) : NULL;
+    if (placed) good = r && check_values(c, r, error);
+    for (unsigned round = 0; good && r && options.no_fuse && options.no_optimize && round < c->rounds;
+         round++)
+        for (size_t o = 0; good && o < c->g->outputs.len; o++) {
+            good = base->at[round][o].size == r->at[round][o].size &&
+                   !memcmp(base->at[round][o].bytes, r->at[round][o].bytes, r->at[round][o].size);
+            if (!good)
+                snprintf(error, 400, "round %u, output %s has other bits than on one device", round,
+                         c->g->outputs.at[o].name);
+        }
+    for (size_t n = 0; n < c->g->nodes.len; n++) c->g->nodes.at[n].place = 0;
+    for (unsigned d = 0; d < DEVICES; d++) ash_device_close(devices[d]);
+    results_free(r);
+    if (!good) {
+        size_t len = strlen(error);
+        snprintf(error + len, 512 - len, " [placed]");
+    }
+    return good;
+}
+
 bool case_run(ash_context *context, const fuzz_case *c, uint64_t way, char error[512]) {
     char text[128];
     const ash_plan_options other = arithmetic_of(way), options = options_of(way, text);
@@ -244,6 +315,7 @@ bool case_run(ash_context *context, const fuzz_case *c, uint64_t way, char error
                              c->g->outputs.at[o].name);
             }
     }
+    if (good && way != 0) good = run_placed(context, c, way, base, error);
     results_free(base);
     results_free(r);
     if (good) return true;

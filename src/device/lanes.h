@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams of several devices, as streams like any other. */
+#ifndef ASH_LANES_H
+#define ASH_LANES_H
+
+#include "device.h"
+
+/* What a stream is for: the work of one device, or copies from one to another. */
+typedef struct ash_lane {
+    uint32_t from, to; /* devices by number; the same: its work */
+    uint64_t most;     /* bytes that one copy has */
+} ash_lane;
+
+/* Makes options->streams streams, at least 2, for devices that are borrowed: `lanes` says of each what it
+ * is for. Fills say on which device (ash_fill.device); addresses are those of the lane's devices. Nothing
+ * can be captured. */
+ash_status ash_lanes__create(ash_device *const *devices, const ash_lane *lanes,
+                             const ash_streams_options *options, ash_streams **out, ash_diag *diag);
+/* What stops the kernels of a stream: as ash_streams.stop, where its device finds it. */
+ash_address ash_lanes__stop(const ash_streams *streams, uint32_t stream);
+
+#endif

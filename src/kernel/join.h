@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Programs of several devices → one, with the copies between them as steps. */
+#ifndef ASH_JOIN_H
+#define ASH_JOIN_H
+
+#include "ir/divide.h"
+#include "program.h"
+
+/* Joins the programs that the graphs of a division were lowered to, one for each device: the first takes
+ * over what all others have, and they are gone; also after a failure. `inputs` and `outputs`: how many the
+ * graph that was divided has. What was an output of one and an input of another is a buffer on each, and a
+ * copy. Steps keep the order of their device; each copy comes right behind what computes it, or, where no
+ * step does, before its first reader. Origins are values of the graph that was divided. */
+ash_status ash_program__join(const ash_division *division, ash_program **programs, size_t inputs,
+                             size_t outputs, ash_diag *diag);
+
+#endif

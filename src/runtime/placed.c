@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* graph, devices, rules ─→ a device for each node ─divide→ graphs ─opt, lower→ programs ─join→ one program
+ *
+ * docs/architecture.md, "How a plan runs on several devices", has the whole of it. */
+#include "code/code.h"
+#include "fit.h"
+#include "kernel/join.h"
+
+/* --- which device --------------------------------------------------------------------------------- */
+
+/* Whether a name fits a pattern of `*` and `?`. A star takes as little as will do: when it does not, the
+ * last one takes one character more, which is enough to look at. */
+static bool fits(const char *pattern, const char *name) {
+    const char *star = NULL, *from = name;
+    while (*name) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++, name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+/* The device that a node is placed on, plus 1; 0: nobody has placed it. */
+static uint32_t place_of(const ash_plan_options *options, const ash_node *node) {
+    if (node->place) return node->place;
+    for (size_t r = options->place_count; node->name && r-- > 0;)
+        if (fits(options->places[r].pattern, node->name)) return options->places[r].device + 1;
+    return 0;
+}
+
+static ash_status refuse(const ash_node *node, ash_status status, ash_diag *diag) {
+    ash_diag__add_node(diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+    return status;
+}
+
+static ash_status check_device(const ash_plan_options *options, const ash_node *node, uint32_t device,
+                               ash_diag *diag) {
+    size_t count = ASH_MAX(options->device_count, (size_t)1);
+    if (device < count) return ASH_OK;
+    return refuse(node,
+                  ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
+                           "it is placed on device %u, and the plan has %zu: see ash_plan_options.devices",
+                           (unsigned)device, count),
+                  diag);
+}
+
+ash_status ash_placed__is_needed(const ash_graph *graph, const ash_plan_options *options, bool *out,
+                                 ash_diag *diag) {
+    *out = false;
+    for (size_t r = 0; r < options->place_count; r++)
+        ASH_FAIL_IF(!options->places[r].pattern, diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "the pattern of rule %zu of places is NULL", r);
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        uint32_t place = place_of(options, node);
+        if (place) ASH_TRY(check_device(options, node, place - 1, diag));
+        *out |= place > 1;
+    }
+    return ASH_OK;
+}
+
+/* What belongs to a loop is where the loop is. */
+static ash_status choose(const ash_graph *graph, const ash_plan_options *options, uint32_t *where,
+                         ash_diag *diag) {
+    uint32_t *loops = ash_mem_alloc(graph->allocator, graph->nodes.len, sizeof *loops);
+    if (!loops) return ASH_NO_MEMORY(diag);
+    ash_status status = ash_graph__outer_loops(graph, loops, diag);
+    for (size_t n = 0; status == ASH_OK && n < graph->nodes.len; n++) {
+        uint32_t place = place_of(options, &graph->nodes.at[n]);
+        where[n] = place ? place - 1 : 0;
+    }
+    for (size_t n = 0; status == ASH_OK && n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        if (loops[n] == UINT32_MAX || where[n] == where[loops[n]]) continue;
+        if (place_of(options, node)) {
+            const char *loop = graph->nodes.at[loops[n]].name;
+            status = ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
+                              "it is placed on device %u, and belongs to the loop %.60s on device %u",
+                              (unsigned)where[n], loop ? loop : "", (unsigned)where[loops[n]]);
+            refuse(node, status, diag);
+        }
+        where[n] = where[loops[n]];
+    }
+    ash_mem_free(graph->allocator, loops, graph->nodes.len, sizeof *loops);
+    return status;
+}
+
+/* --- what several devices do not have --------------------------------------------------------------- */
+
+ash_status ash_placed__check(const ash_plan_options *options, ash_diag *diag) {
+    const size_t n = options->device_count;
+    ASH_FAIL_IF(n > ASH_MOST_DEVICES, diag, ASH_ERROR_OUT_OF_RANGE,
+                "%zu devices are listed, a plan has at most %d", n, ASH_MOST_DEVICES);
+    for (size_t i = 0; i < n; i++) {
+        ASH_FAIL_IF(!options->devices[i], diag, ASH_ERROR_INVALID_ARGUMENT, "device %zu is NULL", i);
+        for (size_t k = 0; k < i; k++)
+            ASH_FAIL_IF(options->devices[k] == options->devices[i], diag, ASH_ERROR_INVALID_ARGUMENT,
+                        "%.100s is listed twice, as device %zu and as device %zu",
+                        options->devices[i]->name, k, i);
+    }
+    ASH_FAIL_IF(n && options->device && options->device != options->devices[0], diag,
+                ASH_ERROR_INVALID_ARGUMENT,
+                "the plan's device is %.100s, and the first of its devices %.100s", options->device->name,
+                options->devices[0]->name);
+    if (n < 2) return ASH_OK;
+    ASH_FAIL_IF(options->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
+                "mode graph is for one device, and %zu are listed: use stream or multi_stream", n);
+    ASH_FAIL_IF(options->memory.capacity, diag, ASH_ERROR_UNSUPPORTED,
+                "a capacity is for one device, and %zu are listed", n);
+    ASH_FAIL_IF(options->memory.omit_params || options->memory.omit_constants, diag, ASH_ERROR_UNSUPPORTED,
+                "omit_params and omit_constants are for one device, and %zu are listed", n);
+    return ASH_OK;
+}
+
+/* A size that depends on data is known where it was computed. */
+static ash_status check_graph(const ash_graph *graph, ash_diag *diag) {
+    for (size_t n = 0; n < graph->nodes.len; n++)
+        if (graph->nodes.at[n].op == ASH_OP_SETTLE)
+            return refuse(
+                &graph->nodes.at[n],
+                ash_fail(diag, ASH_ERROR_UNSUPPORTED,
+                         "a size that depends on data, in a graph on several devices, which is not "
+                         "supported"),
+                diag);
+    return ASH_OK;
+}
+
+/* --- targets ---------------------------------------------------------------------------------------- */
+
+ash_status ash_placed__target(ash_context *context, const ash_device *device, const ash_target **out,
+                              ash_diag *diag) {
+    ash_compiler *compiler;
+    ASH_TRY(ash_compiler__get(context, &compiler, diag));
+    *out = device->class->target ? device->class->target(device) : ash_compiler__target(compiler);
+    return ASH_OK;
+}
+
+uint32_t ash_placed__reach(const ash_plan_options *options) {
+    uint32_t bits = options->device->class->host_memory ? 1 : 0;
+    for (size_t d = 1; d < options->device_count; d++)
+        bits |= (uint32_t)options->devices[d]->class->host_memory << d;
+    return bits;
+}
+
+/* --- all ---------------------------------------------------------------------------------------------- */
+
+/* What the options say of values, they say of those of one device. */
+static ash_status lower_part(ash_context *context, const ash_division *division, uint32_t device,
+                             const ash_plan_options *options, ash_program **out, ash_diag *diag) {
+    const ash_allocator *a = division->allocator;
+    const ash_target *target;
+    ash_fitted fitted = {0};
+    ash_plan_options own = *options;
+    ash_value *keep = ash_mem_alloc(a, options->keep_count, sizeof *keep);
+    if (!keep) return ASH_NO_MEMORY(diag);
+    own.device = options->devices[device];
+    own.device_count = own.place_count = own.keep_count = 0;
+    own.order = ASH_PLAN_ORDER_OFF; /* the whole is ordered */
+    own.keep = keep;
+    for (size_t i = 0; i < options->keep_count; i++) {
+        ash_value image = division->images[device][options->keep[i]];
+        if (image != ASH_NO_VALUE) keep[own.keep_count++] = image;
+    }
+    ash_status status = ash_placed__target(context, own.device, &target, diag);
+    if (status == ASH_OK)
+        status = ash_fit__lower(context, target, division->graphs[device], NULL, &own, &fitted, diag);
+    *out = fitted.program;
+    ash_mem_free(a, keep, options->keep_count, sizeof *keep);
+    return status;
+}
+
+ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
+                             ash_program **out, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    const uint32_t count = (uint32_t)options->device_count;
+    ash_program *programs[ASH_MOST_DEVICES] = {NULL};
+    ash_division division = {0};
+    *out = NULL;
+    ASH_TRY(ash_placed__check(options, diag));
+    ASH_TRY(check_graph(graph, diag));
+    uint32_t *where = ash_mem_alloc(a, graph->nodes.len, sizeof *where);
+    if (!where) return ASH_NO_MEMORY(diag);
+    ash_status status = choose(graph, options, where, diag);
+    if (status == ASH_OK)
+        status =
+            ash_graph__divide(graph, where, count, options->keep, options->keep_count, &division, diag);
+    for (uint32_t d = 0; d < count && status == ASH_OK; d++)
+        status = lower_part(context, &division, d, options, &programs[d], diag);
+    if (status == ASH_OK)
+        status = ash_program__join(&division, programs, graph->inputs.len, graph->outputs.len, diag);
+    if (status == ASH_OK) {
+        *out = programs[0];
+        programs[0] = NULL;
+    }
+    for (uint32_t d = 0; d < count; d++) ash_program__free(programs[d]);
+    ash_division__free(&division);
+    ash_mem_free(a, where, graph->nodes.len, sizeof *where);
+    return status;
+}
