@@ -46,7 +46,8 @@ typedef enum option_kind {
     OPTION_MODE,      /* ash_memory_mode */
     OPTION_STRATEGY,  /* ash_memory_strategy */
     OPTION_EXECUTION, /* struct execution: "graph", "multi_stream=2" */
-    OPTION_ORDER      /* ash_plan_order */
+    OPTION_ORDER,     /* ash_plan_order */
+    OPTION_PRECISION  /* ash_precision */
 } option_kind;
 
 enum { LIST_ROOM = 64 };
@@ -117,7 +118,7 @@ struct session {
  * any. */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 20 };
+enum { SESSION_OPTIONS = 21 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path);  /* the next two; prints why not */
 bool session_start(struct session *session, const char *path); /* the context */

@@ -101,6 +101,10 @@ static const char *order_name(int i) {
     return ash_plan_order_text((ash_plan_order)i);
 }
 
+static const char *precision_name(int i) {
+    return ash_precision_text((ash_precision)i);
+}
+
 static bool read_value(const struct option *row, const char *text) {
     int number;
     switch (row->kind) {
@@ -127,6 +131,10 @@ static bool read_value(const struct option *row, const char *text) {
         if (!read_named(text, ASH_PLAN_ORDER_COUNT, order_name, &number)) return false;
         *(ash_plan_order *)row->target = (ash_plan_order)number;
         return true;
+    case OPTION_PRECISION:
+        if (!read_named(text, ASH_PRECISION_COUNT, precision_name, &number)) return false;
+        *(ash_precision *)row->target = (ash_precision)number;
+        return true;
     default: return false;
     }
 }
@@ -142,6 +150,7 @@ static const char *expected(const struct option *row, char *room, size_t size) {
         {OPTION_MODE, ASH_MEMORY_MODE_COUNT, mode_name, ""},
         {OPTION_STRATEGY, ASH_MEMORY_STRATEGY_COUNT, strategy_name, ""},
         {OPTION_ORDER, ASH_PLAN_ORDER_COUNT, order_name, ""},
+        {OPTION_PRECISION, ASH_PRECISION_COUNT, precision_name, ""},
         {OPTION_EXECUTION, ASH_MODE_COUNT, execution_name, ", eager"},
     };
     if (row->kind == OPTION_UINT) return "a whole number up to 1000000000";

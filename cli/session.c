@@ -61,6 +61,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--fuse-freely", NULL, "never split kernels for less memory", OPTION_FLAG, &o->fuse_freely},
         {"--no-optimize", NULL, "take the graph as it is", OPTION_FLAG, &o->no_optimize},
         {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_FLAG, &o->no_winograd},
+        {"--precision", "NAME", "of products of f32, on GPUs from sm_80 on: ieee (default), tf32x3, tf32",
+         OPTION_PRECISION, &o->precision},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},
         {"--var", "NAME=N",
          "size of a dynamic dim; NAME=MIN..MAX keeps it variable, NAME=EXPRESSION ties it to others "

@@ -393,6 +393,16 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
             to[lane].i = bad[lane] ? 0 : (int64_t)x;
             break;
         }
+        case ASH_NEST_TF32: {
+            float x = (float)interp_at(in, inst->a)[lane].f;
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
+            if (!isnan(x)) memcpy(&x, &bits, sizeof x);
+            to[lane].f = x;
+            bad[lane] = interp_poison(in, inst->a)[lane];
+            break;
+        }
         default: interp_fail(in, ref, "operation %u is unknown", inst->op); return;
         }
     }
@@ -440,13 +450,22 @@ static inline void interp_reduce(interp *in, ash_ref ref, const ash_inst *inst, 
     }
 }
 
-/* Element `j` of the pair that lane `lane` of a thread's value has. */
-static inline double interp_half(const interp *in, ash_ref ref, int32_t thread, unsigned lane, unsigned j,
-                                 ash_dtype dtype) {
-    uint16_t bits =
-        (uint16_t)((uint64_t)in->lanes[(size_t)thread * in->per_thread + in->first[ref] + lane].i >>
-                   16 * j);
+/* Element `j` of the word that lane `lane` of a thread's operand of MMA has; e of them to a word. */
+static inline double interp_element(const interp *in, ash_ref ref, int32_t thread, unsigned lane,
+                                    unsigned j, ash_dtype dtype) {
+    const interp_lane *v = &in->lanes[(size_t)thread * in->per_thread + in->first[ref] + lane];
+    uint32_t word = (uint32_t)v->i;
     double value;
+    if (dtype == ASH_F32) { /* of which 13 bits are not looked at */
+        float rounded = (float)v->f;
+        memcpy(&word, &rounded, sizeof word);
+        word &= ~UINT32_C(0x1fff);
+        memcpy(&rounded, &word, sizeof word);
+        return rounded;
+    }
+    if (dtype == ASH_I8) return (int8_t)(word >> 8 * j);
+    if (dtype == ASH_U8) return (uint8_t)(word >> 8 * j);
+    uint16_t bits = (uint16_t)(word >> 16 * j);
     ash_wide one = {.dtype = dtype, .count = 1, .f = &value};
     ash_wide_load(&one, &bits);
     return value;
@@ -455,8 +474,10 @@ static inline double interp_half(const interp *in, ash_ref ref, int32_t thread, 
 /* Of each warp: its threads name the rows, and get what MMA wants. */
 static inline void interp_tile_load(interp *in, ash_ref ref, const ash_inst *inst,
                                     const interp_threads *all) {
+    enum { ROW = 16 }; /* bytes */
     uint16_t rows[32][8];
     bool bad[32];
+    int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(in->nest, inst->buf)), in_row = ROW / size;
     for (int32_t first = 0; first < all->n && !in->error[0]; first += 32) {
         for (int32_t l = 0; l < 32 && !in->error[0]; l++) {
             int64_t at, offset;
@@ -464,13 +485,13 @@ static inline void interp_tile_load(interp *in, ash_ref ref, const ash_inst *ins
             int64_t index = interp_at(in, inst->a)->i;
             const interp_memory *m = interp_storage(in, inst->buf, &offset);
             bad[l] = *interp_poison(in, inst->a);
-            if (bad[l] || index % 8)
+            if (bad[l] || index % in_row)
                 interp_fail(in, ref, "a row of a matrix at element %lld", (long long)index);
-            for (int64_t k = 0; k < 8 && !in->error[0]; k++) {
+            for (int64_t k = 0; k < in_row && !in->error[0]; k++) {
                 const unsigned char *bytes = interp_touch(in, ref, inst->buf, index + k, false, &at);
                 if (!bytes) return;
-                memcpy(&rows[l][k], bytes, 2);
-                bad[l] |= m->undefined[at] || m->undefined[at + 1];
+                memcpy((unsigned char *)rows[l] + k * size, bytes, (size_t)size);
+                for (int64_t i = 0; i < size; i++) bad[l] |= m->undefined[at + i];
             }
         }
         for (int32_t l = 0; l < 32 && !in->error[0]; l++)
@@ -489,33 +510,39 @@ static inline void interp_tile_load(interp *in, ash_ref ref, const ash_inst *ins
     }
 }
 
-/* Sums in double, rounded once. */
+/* Sums in double, rounded once; of integers exact. */
 static inline void interp_mma(interp *in, ash_ref ref, const ash_inst *inst, const interp_threads *all) {
+    ash_dtype dtype = (ash_dtype)(inst->i & 0xff), of_a = dtype, of_b = dtype;
+    if (inst->i & ASH_NEST_MMA_UNSIGNED_A) of_a = ASH_U8;
+    if (inst->i & ASH_NEST_MMA_UNSIGNED_B) of_b = ASH_U8;
+    unsigned e = 4 / (unsigned)ash_dtype_size(dtype), terms = 8 * e;
     for (int32_t first = 0; first < all->n; first += 32) {
-        double x[16][16], y[16][8];
+        double x[16][32], y[32][8];
         bool bad = false;
         for (int32_t l = 0; l < 32; l++) {
-            int32_t g = l / 4, u = 2 * (l % 4);
+            unsigned g = (unsigned)l / 4, u = (unsigned)l % 4;
             in->thread = first + l;
             for (unsigned r = 0; r < 4; r++) bad |= interp_poison(in, inst->a)[r];
             for (unsigned r = 0; r < 2; r++) bad |= interp_poison(in, inst->b)[r];
             for (unsigned r = 0; r < 4; r++)
-                for (unsigned j = 0; j < 2; j++) {
-                    ash_dtype dtype = (ash_dtype)inst->i;
-                    x[g + 8 * (int32_t)(r % 2)][u + 8 * (int32_t)(r / 2) + (int32_t)j] =
-                        interp_half(in, inst->a, first + l, r, j, dtype);
+                for (unsigned j = 0; j < e; j++) {
+                    x[g + 8 * (r % 2)][e * (u + 4 * (r / 2)) + j] =
+                        interp_element(in, inst->a, first + l, r, j, of_a);
                     if (r < 2)
-                        y[u + 8 * (int32_t)r + (int32_t)j][g] =
-                            interp_half(in, inst->b, first + l, r, j, dtype);
+                        y[e * (u + 4 * r) + j][g] = interp_element(in, inst->b, first + l, r, j, of_b);
                 }
         }
         for (int32_t l = 0; l < 32; l++)
             for (unsigned r = 0; r < 4; r++) {
                 int32_t row = l / 4 + 8 * (int32_t)(r / 2), column = 2 * (l % 4) + (int32_t)(r % 2);
                 in->thread = first + l;
-                double sum = interp_at(in, inst->c)[r].f;
-                for (int32_t k = 0; k < 16; k++) sum += x[row][k] * y[k][column];
-                interp_at(in, ref)[r].f = (float)sum;
+                double sum =
+                    dtype == ASH_I8 ? (double)interp_at(in, inst->c)[r].i : interp_at(in, inst->c)[r].f;
+                for (unsigned k = 0; k < terms; k++) sum += x[row][k] * y[k][column];
+                if (dtype == ASH_I8)
+                    interp_at(in, ref)[r].i = (int32_t)(int64_t)sum;
+                else
+                    interp_at(in, ref)[r].f = (float)sum;
                 interp_poison(in, ref)[r] = bad || interp_poison(in, inst->c)[r];
             }
     }

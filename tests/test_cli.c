@@ -540,6 +540,10 @@ static void explain(void **state) {
     assert_non_null(strstr(room.out, "in mode graph\nregisters: estimated"));
     assert_int_equal(ashlar("plan %s/model.onnx --explain"), 1);
     assert_non_null(strstr(room.out, "predictions are for GPUs"));
+    assert_int_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --precision tf32x3"), 0);
+    assert_int_not_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --precision half"), 0);
+    assert_int_not_equal(ashlar("plan %s/model.onnx --precision tf32"), 0);
+    assert_non_null(strstr(room.out, "products in tf32 are for GPUs from sm_80 on, and CPU is none"));
     assert_int_equal(unsetenv("PTXAS"), 0);
 }
 

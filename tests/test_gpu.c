@@ -103,6 +103,71 @@ static void batches(void **state) {
     for (int64_t n = 1; n <= 100; n += 33) check(g, &n, 1);
 }
 
+/* One and two rows, or columns, however operands lie: in vectors, one by one, fewer terms than threads,
+ * lines that no block divides; half floats. */
+static void few(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{64, 64}, {300, 100}, {33, 17},  {5, 130},
+                                       {3, 2},   {1, 40},    {1024, 8}, {72, 257}};
+    for (int half = 0; half < 2; half++) {
+        input_dtype = half ? ASH_F16 : ASH_F32;
+        for (size_t i = 0; i < 8 * ASH_COUNT(sizes); i++) {
+            const int64_t k = sizes[i / 8][0], lines = sizes[i / 8][1],
+                          few_lines = 1 + (int64_t)(i / 8 % 2);
+            const int64_t m = i & 4 ? lines : few_lines, n = i & 4 ? few_lines : lines;
+            ash_graph *g = new_graph();
+            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_value sum = ash_add(g, ash_matmul(g, a, b), INPUT("bias", n));
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT("rest", m, 1))));
+            check_within(g, NULL, 1, half ? 2e-3 : 1e-5);
+        }
+        ash_graph *g = new_graph(); /* batches: one query of each head */
+        ash_value q = ash_transpose(g, INPUT("q", 2, 1, 3, 16), (int64_t[]){0, 2, 1, 3}),
+                  k = ash_transpose(g, INPUT("k", 2, 20, 3, 16), (int64_t[]){0, 2, 3, 1});
+        ash_graph_output(g, "y", ash_matmul(g, q, k));
+        check_within(g, NULL, 1, half ? 2e-3 : 1e-5);
+        g = new_graph(); /* sizes that are variables: of the many, and of the terms */
+        ash_dim size = ash_graph_var(g, "size", 1, 300);
+        ash_type type = {.dtype = input_dtype, .rank = 2, .dims = {1, size}};
+        ash_type other = {.dtype = input_dtype, .rank = 2, .dims = {size, 24}};
+        ash_value row = ash_graph_input(g, "row", &type), matrix = ash_graph_input(g, "matrix", &other);
+        ash_graph_output(g, "y", ash_matmul(g, row, matrix));
+        ash_graph_output(g, "z",
+                         ash_matmul(g, INPUT("one", 1, 24), ash_transpose(g, matrix, (int64_t[]){1, 0})));
+        for (int64_t n = 1; n <= 300; n += 149) check_within(g, &n, 2, half ? 2e-3 : 1e-5);
+    }
+    input_dtype = ASH_F32;
+}
+
+/* Numbers of TF32, and pairs of them; operands in every way that they lie. */
+static void precisions(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{64, 64, 64}, {33, 17, 35}, {16, 40, 72}, {130, 24, 5}};
+    static const struct {
+        ash_gpu_math math;
+        double tolerance;
+    } cases[] = {{ASH_GPU_TF32, 1e-3}, {ASH_GPU_TF32X3, 2e-6}};
+    for (size_t c = 0; c < ASH_COUNT(cases); c++) {
+        sm_80.singles = cases[c].math;
+        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+            const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
+            ash_graph *g = new_graph();
+            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT("bias", n))));
+            check_within(g, NULL, 1, cases[c].tolerance);
+        }
+        for (int64_t window = 1; window <= 3; window += 2) {
+            ash_graph *g = new_graph();
+            ash_value x = INPUT("x", 2, 24, 6, 6), w = INPUT("w", 40, 24, window, window);
+            ash_graph_output(g, "y", ash_conv2d(g, x, w, 1, window / 2, 1));
+            check_within(g, NULL, 1, cases[c].tolerance);
+        }
+    }
+    sm_80.singles = ASH_GPU_FMA;
+}
+
 /* --- convolutions --------------------------------------------------------------------------------- */
 
 static void convolutions(void **state) {
@@ -115,6 +180,7 @@ static void convolutions(void **state) {
         {1, 24, 64, 8, 1, 1, 1, 0, 0, 1, 1},   {3, 20, 9, 5, 1, 2, 1, 0, 0, 1, 1},
         {1, 3, 16, 19, 7, 2, 1, 3, 3, 1, 1},   {2, 5, 8, 9, 3, 2, 2, 2, 0, 1, 1}, /* few channels */
         {1, 64, 32, 6, 3, 1, 1, 0, 1, 2, 1},   {2, 12, 24, 6, 2, 1, 1, 1, 0, 2, 1},
+        {1, 4, 40, 9, 5, 1, 1, 2, 2, 1, 1},    {1, 1, 16, 9, 5, 1, 1, 2, 2, 1, 1},
         {1, 17, 130, 12, 3, 1, 1, 1, 1, 1, 1}, {1, 8, 8, 6, 3, 1, 1, 1, 1, 8, 0}, /* depthwise: none */
     };
     for (size_t i = 0; i < ASH_COUNT(cases); i++)
@@ -150,6 +216,37 @@ static void convolutions(void **state) {
         }
 }
 
+/* A weight that is infinite, where padding is and where it is not: nothing is added for what lies outside.
+ * Of pairs of numbers of TF32 the smaller one of infinity is none, in products as well. */
+static void infinities(void **state) {
+    (void)state;
+    static float weights[40 * 20 * 3 * 3];
+    for (size_t i = 0; i < ASH_COUNT(weights); i++) weights[i] = (float)(i % 7) - 3;
+    weights[4 * 20 * 9 + 2] = INFINITY;
+    weights[33 * 20 * 9 + 100] = -INFINITY;
+    for (int math = ASH_GPU_FMA; math <= ASH_GPU_TF32X3; math++) {
+        bool halves = math == ASH_GPU_HALVES;
+        sm_80.singles = halves ? ASH_GPU_FMA : (ash_gpu_math)math;
+        input_dtype = halves ? ASH_F16 : ASH_F32;
+        for (int shape = 0; shape < 3; shape++) {
+            ash_graph *g = new_graph();
+            const ash_type type = {
+                .dtype = ASH_F32, .rank = shape ? 4 : 2, .dims = {40, shape == 2 ? 6 : 20, 3, 3}};
+            if (!shape && math != ASH_GPU_TF32X3) continue;
+            uint64_t count = (uint64_t)type.dims[0] * (uint64_t)type.dims[1] * (shape ? 9 : 1);
+            ash_value w =
+                ash_cast(g, ash_graph_constant(g, &type, weights, count * sizeof *weights, ASH_DATA_COPY),
+                         input_dtype);
+            ash_value y = shape ? ash_conv2d(g, INPUT("x", 2, type.dims[1], 5, 5), w, 1, 1, 1)
+                                : ash_matmul(g, w, INPUT("x", 20, 24));
+            ash_graph_output(g, "y", ash_add(g, y, INPUT("bias", shape ? 5 : 24)));
+            check_within(g, NULL, 1, math == ASH_GPU_TF32 ? 2e-3 : halves ? 4e-3 : 1e-5);
+        }
+    }
+    sm_80.singles = ASH_GPU_FMA;
+    input_dtype = ASH_F32;
+}
+
 /* --- half floats ---------------------------------------------------------------------------------- */
 
 /* Matrices of warps: operands in every way that they lie, sizes that nothing divides, windows. */
@@ -181,6 +278,72 @@ static void halves(void **state) {
         }
     }
     input_dtype = ASH_F32;
+}
+
+/* --- bytes ---------------------------------------------------------------------------------------- */
+
+/* Bytes of all values, 0 and 27 times up to 9. */
+static ash_value bytes(const char *name, unsigned rank, const int64_t *dims) {
+    input_dtype = ASH_U8;
+    ash_value x = ash_mul(graph, input(name, rank, dims), ash_scalar(graph, ASH_U8, 27));
+    input_dtype = ASH_F32;
+    return x;
+}
+
+/* The i32 of bytes less a zero point. */
+static ash_value centred(ash_value x, double zero) {
+    x = ash_cast(graph, x, ASH_I32);
+    return zero ? ash_sub(graph, x, ash_scalar(graph, ASH_I32, zero)) : x;
+}
+
+/* What the optimiser makes of it multiplies bytes, and is exact. */
+static void check_bytes(ash_value y) {
+    ash_graph *g = graph, *out;
+    ash_graph_output(g, "y", ash_add(g, y, ash_scalar(g, ASH_I32, 5)));
+    assert_ok(ash_opt__run(g, &sm_80, NULL, &out, &diag));
+    unsigned found = 0;
+    for (size_t i = 0; i < out->nodes.len; i++) found += ash_node__is_bytes(out, &out->nodes.at[i]);
+    assert_int_equal(found, 1);
+    ash_wide *inputs = test_inputs(g, NULL), *expected = test_expected(g, inputs, NULL);
+    test_interpreted(out, &sm_80, &(ash_lower_options){.fuse = true}, NULL, inputs, expected, 0);
+    test_free_expected(g, expected);
+    test_free_inputs(g, inputs);
+    ash_graph_destroy(out);
+}
+
+/* Operands of either sign, with and without zero points, as they lie and transposed; weights that are
+ * constants, which are packed, and that are not; windows with padding, which is the zero point. */
+static void products_of_bytes(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{64, 64, 64}, {33, 19, 35}, {16, 40, 72}, {1, 128, 5}};
+    static int8_t constant[64 * 40 * 9];
+    for (size_t i = 0; i < ASH_COUNT(constant); i++) constant[i] = (int8_t)(i * 37 % 255 - 127);
+    for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
+        const int64_t back[] = {1, 0};
+        ash_graph *g = new_graph();
+        ash_value a = i & 1 ? ash_transpose(g, bytes("a", 2, (int64_t[]){k, m}), back)
+                            : bytes("a", 2, (int64_t[]){m, k});
+        ash_value b = i & 2 ? ash_transpose(g, bytes("b", 2, (int64_t[]){n, k}), back)
+                            : bytes("b", 2, (int64_t[]){k, n});
+        if (i & 1) a = ash_bitcast(g, a, ASH_I8);
+        if (i & 2) b = ash_bitcast(g, b, ASH_I8);
+        check_bytes(ash_matmul(g, centred(a, i & 1 ? 3 : 0), centred(b, i & 2 ? 0 : 100)));
+    }
+    for (int way = 0; way < 8; way++) {
+        const int64_t window = way & 1 ? 3 : 1, channels = way & 2 ? 40 : 3, filters = way & 4 ? 64 : 20;
+        ash_graph *g = new_graph();
+        const ash_type type = {.dtype = ASH_I8, .rank = 4, .dims = {filters, channels, window, window}};
+        ash_value w = ash_graph_constant(g, &type, constant,
+                                         (uint64_t)(filters * channels * window * window), ASH_DATA_COPY);
+        ash_value x = centred(bytes("x", 4, (int64_t[]){2, channels, 6, 6}), 9);
+        check_bytes(ash_conv2d(g, x, centred(w, 0), 1, window / 2, 1));
+    }
+    ash_graph *g = new_graph(); /* nowhere but behind the optimiser */
+    const ash_type right = {.dtype = ASH_I8, .rank = 2, .dims = {4, 4}};
+    assert_int_equal(ash_matmul(g, bytes("a", 2, right.dims), ash_graph_input(g, "b", &right)),
+                     ASH_NO_VALUE);
+    assert_status(ash_graph_status(g, &diag), ASH_ERROR_TYPE);
 }
 
 /* --- sums in parts -------------------------------------------------------------------------------- */
@@ -384,8 +547,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(batches, drop_graph),
+        cmocka_unit_test_teardown(few, drop_graph),
+        cmocka_unit_test_teardown(precisions, drop_graph),
+        cmocka_unit_test_teardown(infinities, drop_graph),
         cmocka_unit_test_teardown(convolutions, drop_graph),
         cmocka_unit_test_teardown(halves, drop_graph),
+        cmocka_unit_test_teardown(products_of_bytes, drop_graph),
         cmocka_unit_test_teardown(parts, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test(races),

@@ -148,7 +148,8 @@ static const row rows[] = {
     {"matmul", "u8[a, 5] i8[2, 5, 64]", "b_block=16 n=30", "inner dims differ", ASH_ERROR_SHAPE},
     {"matmul", "u8[a, 5] i8[2, 2, 66]", "b_block=16 n=30", "not n columns in blocks of 16",
      ASH_ERROR_SHAPE},
-    {"matmul", "u8[a, 5] i8[5, 4]", "b_block=0 n=0", "differ in dtype", ASH_ERROR_TYPE},
+    {"matmul", "u8[a, 5] i8[5, 4]", "b_block=0 n=0", "i32[a, 4]", 0},
+    {"matmul", "i8[a, 5] u8[5, 4]", "b_block=0 n=0", "differ in dtype", ASH_ERROR_TYPE},
     {"matmul", "i8[a, 5] u8[2, 2, 64]", "b_block=16 n=30", "differ in dtype", ASH_ERROR_TYPE},
 #define CONV(strides, pads, groups, blocks)                                                                \
     "strides=" strides " dilations=[1, 1] before=" pads " after=" pads " groups=" groups " " blocks
@@ -164,7 +165,10 @@ static const row rows[] = {
     {"conv", "u8[b, 2, 8, 8, 16] i8[1, 1, 2, 3, 3, 16, 16]",
      CONV("[1, 1]", "[1, 1]", "1", "x_block=16 y_block=16 w_block=16 o=16"), "the weights are not",
      ASH_ERROR_SHAPE},
-    {"conv", "u8[b, 3, 8, 8] i8[4, 3, 3, 3]", CONV("[1, 1]", "[1, 1]", "1", PLAIN), "differ in dtype",
+    {"conv", "u8[b, 3, 8, 8] i8[4, 3, 3, 3]", CONV("[1, 1]", "[1, 1]", "1", PLAIN), "i32[b, 4, 8, 8]", 0},
+    {"conv", "u8[b, 3, 8, 8] i8[1, 1, 3, 3, 3, 1, 4]",
+     CONV("[1, 1]", "[1, 1]", "1", "x_block=0 y_block=0 w_block=4 o=4"), "i32[b, 4, 8, 8]", 0},
+    {"conv", "i8[b, 3, 8, 8] u8[4, 3, 3, 3]", CONV("[1, 1]", "[1, 1]", "1", PLAIN), "differ in dtype",
      ASH_ERROR_TYPE},
     {"conv", "f32[b, 3, 224, 224] f32[64, 3, 7, 7]", CONV("[2, 2]", "[3, 3]", "1", PLAIN),
      "f32[b, 64, 112, 112]", 0},

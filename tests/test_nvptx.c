@@ -61,14 +61,70 @@ static bool has_ptxas(void) {
     return system("command -v ptxas >/dev/null 2>&1") == 0;
 }
 
-/* Bytes that the kernel's registers spill; -1: it was refused. */
-static int assemble(const char *ptx, const char *sm) {
-    char name[] = "/tmp/ashlar_ptx_XXXXXX", command[256], line[512];
+static bool has_nvdisasm(void) {
+    return system("command -v ${NVDISASM:-nvdisasm} >/dev/null 2>&1") == 0;
+}
+
+enum { MOST_CODE = 1 << 16, MOST_LABELS = 1 << 10 };
+
+/* Machine code: what multiplies, summed up, and where labels are. */
+typedef struct listing {
+    unsigned n, n_labels, works[MOST_CODE + 1];
+    struct {
+        char name[32];
+        unsigned at;
+    } labels[MOST_LABELS];
+} listing;
+
+/* The number of multiply-adds (of matrices, if there are any) and of instructions of the loop that has the
+ * largest share of them, which is the main loop; false: there is none. */
+static bool main_loop(const char *cubin, unsigned *works, unsigned *size) {
+    static listing l;
+    char command[256], line[1024];
+    bool matrices = false;
+    for (int pass = 0; pass < 2; pass++) { /* the first looks for matrices */
+        snprintf(command, sizeof command, "${NVDISASM:-nvdisasm} -c %s", cubin);
+        FILE *out = popen(command, "r");
+        assert_non_null(out);
+        l.n = l.n_labels = *works = *size = 0;
+        while (fgets(line, sizeof line, out)) {
+            char name[32], *code = strstr(line, "*/"), *to = strstr(line, "`(");
+            if (sscanf(line, " %31[^: ]:", name) == 1 && name[0] == '.' && l.n_labels < MOST_LABELS) {
+                snprintf(l.labels[l.n_labels].name, sizeof name, "%s", name);
+                l.labels[l.n_labels++].at = l.n;
+                continue;
+            }
+            if (!code || !strstr(code, ";") || l.n == MOST_CODE) continue;
+            bool matrix = strstr(code, " HMMA") || strstr(code, " IMMA");
+            matrices |= matrix;
+            l.works[l.n + 1] = l.works[l.n] + (pass && matrices ? matrix : strstr(code, " FFMA") != NULL);
+            l.n++;
+            if (!strstr(code, " BRA") || !to) continue;
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(to + 2, ")"), to + 2);
+            for (unsigned i = 0; i < l.n_labels; i++) {
+                if (strcmp(l.labels[i].name, name) != 0) continue;
+                unsigned has = l.works[l.n] - l.works[l.labels[i].at], of = l.n - l.labels[i].at;
+                if (has >= 8 && (!*size || (uint64_t)has * *size > (uint64_t)*works * of))
+                    *works = has, *size = of;
+            }
+        }
+        pclose(out);
+    }
+    return *size > 0;
+}
+
+/* Bytes that the kernel's registers spill; -1: it was refused. *share (if not NULL): of multiply-adds in
+ * its main loop, 0 where nvdisasm is not installed. */
+static int assemble(const char *ptx, const char *sm, double *share) {
+    char name[] = "/tmp/ashlar_ptx_XXXXXX", cubin[] = "/tmp/ashlar_cubin_XXXXXX", command[256], line[512];
     int fd = mkstemp(name), spilled = 0;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, ptx, strlen(ptx)), (ssize_t)strlen(ptx));
     close(fd);
-    snprintf(command, sizeof command, "ptxas -v -arch=%s -o /dev/null %s 2>&1", sm, name);
+    int made = mkstemp(cubin);
+    assert_true(made >= 0);
+    close(made);
+    snprintf(command, sizeof command, "ptxas -v -arch=%s -o %s %s 2>&1", sm, cubin, name);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     while (fgets(line, sizeof line, out)) {
@@ -77,7 +133,11 @@ static int assemble(const char *ptx, const char *sm) {
         if (strstr(line, "error") || strstr(line, "fatal")) print_message("%s", line);
     }
     bool good = pclose(out) == 0;
+    unsigned works, size;
+    if (share)
+        *share = good && has_nvdisasm() && main_loop(cubin, &works, &size) ? (double)works / size : 0;
     unlink(name);
+    unlink(cubin);
     return good ? spilled : -1;
 }
 
@@ -111,7 +171,7 @@ static void kernels_of_every_shape(void **state) {
             polls += p->nests.at[i].polls;
             for (size_t c = 0; c < p->nests.at[i].code.len; c++)
                 vars += p->nests.at[i].code.at[c].op == ASH_NEST_VAR;
-            int spilled = assembler && k ? assemble(text.at, kinds[k]) : 0;
+            int spilled = assembler && k ? assemble(text.at, kinds[k], NULL) : 0;
             if (spilled < 0) fail_msg("ptxas refuses\n%s", text.at);
             if (spilled > 0) fail_msg("%d bytes of registers spill\n%s", spilled, text.at);
             ash_text_free(&text);
@@ -153,7 +213,7 @@ static void tiles_do_not_spill(void **state) {
                 ash_text_init(&text, &ash_allocator__libc);
                 assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
                 ash_text_add_bytes(&text, "", 1);
-                int spilled = assemble(text.at, kinds[k]);
+                int spilled = assemble(text.at, kinds[k], NULL);
                 if (spilled)
                     fail_msg("%lld x %lld x %lld: %d bytes", (long long)m, (long long)c, (long long)n,
                              spilled);
@@ -161,6 +221,78 @@ static void tiles_do_not_spill(void **state) {
             }
             ash_program__free(p);
         }
+    }
+}
+
+/* One product or convolution. */
+typedef struct form {
+    const char *name;
+    ash_gpu_math singles;
+    int64_t m, k, n, window, stride; /* of a convolution m filters, k channels, n positions to a side */
+    ash_dtype dtype;
+    double least; /* share in the main loop, of every kind of GPU */
+} form;
+
+static ash_value add_form(fixture *f, const form *c) {
+    ash_graph *g = f->g;
+    if (c->window) {
+        ash_value w = CONSTANT(f, ASH_F32, c->m, c->k, c->window, c->window);
+        ash_value x = INPUT(f, "x", c->dtype, 1, c->k, c->n, c->n);
+        return ash_relu(g, ash_conv2d(g, x, w, c->stride, c->window / 2, 1));
+    }
+    ash_value a = INPUT(f, "a", c->dtype, c->m, c->k), b = INPUT(f, "b", c->dtype, c->k, c->n);
+    if (c->dtype != ASH_U8) return ash_relu(g, ash_matmul(g, a, b));
+    return ash_matmul(g, ash_cast(g, a, ASH_I32), ash_cast(g, b, ASH_I32));
+}
+
+/* TF32, bytes, first layers and products of one row: no spills, and as many multiply-adds in the main loop
+ * as its schedule has. */
+static void main_loops(void **state) {
+    fixture *f = *state;
+    static const char *const kinds[] = {"sm_80", "sm_90", "sm_120"};
+    static const form forms[] = {
+        {"tf32, 128 x 128", ASH_GPU_TF32, 4096, 256, 4096, 0, 0, ASH_F32, 0.15},
+        {"tf32, 64 x 64", ASH_GPU_TF32, 896, 256, 768, 0, 0, ASH_F32, 0.12},
+        {"tf32, convolution", ASH_GPU_TF32, 256, 64, 56, 3, 1, ASH_F32, 0.09},
+        {"tf32x3, 64 x 128", ASH_GPU_TF32X3, 4096, 1024, 4096, 0, 0, ASH_F32, 0.14},
+        {"tf32x3, 64 x 64", ASH_GPU_TF32X3, 896, 256, 768, 0, 0, ASH_F32, 0.14},
+        {"bytes, 128 x 128", ASH_GPU_FMA, 4096, 256, 4096, 0, 0, ASH_U8, 0.1},
+        {"first layer, 7 x 7", ASH_GPU_FMA, 64, 3, 224, 7, 2, ASH_F32, 0.8},
+        {"first layer, 3 x 3", ASH_GPU_FMA, 64, 3, 224, 3, 1, ASH_F32, 0.7},
+        {"one row", ASH_GPU_FMA, 1, 4096, 4096, 0, 0, ASH_F32, 0.3},
+        {"one column", ASH_GPU_FMA, 4096, 4096, 1, 0, 0, ASH_F32, 0.2},
+    };
+    if (!has_ptxas()) {
+        print_message("no ptxas\n");
+        return;
+    }
+    for (size_t i = 0; i < ASH_COUNT(kinds) * ASH_COUNT(forms); i++) {
+        const form *c = &forms[i / ASH_COUNT(kinds)];
+        const char *kind = kinds[i % ASH_COUNT(kinds)];
+        ash_target target;
+        double most = 0;
+        assert_ok(ash_target__named(kind, &target, &diag));
+        target.singles = c->singles;
+        restart(f);
+        ash_graph_output(f->g, "y", add_form(f, c));
+        ash_program *p = lower(f, &target);
+        for (size_t j = 0; j < p->nests.len; j++) {
+            ash_text text;
+            double share;
+            if (!p->nests.at[j].threads) continue;
+            ash_text_init(&text, &ash_allocator__libc);
+            assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
+            ash_text_add_bytes(&text, "", 1);
+            int spilled = assemble(text.at, kind, &share);
+            if (spilled) fail_msg("%s, %s: %d bytes", c->name, kind, spilled);
+            most = ASH_MAX(most, share);
+            ash_text_free(&text);
+        }
+        ash_program__free(p);
+        if (!has_nvdisasm()) continue;
+        print_message("%s, %s: %.1f %%\n", c->name, kind, 100 * most);
+        if (most < c->least)
+            fail_msg("%s, %s: %g of the loop multiply, not %g", c->name, kind, most, c->least);
     }
 }
 
@@ -241,6 +373,48 @@ static void plans_for_gpus_that_are_not_there(void **state) {
     ash_device_close(options.device);
 }
 
+/* Precisions: what kernels multiply with, and where there is none but IEEE. */
+static void precisions(void **state) {
+    fixture *f = *state;
+    static const struct {
+        ash_precision precision;
+        const char *has, *lacks;
+    } cases[] = {{ASH_PRECISION_IEEE, "fma.rn.f32", "mma.sync"},
+                 {ASH_PRECISION_TF32, "tf32.tf32", "sub.rn.f32"},
+                 {ASH_PRECISION_TF32X3, "sub.rn.f32", "f16.f16"}};
+    ash_plan *plan;
+    char *text;
+    uint64_t len;
+    ash_value product = ash_matmul(f->g, INPUT(f, "a", ASH_F32, 64, 64), INPUT(f, "b", ASH_F32, 64, 64));
+    ash_graph_output(f->g, "y", product);
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.precision = cases[i].precision;
+        bool ieee = cases[i].precision == ASH_PRECISION_IEEE;
+        ash_status status = ash_plan_prepare(f->context, f->g, &options, &plan, &diag); /* the processor */
+        assert_int_equal(status, ieee ? ASH_OK : ASH_ERROR_UNSUPPORTED);
+        if (!ieee) assert_non_null(strstr(diag.message, ash_precision_text(options.precision)));
+        ash_plan_destroy(plan);
+        assert_ok(ash_device_open(f->context, "CUDA:sm_75", &options.device, &diag));
+        status = ash_plan_prepare(f->context, f->g, &options, &plan, &diag);
+        assert_int_equal(status, ieee ? ASH_OK : ASH_ERROR_UNSUPPORTED);
+        ash_plan_destroy(plan);
+        ash_device_close(options.device);
+        assert_ok(ash_device_open(f->context, "CUDA:sm_80", &options.device, &diag));
+        assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
+        assert_ok(ash_plan_kernel_source(plan, 0, ASH_SOURCE_ASSEMBLY, &text, &len, &diag));
+        assert_non_null(strstr(text, cases[i].has));
+        assert_null(strstr(text, cases[i].lacks));
+        ash_context_free_text(f->context, text, len);
+        ash_plan_destroy(plan);
+        options.precision = ASH_PRECISION_COUNT;
+        assert_status(ash_plan_prepare(f->context, f->g, &options, &plan, &diag),
+                      ASH_ERROR_INVALID_ARGUMENT);
+        ash_device_close(options.device);
+    }
+    assert_string_equal(ash_precision_text(ASH_PRECISION_COUNT), "?");
+}
+
 /* --- the driver ----------------------------------------------------------------------------------- */
 
 static void drivers_that_are_not_there(void **state) {
@@ -270,9 +444,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kernels_of_every_shape, setup, teardown),
         cmocka_unit_test_setup_teardown(tiles_do_not_spill, setup, teardown),
+        cmocka_unit_test_setup_teardown(main_loops, setup, teardown),
         cmocka_unit_test(bytes_from_anywhere),
         cmocka_unit_test(kinds_of_gpus),
         cmocka_unit_test_setup_teardown(plans_for_gpus_that_are_not_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(precisions, setup, teardown),
         cmocka_unit_test_setup_teardown(drivers_that_are_not_there, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,14 +7,15 @@
 
 #include "ptx_room.h"
 
-enum { ROWS = 256, OPERANDS = 3 };
+enum { ROWS = 256, OPERANDS = 3, WORDS = 10, RESULTS = 4 };
 
 typedef struct ptx_case {
     char name[64], text[256];
-    char types[OPERANDS + 1][8]; /* of the result, then of the operands; empty: there is none */
-    int needs;                   /* the least sm */
+    char types[OPERANDS + 1][8];  /* of the result, then of the operands; empty: there is none */
+    unsigned words[OPERANDS + 1]; /* of matrices: how many of 32 bits each of them is, in place of types */
+    int needs;                    /* the least sm */
     unsigned n_rows;
-    uint64_t in[ROWS][OPERANDS + 1], out[ROWS];
+    uint64_t in[ROWS][WORDS], out[ROWS][RESULTS];
     bool any_nan[ROWS];
 } ptx_case;
 
@@ -30,9 +31,11 @@ static void read_row(ptx_case *c, char *line) {
     char *sign = strstr(line, " = "), *at = line;
     assert_non_null(sign);
     assert_true(c->n_rows < ROWS);
-    for (unsigned i = 0; at < sign && i < OPERANDS; i++) c->in[c->n_rows][i] = strtoull(at, &at, 16);
+    for (unsigned i = 0; at < sign && i < WORDS; i++) c->in[c->n_rows][i] = strtoull(at, &at, 16);
     c->any_nan[c->n_rows] = !strncmp(sign + 3, "nan", 3);
-    c->out[c->n_rows++] = strtoull(sign + 3, NULL, 16);
+    at = sign + 3;
+    for (unsigned i = 0; *at && i < RESULTS; i++) c->out[c->n_rows][i] = strtoull(at, &at, 16);
+    c->n_rows++;
 }
 
 static int read_cases(void **state) {
@@ -56,6 +59,8 @@ static int read_cases(void **state) {
             c->needs = atoi(line + 9);
         } else if (!strncmp(line, "types ", 6)) {
             sscanf(line + 6, "%7s %7s %7s %7s", c->types[0], c->types[1], c->types[2], c->types[3]);
+        } else if (!strncmp(line, "words ", 6)) {
+            sscanf(line + 6, "%u %u %u %u", &c->words[0], &c->words[1], &c->words[2], &c->words[3]);
         } else if (*line) {
             read_row(c, line);
         }
@@ -70,15 +75,32 @@ static int free_cases(void **state) {
     return 0;
 }
 
-/* A thread per row: operands from in[32 * row], the result to out[8 * row]. */
+/* The body of a product of matrices, of registers d0, ..., a0, ..., b0, ..., c0, ... */
+static void write_matrices(FILE *file, const ptx_case *c) {
+    unsigned at = 0;
+    fprintf(file, ".reg .b32 d<%u>, a<%u>, b<%u>, c<%u>;\n", c->words[0], c->words[1], c->words[2],
+            c->words[3]);
+    for (unsigned o = 1; o <= OPERANDS; o++)
+        for (unsigned i = 0; i < c->words[o]; i++)
+            fprintf(file, "ld.global.b32 %c%u, [%%from+%u];\n", 'a' + (int)o - 1, i, 8 * at++);
+    fprintf(file, "%s\n", c->text);
+    for (unsigned i = 0; i < c->words[0]; i++) fprintf(file, "st.global.b32 [%%to+%u], d%u;\n", 8 * i, i);
+}
+
+/* A thread per row: operands from in[row], results to out[row]. */
 static void write_kernel(FILE *file, const ptx_case *c, unsigned number) {
     bool predicate = !strcmp(c->types[0], "p");
     fprintf(file,
             ".visible .entry k%u(.param .u64 in, .param .u64 out) {\n"
             ".reg .b64 %%from, %%to, %%at; .reg .b32 %%row;\n"
             "ld.param.u64 %%from, [in]; ld.param.u64 %%to, [out]; mov.u32 %%row, %%tid.x;\n"
-            "mad.wide.u32 %%from, %%row, 32, %%from; mad.wide.u32 %%to, %%row, 8, %%to;\n",
-            number);
+            "mad.wide.u32 %%from, %%row, %u, %%from; mad.wide.u32 %%to, %%row, %u, %%to;\n",
+            number, 8u * WORDS, 8u * RESULTS);
+    if (c->words[0]) {
+        write_matrices(file, c);
+        fprintf(file, "ret; }\n");
+        return;
+    }
     if (predicate)
         fprintf(file, ".reg .pred d; .reg .b32 %%d;\n");
     else
@@ -115,7 +137,7 @@ static bool is_nan(const char *type, uint64_t bits) {
 
 static void run_case(const ptx_room *room, const ptx_case *c, unsigned number) {
     char name[16];
-    uint64_t results[ROWS];
+    uint64_t results[ROWS][RESULTS];
     snprintf(name, sizeof name, "k%u", number);
     CUdeviceptr in = ptx_room_memory(c->in, sizeof c->in), out = ptx_room_memory(NULL, sizeof results);
     assert_cu(cuMemsetD8_v2(out, 0, sizeof results));
@@ -124,10 +146,13 @@ static void run_case(const ptx_room *room, const ptx_case *c, unsigned number) {
     if (code) fail_msg("%s: %s", c->name, ptx_finding());
     assert_cu(cuMemcpyDtoH_v2(results, out, sizeof results));
     for (unsigned row = 0; row < c->n_rows; row++) {
-        bool right = c->any_nan[row] ? is_nan(c->types[0], results[row]) : results[row] == c->out[row];
+        unsigned i = 0;
+        while (i < RESULTS && results[row][i] == c->out[row][i]) i++;
+        bool right = c->any_nan[row] ? is_nan(c->types[0], results[row][0]) : i == RESULTS;
         if (!right)
-            fail_msg("%s: %s of %" PRIx64 " %" PRIx64 " %" PRIx64 " is %" PRIx64 ", not %" PRIx64, c->name,
-                     c->text, c->in[row][0], c->in[row][1], c->in[row][2], results[row], c->out[row]);
+            fail_msg("%s: %s of %" PRIx64 " %" PRIx64 " %" PRIx64 " is %" PRIx64 ", not %" PRIx64 " (%u)",
+                     c->name, c->text, c->in[row][0], c->in[row][1], c->in[row][2],
+                     results[row][i % RESULTS], c->out[row][i % RESULTS], i);
     }
     assert_cu(cuMemFree_v2(in));
     assert_cu(cuMemFree_v2(out));

@@ -10,6 +10,8 @@
 
 static ash_diag diag;
 static ash_graph *graph;
+static uint64_t seed = 7; /* of the order of blocks */
+static ash_gpu_math singles = ASH_GPU_FMA;
 
 static ash_graph *new_graph(void) {
     ash_graph_destroy(graph);
@@ -68,9 +70,10 @@ static ptx_counters run_within(const char *sm, unsigned blocks, int64_t chunks, 
     ptx_room room;
     ptx_counters counters;
     assert_ok(ash_target__named(sm, &target, &diag));
+    target.singles = singles;
     ash_wide *inputs = test_inputs(graph, NULL), *expected = test_expected(graph, inputs, NULL);
     assert_ok(ash_program__lower(graph, &target, NULL, &p, &diag));
-    ptx_room_open(&room, 7);
+    ptx_room_open(&room, seed);
     CUdeviceptr *memory = calloc(p->buffers.len, sizeof *memory);
     void **results = calloc(p->buffers.len, sizeof *results);
     for (size_t i = 0; i < p->buffers.len; i++) {
@@ -134,7 +137,7 @@ static void products(void **state) {
         }
 }
 
-static ash_value half_input(const char *name, ash_dtype dtype, int64_t rows, int64_t columns) {
+static ash_value typed_input(const char *name, ash_dtype dtype, int64_t rows, int64_t columns) {
     ash_type type = {.dtype = dtype, .rank = 2, .dims = {rows, columns}};
     return ash_graph_input(graph, name, &type);
 }
@@ -150,10 +153,10 @@ static void halves(void **state) {
             ash_dtype of = dtype ? ASH_BF16 : ASH_F16;
             ash_graph *g = new_graph();
             if (i / 4 && i % 4 != (size_t)dtype) continue; /* the large ones in one way each */
-            ash_value a = i & 1 ? ash_transpose(g, half_input("a", of, k, m), (int64_t[]){1, 0})
-                                : half_input("a", of, m, k);
-            ash_value b = i & 2 ? ash_transpose(g, half_input("b", of, n, k), (int64_t[]){1, 0})
-                                : half_input("b", of, k, n);
+            ash_value a = i & 1 ? ash_transpose(g, typed_input("a", of, k, m), (int64_t[]){1, 0})
+                                : typed_input("a", of, m, k);
+            ash_value b = i & 2 ? ash_transpose(g, typed_input("b", of, n, k), (int64_t[]){1, 0})
+                                : typed_input("b", of, k, n);
             ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
             ptx_counters c = run_within("sm_80", 1, 1, 4e-3);
             assert_int_equal(c.matrix, m * k * n / (16 * 16 * 8));
@@ -162,6 +165,116 @@ static void halves(void **state) {
             assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
             assert_int_equal(c.multiply_adds, 0);
         }
+}
+
+/* f32 as numbers of TF32, and as pairs of them: the same. */
+static void numbers_of_tf32(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{128, 64, 128}, {1536, 32, 896}, {1024, 64, 640}};
+    for (int pairs = 0; pairs < 2; pairs++) {
+        singles = pairs ? ASH_GPU_TF32X3 : ASH_GPU_TF32;
+        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+            const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
+            ash_graph *g = new_graph();
+            if (i / 4 && i % 4 != (i / 4 + (size_t)pairs) % 4)
+                continue; /* the large ones in one way each */
+            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
+            seed = i % 2;
+            ptx_counters c = run_within("sm_80", 1, 1, pairs ? 2e-6 : 1e-3);
+            assert_int_equal(c.matrix, (pairs ? 3 : 1) * m * k * n / (16 * 8 * 8));
+            assert_int_equal(c.matrix_load.conflicts, 0);
+            assert_int_equal(c.shared_load.conflicts, 0);
+            assert_int_equal(c.shared_store.conflicts, 0);
+            assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
+            assert_int_equal(c.multiply_adds, 0);
+        }
+        ash_graph *g = new_graph();
+        ash_value x = INPUT("x", 2, 20, 9, 9), w = INPUT("w", 24, 20, 3, 3);
+        ash_graph_output(g, "y", ash_relu(g, ash_conv2d(g, x, w, 1, 1, 1)));
+        run_within("sm_80", 1, 2, pairs ? 2e-6 : 1e-3);
+    }
+    singles = ASH_GPU_FMA;
+    seed = 7;
+}
+
+/* Bytes: by matrices, exact; of operands that are transposed on the way, four bytes to a word. */
+static void products_of_bytes(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{128, 128, 128}, {1536, 64, 896}, {1024, 64, 640}};
+    for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2], back[] = {1, 0};
+        if (i / 4 && i % 4 != 1 + i / 4) continue;
+        ash_graph *g = new_graph();
+        g->internal = true;
+        ash_value a =
+            i & 1 ? ash_transpose(g, typed_input("a", ASH_U8, k, m), back) : typed_input("a", ASH_U8, m, k);
+        ash_value b =
+            i & 2 ? ash_transpose(g, typed_input("b", ASH_I8, n, k), back) : typed_input("b", ASH_I8, k, n);
+        ash_graph_output(g, "y", ash_max(g, ash_matmul(g, a, b), ash_scalar(g, ASH_I32, 0)));
+        seed = i % 2;
+        ptx_counters c = run_within("sm_80", 1, 1, 0);
+        assert_int_equal(c.matrix, m * k * n / (16 * 8 * 32));
+        assert_int_equal(c.matrix_load.conflicts, 0);
+        assert_int_equal(c.multiply_adds, 0);
+        assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
+        if (i % 4 == 2) assert_int_equal(c.shared_store.conflicts, 0);
+    }
+    seed = 7;
+}
+
+/* Products of one and two rows, or columns: whole sectors, nothing is multiplied that is not there. */
+static void few(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 32; i++) {
+        const int64_t lines = 1 + (i >> 3 & 1), k = 512, many = 256;
+        const int64_t m = i & 4 ? many : lines, n = i & 4 ? lines : many;
+        ash_dtype of = i & 16 ? ASH_F16 : ASH_F32;
+        bool turned = i & 4 ? !(i & 1) : i & 2; /* the terms of the long one lie side by side */
+        ash_graph *g = new_graph();
+        ash_value a = i & 1 ? ash_transpose(g, typed_input("a", of, k, m), (int64_t[]){1, 0})
+                            : typed_input("a", of, m, k);
+        ash_value b = i & 2 ? ash_transpose(g, typed_input("b", of, n, k), (int64_t[]){1, 0})
+                            : typed_input("b", of, k, n);
+        ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
+        seed = i % 2;
+        ptx_counters c = run_within("sm_80", 1, 1, of == ASH_F16 ? 2e-3 : 1e-5);
+        assert_int_equal(c.multiply_adds, lines * many * k);
+        assert_int_equal(c.shared_load.conflicts, 0);
+        assert_int_equal(c.shared_store.conflicts, 0);
+        assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
+        if (of == ASH_F32 && lines == 1)
+            assert_int_equal(c.global_store.sectors * 32, c.global_store.bytes);
+        /* the long operand once; of the short one what a sector, or a row, of the long one meets */
+        uint64_t sectors = (uint64_t)(k * many) * ash_dtype_size(of) / 32;
+        assert_true(c.global_load.sectors <=
+                    sectors + (turned ? lines * sectors : lines * sectors / 8) + 2048);
+    }
+    seed = 7;
+}
+
+/* Few input channels: a k-tile has one place of all but the window's last axes, and nothing else. */
+static void first_layers(void **state) {
+    (void)state;
+    static const struct {
+        int64_t channels, filters, size, window, stride;
+    } cases[] = {{3, 64, 32, 7, 2}, {3, 64, 32, 3, 1}, {4, 64, 16, 5, 1}};
+    for (size_t i = 0; i < 2 * ASH_COUNT(cases); i++) {
+        const int64_t c = cases[i / 2].channels, o = cases[i / 2].filters, w = cases[i / 2].window,
+                      size = cases[i / 2].size, stride = cases[i / 2].stride, out = size / stride;
+        ash_graph *g = new_graph();
+        ash_value filters = INPUT("w", c, w, w, o); /* as the optimiser packs them: filters side by side */
+        filters = ash_transpose(g, filters, (int64_t[]){3, 0, 1, 2});
+        ash_value y = ash_conv2d(g, INPUT("x", 1, c, size, size), filters, stride, w / 2, 1);
+        ash_graph_output(g, "y", ash_relu(g, y));
+        seed = i % 2;
+        ptx_counters n = run("sm_80", 1, 1);
+        assert_int_equal(n.multiply_adds, o * out * out * c * w * w);
+        assert_int_equal(n.shared_load.conflicts, 0);
+        assert_int_equal(n.shared_store.conflicts, 0);
+    }
+    seed = 7;
 }
 
 /* Tiles of every shape: those that a number of multiprocessors makes the best. */
@@ -287,10 +400,18 @@ int main(void) {
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(halves, drop_graph),     cmocka_unit_test_teardown(products, drop_graph),
-        cmocka_unit_test_teardown(shapes, drop_graph),     cmocka_unit_test_teardown(edges, drop_graph),
-        cmocka_unit_test_teardown(rows, drop_graph),       cmocka_unit_test_teardown(maps, drop_graph),
-        cmocka_unit_test_teardown(transposes, drop_graph), cmocka_unit_test_teardown(windows, drop_graph),
+        cmocka_unit_test_teardown(numbers_of_tf32, drop_graph),
+        cmocka_unit_test_teardown(few, drop_graph),
+        cmocka_unit_test_teardown(products_of_bytes, drop_graph),
+        cmocka_unit_test_teardown(first_layers, drop_graph),
+        cmocka_unit_test_teardown(halves, drop_graph),
+        cmocka_unit_test_teardown(products, drop_graph),
+        cmocka_unit_test_teardown(shapes, drop_graph),
+        cmocka_unit_test_teardown(edges, drop_graph),
+        cmocka_unit_test_teardown(rows, drop_graph),
+        cmocka_unit_test_teardown(maps, drop_graph),
+        cmocka_unit_test_teardown(transposes, drop_graph),
+        cmocka_unit_test_teardown(windows, drop_graph),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -6,7 +6,8 @@ exact arithmetic (fractions and integers of any size), so that nothing of the st
     tools/ptx_cases.py [FILE]
 
 A case is "case NAME", "do TEXT" (of d, a, b, c), "types D A [B [C]]", "needs sm_N" if that is more than 80, then rows "A B C = D" in hexadecimal. Type p is a
-predicate, "nan" is any of them.
+predicate, "nan" is any of them. Products of matrices have "words D A B C" in place of types, how many words of 32 bits each operand is (d0, d1, ...), and a row
+for each thread of a warp; their sums are exact in whatever order.
 """
 import random
 import sys
@@ -428,9 +429,63 @@ def conversions():
              lambda x, y: encode(d, decode("f32", x)) << 16 | encode(d, decode("f32", y)))
 
 
+def matrices():
+    """mma.sync m16n8: thread l has, with g = l / 4 and t = l % 4, word by word, of A rows g, g + 8, g, g + 8 and columns from e t,
+    e t, e (t + 4), e (t + 4) on; of B rows from e t and e (t + 4) on, column g; of C rows g, g, g + 8, g + 8 and columns 2 t, 2 t + 1
+    in turn."""
+    whole_number = lambda t, n: encode(t, Num("num", int(n < 0), F(n)))
+
+    def one(name, k, ta, tb, tc, draw, add_up):
+        bits = 32 if ta == "tf32" else bits_of(ta)
+        e = 32 // bits
+        a, b = [[draw(ta) for _ in range(k)] for _ in range(16)], [[draw(tb) for _ in range(8)] for _ in range(k)]
+        c = [[draw(tc) for _ in range(8)] for _ in range(16)]
+        d = [[add_up(c[i][j], [(a[i][n], b[n][j]) for n in range(k)]) for j in range(8)] for i in range(16)]
+        word = lambda elements: sum((x & ((1 << bits) - 1)) << bits * i for i, x in enumerate(elements))
+        out.extend([f"case {name}", f"do mma.sync.aligned.m16n8k{k}.row.col.{tc}.{ta}.{tb}.{tc} {{d0, d1, d2, d3}}, "
+                    "{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3};", "words 4 4 2 4"])
+        for lane in range(32):
+            g, t = divmod(lane, 4)
+            row = [word(a[g + 8 * (r % 2)][e * (t + 4 * (r // 2)) + j] for j in range(e)) for r in range(4)]
+            row += [word(b[e * (t + 4 * r) + j][g] for j in range(e)) for r in range(2)]
+            place = [(g + 8 * (r // 2), 2 * t + r % 2) for r in range(4)]
+            text = lambda words: " ".join(f"{x & 0xffffffff:x}" for x in words)
+            out.append(text(row + [c[i][j] for i, j in place]) + " = " + text(d[i][j] for i, j in place))
+        out.append("")
+
+    def floats_of(most):
+        return lambda t: whole_number(t, random.randint(-most, most))
+
+    def sum_of_floats(ta):
+        def of(c, terms):
+            x = decode("f32", c)
+            for p, q in terms:
+                x = add(x, mul(decode(ta, p), decode(ta, q)))
+            return encode("f32", x)
+        return of
+    for t, k, most in (("f16", 16, 900), ("bf16", 16, 250), ("tf32", 8, 1000)):
+        for number in range(3):
+            one(f"mma.m16n8k{k}.{t} {number}", k, t, t, "f32", floats_of(most), sum_of_floats(t))
+        special = lambda u: random.choice(([whole_number(u, n) for n in (0, 1, -1, 2, 0, 0, 0)] * 12 +
+                                           [encode(u, Num("inf", 0)), encode(u, Num("inf", 1))]))
+        one(f"mma.m16n8k{k}.{t} infinities", k, t, t, "f32", special, sum_of_floats(t))
+        tiny = lambda u: whole_number(u, 0) if random.random() < .8 else (1 << 13 if u == "tf32" else 1 if u != "f32" else 0) \
+            if random.random() < .5 else whole_number(u, random.choice((1, -2, 4)))
+        if t == "f16":  # products of subnormal numbers that f32 has
+            one(f"mma.m16n8k{k}.{t} subnormal", k, t, t, "f32", tiny, sum_of_floats(t))
+    for ta in ("s8", "u8"):
+        for tb in ("s8", "u8"):
+            draw = lambda u: random.choice((0, 127, 128, 255, random.randrange(256))) if u != "s32" else \
+                random.choice((0, 2**31 - 1, 2**31, random.randrange(2**32)))
+            for number in range(2):
+                one(f"mma.m16n8k32.{ta}.{tb} {number}", 32, ta, tb, "s32", draw, lambda c, terms: (
+                    c + sum(value(ta, p) * value(tb, q) for p, q in terms)))
+
+
 arithmetic()
 whole()
 conversions()
+matrices()
 path = sys.argv[1] if len(sys.argv) > 1 else "tests/data/ptx_cases.txt"
 with open(path, "w") as file:
     file.write("\n".join(out))

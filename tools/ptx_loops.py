@@ -37,12 +37,14 @@ def loop_of(text):
             labels[label.group(1)] = len(code)
         elif inst:
             code.append((inst.group(1), inst.group(2)))
+    matrices = any(n.startswith(("HMMA", "IMMA")) for n, _ in code)
+    counted = ("HMMA", "IMMA") if matrices else ("FFMA",)
     for i, (name, rest) in enumerate(code):
         to = re.search(r"`\((\.L\w+)\)", rest)
-        if name != "BRA" or not to or labels.get(to.group(1), i + 1) > i:
+        if not name.startswith("BRA") or not to or labels.get(to.group(1), i + 1) > i:
             continue
         body = [n for n, _ in code[labels[to.group(1)]:i + 1]]
-        found = (sum(n.startswith(("FFMA", "HMMA")) for n in body), len(body))
+        found = (sum(n.startswith(counted) for n in body), len(body))
         if found[0] >= 8 and (not best[1] or found[0] / found[1] > best[0] / best[1]):
             best = found
     return best

@@ -62,6 +62,18 @@ typedef enum ash_plan_order {
 
 ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" outside the enumeration */
 
+/* How products and convolutions of f32 multiply, where that is worth it: what has one or two rows, or is no
+ * tile, is always IEEE. Sums are f32 in all. */
+typedef enum ash_precision {
+    ASH_PRECISION_IEEE,   /* as f32 */
+    ASH_PRECISION_TF32X3, /* each number as the sum of two of TF32, three products of four, on tensor
+                             cores: errors as of f32 */
+    ASH_PRECISION_TF32,   /* numbers rounded to 10 bits of mantissa: errors up to 1e-3 of a product */
+    ASH_PRECISION_COUNT
+} ash_precision;
+
+ASH_API const char *ash_precision_text(ash_precision precision); /* "tf32x3"; "?" outside the enumeration */
+
 /* Places the nodes whose name fits a pattern, in which `*` stands for any text and `?` for any character.
  * Names are those of the graph's nodes: of an ONNX model, its own. */
 typedef struct ash_place_rule {
@@ -86,6 +98,8 @@ typedef struct ash_plan_options {
                                   prepare leaves to the first execution what goes there; one without it is
                                   ASH_ERROR_STATE */
     ash_plan_order order;
+    ash_precision precision; /* of f32. Another than IEEE is for plans on one GPU, from sm_80 on: elsewhere
+                                ASH_ERROR_UNSUPPORTED */
     unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
                          as many as it has */
     bool no_optimize; /* the graph is taken as it is, but for what no output needs */

@@ -5,29 +5,58 @@ enum { SCHEDULERS = 4, BYTES = 4, VECTOR = 4 };
 enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
 enum { MOST_PARTS = 64 };
 
-/* Shapes; the share of multiply-adds among the instructions of their loops, and the blocks that a
- * multiprocessor has registers and memory for (docs/cuda.md). */
+/* Shapes; the share of multiply-adds among the instructions of their loops, or of the time in which
+ * matrices are multiplied, and the blocks that a multiprocessor has registers and memory for
+ * (docs/cuda.md). */
 static const struct {
     ash_gpu_shape shape;
     double share;
     unsigned room;
 } shapes[] = {
-    {{8, 4, 4, 1, 16, false}, 0.92, 2}, /* 128 x 128, 128 threads */
-    {{8, 2, 2, 1, 32, false}, 0.88, 4}, /* 64 x 64, 64 threads */
-    {{8, 1, 2, 1, 32, false}, 0.84, 5}, /* 64 x 32, 64 threads */
-    {{4, 1, 2, 1, 32, false}, 0.75, 8}, /* 32 x 32, 64 threads */
-    {{8, 4, 2, 4, 32, true}, 0.8, 2},   /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 32, true}, 0.7, 4},   /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 32, true}, 0.4, 8},   /* 32 x 32, 128 threads */
+    {{8, 4, 4, 1, 16, ASH_GPU_FMA}, 0.92, 2},   /* 128 x 128, 128 threads */
+    {{8, 2, 2, 1, 32, ASH_GPU_FMA}, 0.88, 4},   /* 64 x 64, 64 threads */
+    {{8, 1, 2, 1, 32, ASH_GPU_FMA}, 0.84, 5},   /* 64 x 32, 64 threads */
+    {{4, 1, 2, 1, 32, ASH_GPU_FMA}, 0.75, 8},   /* 32 x 32, 64 threads */
+    {{8, 4, 2, 4, 32, ASH_GPU_HALVES}, 0.8, 2}, /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 32, ASH_GPU_HALVES}, 0.7, 4}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 32, ASH_GPU_HALVES}, 0.4, 8}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 16, ASH_GPU_TF32}, 0.8, 2},   /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 32, ASH_GPU_TF32}, 0.7, 4},   /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 32, ASH_GPU_TF32}, 0.4, 6},   /* 32 x 32, 128 threads */
+    {{4, 4, 2, 4, 16, ASH_GPU_TF32X3}, 0.8, 2}, /* 64 x 128, 256 threads */
+    {{4, 4, 2, 2, 32, ASH_GPU_TF32X3}, 0.7, 4}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 32, ASH_GPU_TF32X3}, 0.5, 6}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 64, ASH_GPU_BYTES}, 0.8, 2},  /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 64, ASH_GPU_BYTES}, 0.7, 4},  /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 64, ASH_GPU_BYTES}, 0.4, 8},  /* 32 x 32, 128 threads */
 };
+
+/* Multiply-adds of a multiprocessor in a cycle: of numbers half as wide, twice as many. */
+static double adds_of(const ash_target *target, ash_gpu_math math) {
+    switch (math) {
+    case ASH_GPU_HALVES: return target->halves;
+    case ASH_GPU_TF32: return target->halves / 2.0;
+    case ASH_GPU_TF32X3: return target->halves / 2.0 / 3;
+    case ASH_GPU_BYTES: return target->halves * 2.0;
+    default: return target->adds;
+    }
+}
+
+static double bytes_of(ash_gpu_math math) {
+    return math == ASH_GPU_HALVES ? 2 : math == ASH_GPU_BYTES ? 1 : 4;
+}
 
 /* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of
  * half the terms. */
 static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
     ash_gpu_shape s = shapes[i].shape;
+    if (work->exact) {
+        s.terms = (unsigned)work->terms;
+        return s;
+    }
     int64_t terms = work->terms, whole = ash_ceil_div(terms, s.terms) * s.terms;
-    if (whole - terms > terms / LITTLE) s.terms = FEW;
-    if (work->runs == 1 && terms <= s.terms && !s.halves) s.terms /= 2;
+    if (whole - terms > terms / LITTLE) s.terms = s.math == ASH_GPU_BYTES ? 2 * FEW : FEW;
+    if (work->runs == 1 && terms <= s.terms && !ash_gpu_by_warp(s)) s.terms /= 2;
     return s;
 }
 
@@ -35,7 +64,7 @@ static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
 static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, double blocks) {
     ash_gpu_shape s = shape_for(i, work);
     double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / shapes[i].share,
-           adds = work->halves ? target->halves : target->adds;
+           adds = adds_of(target, work->math);
     double warps = blocks * (s.down * s.across), busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
     double k_tile = ASH_MAX(blocks * tile / (adds * busy), target->costs.block_copy);
     double k_tiles = (double)ash_ceil_div(work->terms, s.terms) * (double)work->runs;
@@ -51,12 +80,25 @@ static double time_of(const ash_target *target, const ash_gpu_work *work, size_t
     return rounds * round_of(target, work, i, room) + (rest > 0 ? round_of(target, work, i, rest) : 0);
 }
 
+/* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
+ * once. */
+static double time_of_few(const ash_target *target, const ash_gpu_work *work) {
+    enum { ROOM = 3, AT_ONCE = ASH_GPU_FEW_THREADS * VECTOR / ASH_GPU_FEW_COLUMNS * ASH_GPU_FEW_UNROLL };
+    double blocks =
+        (double)ash_ceil_div(ASH_MAX(work->rows, work->columns), ASH_GPU_FEW_COLUMNS) * work->batches;
+    double rounds = __builtin_ceil(__builtin_ceil(blocks / target->multiprocessors) / ROOM);
+    double waits = (double)ash_ceil_div(work->terms, AT_ONCE);
+    return rounds * (waits * target->costs.block_copy + target->costs.block_begin);
+}
+
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
     double elements = rows * terms * (double)work->runs + columns * terms + rows * columns;
-    double bytes = elements * work->batches * BYTES / (work->halves ? 2 : 1), least = 0;
-    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
-        if (shapes[i].shape.halves != work->halves) continue;
+    double bytes = elements * work->batches * bytes_of(work->math), least = 0;
+    *out = (ash_gpu_shape){0};
+    if (work->few) least = time_of_few(target, work);
+    for (size_t i = 0; i < ASH_COUNT(shapes) && !work->few; i++) {
+        if (shapes[i].shape.math != work->math) continue;
         double time = time_of(target, work, i);
         if (least > 0 && time >= least) continue;
         least = time;

@@ -12,36 +12,45 @@
 #include "target.h"
 
 /* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
- * k-tile. A warp is 4 threads down by 8 across, with vectors of 4; of products of half floats, 8 by 4, with
+ * k-tile. A warp is 4 threads down by 8 across, with vectors of 4; where it multiplies as one, 8 by 4, with
  * vectors of 2. */
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, terms;
-    bool halves;
+    ash_gpu_math math;
 } ash_gpu_shape;
 
+static inline bool ash_gpu_by_warp(ash_gpu_shape s) {
+    return s.math != ASH_GPU_FMA;
+}
+
 static inline unsigned ash_gpu_lanes(ash_gpu_shape s) {
-    return s.halves ? 2 : 4;
+    return ash_gpu_by_warp(s) ? 2 : 4;
 }
 static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
-    return s.thread_rows * (s.halves ? 8 : 4) * s.down;
+    return s.thread_rows * (ash_gpu_by_warp(s) ? 8 : 4) * s.down;
 }
 static inline unsigned ash_gpu_columns(ash_gpu_shape s) {
-    return s.thread_vectors * ash_gpu_lanes(s) * (s.halves ? 4 : 8) * s.across;
+    return s.thread_vectors * ash_gpu_lanes(s) * (ash_gpu_by_warp(s) ? 4 : 8) * s.across;
 }
 static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
     return 32 * s.down * s.across;
 }
 
-/* Products of one size, of f32 or of half floats. */
+/* Products of so few rows or columns are no tiles: threads add what memory gives (kernel/gpu/few.c). */
+enum { ASH_GPU_FEW = 2, ASH_GPU_FEW_THREADS = 256, ASH_GPU_FEW_COLUMNS = 32, ASH_GPU_FEW_UNROLL = 8 };
+
+/* Products of one size. */
 typedef struct ash_gpu_work {
     int64_t rows, columns; /* of the result of one */
     double batches;        /* how many */
     int64_t terms, runs;   /* a sum has `runs` runs of `terms` terms, which k-tiles do not cross */
-    bool halves;
+    bool exact;            /* a k-tile is a run */
+    bool few;              /* they have ASH_GPU_FEW rows or columns at most, whatever the variables are */
+    ash_gpu_math math;
 } ash_gpu_work;
 
-/* The shape in which they are done first; returns how long they take, in cycles. From the sizes and the
- * numbers of the target alone. */
+/* The shape in which they are done first, none where they are few; returns how long they take, in cycles.
+ * From the sizes and the numbers of the target alone. */
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
 
 /* Into how many parts the runs of their sums are best cut, all parts being computed at once and added in a

@@ -15,6 +15,15 @@ typedef enum ash_target_kind {
     ASH_TARGET_KINDS
 } ash_target_kind;
 
+/* How tiles of a GPU multiply. All but the first by warps, which take matrices. */
+typedef enum ash_gpu_math {
+    ASH_GPU_FMA,    /* f32, each thread for itself */
+    ASH_GPU_HALVES, /* f16 or bf16, summed in f32 */
+    ASH_GPU_TF32,   /* f32, rounded to TF32 */
+    ASH_GPU_TF32X3, /* f32 as sums of two numbers of TF32, whose products are taken but for the smallest */
+    ASH_GPU_BYTES,  /* u8 or i8, summed in i32 */
+} ash_gpu_math;
+
 typedef struct ash_target {
     ash_target_kind kind;
     char triple[64];           /* as LLVM spells it */
@@ -33,8 +42,9 @@ typedef struct ash_target {
     /* of a GPU, in a cycle of one core: multiply-adds of f32, and of half floats by warps (0: it has
        none) */
     unsigned adds, halves;
-    unsigned memory; /* of a GPU: bytes a cycle of all its memory */
-    ash_costs costs; /* what its machines have in common */
+    ash_gpu_math singles; /* of a GPU: how f32 is multiplied, FMA, TF32 or TF32X3 */
+    unsigned memory;      /* of a GPU: bytes a cycle of all its memory */
+    ash_costs costs;      /* what its machines have in common */
 } ash_target;
 
 /* Sets what follows from a processor's triple and features; caches are this machine's. */

@@ -61,8 +61,9 @@ struct ash_code_target {
 
     /* BARRIER, COPY_COMMIT, COPY_WAIT; REDUCE of `a`. */
     LLVMValueRef (*block)(ash_emit *e, const ash_inst *inst, LLVMValueRef a);
-    /* MMA; TILE_LOAD from the thread's address. */
-    LLVMValueRef (*mma)(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+    /* MMA of a kind (ash_inst.i); TF32; TILE_LOAD from the thread's address. */
+    LLVMValueRef (*mma)(ash_emit *e, int64_t kind, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+    LLVMValueRef (*tf32)(ash_emit *e, LLVMValueRef a);
     LLVMValueRef (*tile_load)(ash_emit *e, LLVMValueRef from, bool transposed);
     /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
     void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);

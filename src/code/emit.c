@@ -11,6 +11,8 @@
  * to 1.6 times, and what it does for them is simple, the nest being the schedule already: a product of the
  * variable becomes a count of its own, one for each distance that addresses move by. So the emitter does
  * that, and LLVM does not see that variables count. */
+#include <llvm-c/DebugInfo.h>
+
 #include "code_target.h"
 
 /* --- types and constants ----------------------------------------------------------------------------- */
@@ -126,6 +128,7 @@ static bool is_pure(const ash_inst *inst) {
     case ASH_NEST_FMA:
     case ASH_NEST_DOT4:
     case ASH_NEST_WHOLE:
+    case ASH_NEST_TF32:
     case ASH_NEST_HREDUCE: return true;
     default: return false;
     }
@@ -256,6 +259,20 @@ static LLVMValueRef count_on(ash_emit *e, LLVMValueRef variable, int64_t step) {
     return LLVMBuildNSWAdd(e->b, variable, const_index(e, step), "");
 }
 
+/* Says that a loop is laid out as often as it is to be: what assembles text would do it once more, and have
+ * registers for fewer threads. */
+static void keep_as_it_is(ash_emit *e, LLVMValueRef branch) {
+    static const char loop[] = "llvm.loop", disable[] = "llvm.loop.unroll.disable";
+    if (!e->kind->text) return;
+    LLVMMetadataRef word = LLVMMDStringInContext2(e->ctx, disable, sizeof disable - 1);
+    LLVMMetadataRef own = LLVMTemporaryMDNode(e->ctx, NULL, 0);
+    LLVMMetadataRef fact[] = {own, LLVMMDNodeInContext2(e->ctx, &word, 1)};
+    LLVMMetadataRef node = LLVMMDNodeInContext2(e->ctx, fact, 2);
+    LLVMMetadataReplaceAllUsesWith(own, node); /* such a node begins with itself */
+    LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(e->ctx, loop, sizeof loop - 1),
+                    LLVMMetadataAsValue(e->ctx, node));
+}
+
 /* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is
  * known to be below it when `guarded` is false. Returns the variable's value behind the loop. */
 static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef limit,
@@ -273,7 +290,9 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
     emit_bodies(e, loop, variable, 0, copies);
     LLVMValueRef next = count_on(e, variable, ash_nest_at(e->nest, loop)->i * (int64_t)copies);
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, limit, ""), body, after);
+    LLVMValueRef again =
+        LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, limit, ""), body, after);
+    if (copies > 1) keep_as_it_is(e, again);
     LLVMAddIncoming(phi, (LLVMValueRef[]){from, next}, (LLVMBasicBlockRef[]){before, latch}, 2);
     LLVMMoveBasicBlockAfter(after, latch);
     LLVMPositionBuilderAtEnd(e->b, after);
@@ -445,8 +464,9 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
         return ash_emit__hreduce(e, (ash_op)inst->i, (ash_dtype)inst->dtype, ash_emit__value(e, inst->a));
     case ASH_NEST_REDUCE: return e->kind->block(e, inst, ash_emit__value(e, inst->a));
     case ASH_NEST_MMA:
-        return e->kind->mma(e, (ash_dtype)inst->i, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
+        return e->kind->mma(e, inst->i, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
                             ash_emit__value(e, inst->c));
+    case ASH_NEST_TF32: return e->kind->tf32(e, ash_emit__value(e, inst->a));
     default: return NULL;
     }
 }

@@ -29,8 +29,8 @@ static void fill_zero(const ash_wide *t) {
 }
 
 /* The terms that lie side by side in the second operand (ops.def). */
-static int64_t terms_together(const ash_eval *e) {
-    return e->ins[0].dtype == e->ins[1].dtype ? 1 : ASH_BYTE_TERMS;
+static int64_t terms_together(const ash_eval *e, int64_t block) {
+    return !block || e->ins[0].dtype == e->ins[1].dtype ? 1 : ASH_BYTE_TERMS;
 }
 
 /* --- matmul ------------------------------------------------------------------------------------------ */
@@ -72,7 +72,7 @@ void ash_eval__matmul(const ash_eval *e) {
                 .n = y->dims[y->rank - 1],
                 .k = a->dims[a->rank - 1],
                 .block = ash_node_int(e->node, ASH_ATTR_B_BLOCK),
-                .terms = terms_together(e)};
+                .terms = terms_together(e, ash_node_int(e->node, ASH_ATTR_B_BLOCK))};
     if (c.block == 0) c.block = c.n;
     int64_t batches = y->count / (c.m * c.n), b_size = ash_ceil_div(c.n, c.block) * block_size(&c);
     for (int64_t batch = 0; batch < batches; batch++)
@@ -172,7 +172,7 @@ static conv conv_sizes(const ash_eval *e) {
     c.x_block = ASH_MAX(x_block, 1);
     c.y_block = ASH_MAX(y_block, 1);
     c.w_block = ASH_MAX(w_block, 1);
-    c.terms = terms_together(e);
+    c.terms = terms_together(e, x_block);
     c.w_block_in = w_block ? c.x_block : 1;
     c.x_chans = x->dims[1] * c.x_block;
     c.y_chans = y->dims[1] * c.y_block;

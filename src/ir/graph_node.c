@@ -26,12 +26,14 @@ static void sort_attrs(const ash_attr *attrs, size_t n, ash_attr *sorted) {
 }
 
 /* What a pass makes for one target belongs behind that pass. */
-static ash_status check_forms(const ash_graph *graph, const ash_attr *attrs, size_t n_attrs,
-                              ash_diag *diag) {
-    for (size_t i = 0; i < n_attrs && !graph->internal; i++)
-        ASH_FAIL_IF(ash_attr_infos[attrs[i].key].type == ASH_ATTR_TYPE_FORM && attrs[i].i, diag,
+static ash_status check_forms(const ash_graph *graph, const ash_node *node, ash_diag *diag) {
+    if (graph->internal) return ASH_OK;
+    for (size_t i = 0; i < node->n_attrs; i++)
+        ASH_FAIL_IF(ash_attr_infos[node->attrs[i].key].type == ASH_ATTR_TYPE_FORM && node->attrs[i].i, diag,
                     ASH_ERROR_UNSUPPORTED, "%s is %lld: the compiler chooses such forms for a target",
-                    ash_attr_infos[attrs[i].key].name, (long long)attrs[i].i);
+                    ash_attr_infos[node->attrs[i].key].name, (long long)node->attrs[i].i);
+    ASH_FAIL_IF(ash_node__is_bytes(graph, node), diag, ASH_ERROR_TYPE,
+                "operand 1 is i8, not u8 as operand 0: the compiler chooses such forms for a target");
     return ASH_OK;
 }
 
@@ -48,7 +50,7 @@ ash_status ash_graph__infer(const ash_graph *graph, const ash_node *node, ash_ty
         types[i] = graph->values.at[node->ins[i]].type;
     }
     ASH_TRY_DONE(ash_infer(graph->dims, node, types, outs, diag));
-    ASH_TRY_DONE(check_forms(graph, node->attrs, node->n_attrs, diag));
+    ASH_TRY_DONE(check_forms(graph, node, diag));
     if (node->op == ASH_OP_CUSTOM) status = ash_custom__check(graph, node->attrs, node->n_attrs, diag);
 done:
     if (types != few) ash_mem_free(graph->allocator, types, node->n_ins, sizeof *types);

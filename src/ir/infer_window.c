@@ -63,15 +63,19 @@ ash_status ash_infer__pool(const ash_inference *c) {
 
 /* --- products of bytes ---------------------------------------------------------------------------- */
 
-/* The terms that lie side by side in operand 1: 4 in the blocked form of u8 by i8, else 1, and then the
- * dtypes are equal. */
-static ash_status terms_together(const ash_inference *c, bool blocked, int64_t *terms) {
-    *terms = blocked && c->ins[0].dtype == ASH_U8 && c->ins[1].dtype == ASH_I8 ? ASH_BYTE_TERMS : 1;
-    return *terms > 1 ? ASH_OK : ash_infer__same_dtype(c, 0, 1);
+static bool are_bytes(const ash_inference *c) {
+    return c->ins[0].dtype == ASH_U8 && c->ins[1].dtype == ASH_I8;
 }
 
-static ash_dtype dtype_of_sums(const ash_inference *c, int64_t terms) {
-    return terms > 1 ? ASH_I32 : c->ins[0].dtype;
+/* The terms that lie side by side in operand 1: 4 in the blocked form of u8 by i8, else 1. But for bytes
+ * the dtypes are equal. */
+static ash_status terms_together(const ash_inference *c, bool blocked, int64_t *terms) {
+    *terms = blocked && are_bytes(c) ? ASH_BYTE_TERMS : 1;
+    return are_bytes(c) ? ASH_OK : ash_infer__same_dtype(c, 0, 1);
+}
+
+static ash_dtype dtype_of_sums(const ash_inference *c) {
+    return are_bytes(c) ? ASH_I32 : c->ins[0].dtype;
 }
 
 /* --- matrix products ------------------------------------------------------------------------------ */
@@ -105,7 +109,7 @@ ash_status ash_infer__matmul(const ash_inference *c) {
                           (long long)block);
     }
     c->outs[0] = *a;
-    c->outs[0].dtype = dtype_of_sums(c, terms);
+    c->outs[0].dtype = dtype_of_sums(c);
     c->outs[0].dims[batch + 1] = block ? n : b->dims[batch + 1];
     return ASH_OK;
 }
@@ -264,12 +268,11 @@ ash_status ash_infer__conv(const ash_inference *c) {
     spatial s;
     ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
     ASH_TRY(read_conv(c, &v));
-    ASH_TRY(terms_together(c, v.w_block > 0, &v.terms));
+    ASH_TRY(terms_together(c, v.x_block > 0, &v.terms));
     ASH_TRY(v.w_block ? blocked_weights(c, &v) : plain_weights(c, &v));
     ASH_TRY(read_spatial(c, v.spatial, &s));
     ash_type *out = &c->outs[0];
-    *out = (ash_type){
-        .dtype = dtype_of_sums(c, v.terms), .rank = v.spatial + 2, .dims = {x->dims[0], v.filters}};
+    *out = (ash_type){.dtype = dtype_of_sums(c), .rank = v.spatial + 2, .dims = {x->dims[0], v.filters}};
     for (unsigned i = 0; i < v.spatial; i++) {
         ASH_INFER_FAIL_IF(v.kernel[i] < 1, c, ASH_ERROR_SHAPE,
                           "the kernel's dims must be numbers of at least 1");

@@ -165,7 +165,7 @@ static void conv_factors(ash_loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
         iw[1 + spatial] = ash_ix_add(ixs, ash_ix_scale(ixs, in_group, wb), ash_ix_mod(ixs, o, wb));
     } else {
         ash_ix og = groups == 1 ? o : ash_ix_mod(ixs, o, o_group);
-        int64_t ib = xb ? xb : 1, terms = ash_node__is_bytes(k->graph, node) ? ASH_BYTE_TERMS : 1;
+        int64_t ib = xb ? xb : 1, terms = xb && ash_node__is_bytes(k->graph, node) ? ASH_BYTE_TERMS : 1;
         ash_ix in_block = ash_ix_mod(ixs, in_group, ib);
         iw[0] = g;
         iw[1] = ash_ix_div(ixs, og, wb);

@@ -491,8 +491,12 @@ ash_ref ash_nest_tile_load(ash_nest *n, uint16_t buf, ash_ref index, bool transp
     return ash_nest_add(n, inst);
 }
 
-ash_ref ash_nest_mma(ash_nest *n, ash_dtype dtype, ash_ref a, ash_ref b, ash_ref c) {
-    ash_inst inst = make(ASH_NEST_MMA, ASH_F32, 4, a, b, c);
-    inst.i = dtype;
+ash_ref ash_nest_tf32(ash_nest *n, ash_ref a) {
+    return pure(n, make(ASH_NEST_TF32, ASH_F32, ash_nest_at(n, a)->lanes, a, ASH_NO_REF, ASH_NO_REF));
+}
+
+ash_ref ash_nest_mma(ash_nest *n, int64_t kind, ash_ref a, ash_ref b, ash_ref c) {
+    ash_inst inst = make(ASH_NEST_MMA, ash_nest_at(n, c)->dtype, 4, a, b, c);
+    inst.i = kind;
     return ash_nest_add(n, inst);
 }

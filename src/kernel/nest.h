@@ -38,6 +38,7 @@ typedef uint32_t ash_ref; /* an instruction, and its result */
 #define ASH_NO_REF UINT32_MAX
 
 enum { ASH_NEST_NARROW = 32 };
+enum { ASH_NEST_MMA_UNSIGNED_A = 0x100, ASH_NEST_MMA_UNSIGNED_B = 0x200 };
 
 /* Fields: a b c operands; i f immediates; buf buffer; "type" is the result's dtype and lanes. */
 typedef enum ash_nest_op {
@@ -103,14 +104,22 @@ typedef enum ash_nest_op {
        i32, the lower one in the lower half.
        Four matrices of 8 x 8 such elements from shared memory: thread l names row l % 8 of matrix l / 8 by
        the index a of its first element, at a multiple of 16 bytes, and gets as lane j elements 2 (l % 4)
-       and the next one of row l / 4 of matrix j; i: 1, of matrix j transposed. i32, 4 lanes */
+       and the next one of row l / 4 of matrix j; i: 1, of matrix j transposed. i32, 4 lanes. Of elements
+       of 32 or 8 bits, which are not transposed: the one, or the four, that lie there. */
     ASH_NEST_TILE_LOAD,
-    /* a b + c, of a [16, 16], b [16, 8], of the dtype i (F16, BF16), c and the result [16, 8] of f32. With
-       g = l / 4 and u = 2 (l % 4), a thread has, lane by lane,
-         a (i32, 4 lanes)   rows g, g + 8, g, g + 8     columns u, u, u + 8, u + 8 and the next one
-         b (i32, 2 lanes)   rows u, u + 8 and the next one     column g
-         c (f32, 4 lanes)   rows g, g, g + 8, g + 8     columns u, u + 1, u, u + 1
-       Sums are in an order, and rounded in ways, that the machine has. */
+    ASH_NEST_TF32, /* a, f32, with the 10 upper bits of its mantissa: the nearest such number, ties away
+                      from zero; what is past the largest is infinity. f32, as many lanes */
+    /* a b + c, of a [16, k], b [k, 8], c and the result [16, 8]. i: the dtype of a and b, with
+       ASH_NEST_MMA_UNSIGNED_A and B
+         F16, BF16   k = 16, two elements to a word, c of f32
+         F32         k = 8, an element to a word, numbers of TF32, c of f32
+         I8          k = 32, four elements to a word, each of a and b u8 where i says so, c of i32, exact
+       With e elements to a word, g = l / 4, u = l % 4, a thread has, lane by lane,
+         a (4 words)    rows g, g + 8, g, g + 8     columns e u, e u, e (u + 4), e (u + 4) and the next
+         b (2 words)    rows e u, e (u + 4) and the next     column g
+         c (4 lanes)    rows g, g, g + 8, g + 8     columns 2 u, 2 u + 1, 2 u, 2 u + 1
+       where words are i32, of F32 f32. Sums of floats are in an order, and rounded in ways, that the
+       machine has; those of integers wrap. */
     ASH_NEST_MMA,
     ASH_NEST_OP_COUNT
 } ash_nest_op;
@@ -238,7 +247,9 @@ void ash_nest_copy_async(ash_nest *n, uint16_t to, ash_ref to_index, uint16_t fr
 void ash_nest_copy_commit(ash_nest *n);
 void ash_nest_copy_wait(ash_nest *n, unsigned left);
 ash_ref ash_nest_tile_load(ash_nest *n, uint16_t buf, ash_ref index, bool transposed);
-ash_ref ash_nest_mma(ash_nest *n, ash_dtype dtype, ash_ref a, ash_ref b, ash_ref c);
+ash_ref ash_nest_tf32(ash_nest *n, ash_ref a);
+/* `kind`: the dtype, and what is unsigned. */
+ash_ref ash_nest_mma(ash_nest *n, int64_t kind, ash_ref a, ash_ref b, ash_ref c);
 
 /* What builders see in place of an instruction that was lost to a failed allocation: an i64 scalar. */
 extern const ash_inst ash_nest__lost;

@@ -50,8 +50,19 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_COPY_COMMIT] = "commit",
     [ASH_NEST_COPY_WAIT] = "wait",
     [ASH_NEST_TILE_LOAD] = "matrices",
+    [ASH_NEST_TF32] = "tf32",
     [ASH_NEST_MMA] = "mma",
 };
+
+static void mma_kind(int64_t kind, ash_text *out) {
+    ash_dtype dtype = (ash_dtype)(kind & 0xff);
+    if (dtype != ASH_I8) {
+        ash_text_add(out, " %s", dtype == ASH_F32 ? "tf32" : ash_dtype_name(dtype));
+        return;
+    }
+    ash_text_add(out, " %s", kind & ASH_NEST_MMA_UNSIGNED_A ? "u8" : "i8");
+    ash_text_add(out, " %s", kind & ASH_NEST_MMA_UNSIGNED_B ? "u8" : "i8");
+}
 
 static void operand(const ash_nest *n, ash_ref ref, ash_text *out) {
     const ash_inst *v = ash_nest_at(n, ref);
@@ -108,7 +119,7 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
     if (names_op)
         ash_text_add(out, "%s%s", inst->op == ASH_NEST_COMPUTE ? "" : " ", ash_op_name((ash_op)inst->i));
     if (inst->op == ASH_NEST_TILE_LOAD && inst->i) ash_text_add(out, " transposed");
-    if (inst->op == ASH_NEST_MMA) ash_text_add(out, " %s", ash_dtype_name((ash_dtype)inst->i));
+    if (inst->op == ASH_NEST_MMA) mma_kind(inst->i, out);
     if (inst->op == ASH_NEST_LOAD || inst->op == ASH_NEST_GATHER || inst->op == ASH_NEST_TILE_LOAD) {
         place(n, inst, out);
         mask(n, inst, out);

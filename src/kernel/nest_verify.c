@@ -279,18 +279,26 @@ static ash_status tile_load(struct check *c, ash_ref ref) {
     REQUIRE(c, ref,
             (inst->buf & ASH_NEST_SHARED) && (inst->buf & ~ASH_NEST_SHARED) < (int)c->nest->shared.len,
             "matrices from what is no memory of the block");
-    REQUIRE(c, ref, ash_dtype_size(ash_nest_dtype(c->nest, inst->buf)) == 2, "matrices not of 16 bits");
+    size_t size = ash_dtype_size(ash_nest_dtype(c->nest, inst->buf));
+    REQUIRE(c, ref, size == 2 || (!inst->i && (size == 1 || size == 4)),
+            "matrices of elements that are loaded otherwise");
     ASH_TRY(result(c, ref, ASH_I32, 4));
     return use_typed(c, ref, inst->a, ASH_I64, 1);
 }
 
 static ash_status mma(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
-    REQUIRE(c, ref, inst->i == ASH_F16 || inst->i == ASH_BF16, "a product of matrices of another dtype");
-    ASH_TRY(result(c, ref, ASH_F32, 4));
-    ASH_TRY(use_typed(c, ref, inst->a, ASH_I32, 4));
-    ASH_TRY(use_typed(c, ref, inst->b, ASH_I32, 2));
-    return use_typed(c, ref, inst->c, ASH_F32, 4);
+    ash_dtype dtype = (ash_dtype)(inst->i & ~(int64_t)(ASH_NEST_MMA_UNSIGNED_A | ASH_NEST_MMA_UNSIGNED_B));
+    bool bytes = dtype == ASH_I8;
+    REQUIRE(c, ref,
+            bytes ||
+                ((dtype == ASH_F16 || dtype == ASH_BF16 || dtype == ASH_F32) && inst->i == (int64_t)dtype),
+            "a product of matrices of another dtype");
+    ash_dtype words = dtype == ASH_F32 ? ASH_F32 : ASH_I32, sums = bytes ? ASH_I32 : ASH_F32;
+    ASH_TRY(result(c, ref, sums, 4));
+    ASH_TRY(use_typed(c, ref, inst->a, words, 4));
+    ASH_TRY(use_typed(c, ref, inst->b, words, 2));
+    return use_typed(c, ref, inst->c, sums, 4);
 }
 
 static ash_status of_block(struct check *c, ash_ref ref) {
@@ -305,6 +313,9 @@ static ash_status of_block(struct check *c, ash_ref ref) {
         return reduce(c, ref, 1);
     case ASH_NEST_COPY_ASYNC: return copy_async(c, ref);
     case ASH_NEST_TILE_LOAD: return tile_load(c, ref);
+    case ASH_NEST_TF32:
+        ASH_TRY(result(c, ref, ASH_F32, inst->lanes));
+        return use_typed(c, ref, inst->a, ASH_F32, inst->lanes);
     case ASH_NEST_MMA: return mma(c, ref);
     default: REQUIRE(c, ref, inst->i >= 0, "a wait for less than no group"); return ASH_OK;
     }
@@ -375,6 +386,7 @@ static ash_status instruction(struct check *c, ash_ref ref) {
     case ASH_NEST_COPY_COMMIT:
     case ASH_NEST_COPY_WAIT:
     case ASH_NEST_TILE_LOAD:
+    case ASH_NEST_TF32:
     case ASH_NEST_MMA: return of_block(c, ref);
     case ASH_NEST_OP_COUNT: break;
     }

@@ -162,10 +162,14 @@ static bool takes_matmul(const ash_graph *from, const ash_node *node, const ash_
 
 bool ash_bytes__takes(const ash_target *target, const ash_graph *from, const ash_node *node, ash_bytes *x,
                       ash_bytes *w) {
-    if (!target || target->kind != ASH_TARGET_CPU || !target->dot4) return false;
+    enum { LEAST_FILTERS = 8 }; /* of a group: fewer are no tile on a GPU */
+    if (!target || !(target->kind == ASH_TARGET_CPU ? target->dot4 : target->halves)) return false;
     if (node->op != ASH_OP_CONV && node->op != ASH_OP_MATMUL) return false;
     if (!ash_bytes__find(from, node->ins[0], x) || !ash_bytes__find(from, node->ins[1], w)) return false;
-    return node->op == ASH_OP_CONV ? takes_conv(from, node, x, w) : takes_matmul(from, node, x, w);
+    if (node->op == ASH_OP_MATMUL) return takes_matmul(from, node, x, w);
+    if (!takes_conv(from, node, x, w)) return false;
+    int64_t filters = ash_graph__type(from, node->ins[1])->dims[0] / ash_node_int(node, ASH_ATTR_GROUPS);
+    return target->kind == ASH_TARGET_CPU || filters >= LEAST_FILTERS;
 }
 
 /* --- building ------------------------------------------------------------------------------------- */

@@ -24,8 +24,8 @@ typedef struct ash_forms {
 
 typedef struct ash_layout_pass {
     ash_rewrite rw;
-    int64_t lanes;    /* of one vector of f32, at most ASH_MAX_BLOCK */
-    ash_forms *forms; /* per value of `from` */
+    int64_t lanes; /* of one vector of f32, at most ASH_MAX_BLOCK; 0: values are plain, but for weights */
+    ash_forms *forms; /* per value of `from`; NULL: all are plain */
     bool *constant;   /* per value of `from`: it does not depend on inputs */
     bool *deferred;   /* per value of `from`: a broadcast that waits for the form that is asked for */
 } ash_layout_pass;
@@ -73,6 +73,8 @@ typedef struct ash_layout_columns {
 
 /* Chooses the blocks of a convolution with these channels and groups, whose operand is `x` of `from`. */
 void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout_conv *v);
+/* filters.c: the block of the weights of a convolution on a GPU, where they are constant; 0: plain. */
+int64_t ash_layout__filter_block(const ash_layout_pass *l, const ash_node *node);
 /* Weights [o, c/g, k...] in the order that ops.def states. */
 ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layout_conv *v);
 /* The convolution over operands in that form; records the result's. */

@@ -48,7 +48,7 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
     ash_rewrite *rw = &l->rw;
     ash_graph *to = rw->to;
     ash_layout_columns c;
-    if (!ash_layout__columns(l, node, &c)) return false;
+    if (l->lanes && !ash_layout__columns(l, node, &c)) return false;
     ash_rewrite__name(rw, node);
     ash_value x = ash_bytes__image(l, a, ASH_U8), w = ash_bytes__image(l, b, ASH_I8);
     ash_value x_offset = ash_bytes__offset(l, a, ASH_U8), w_offset = ash_bytes__offset(l, b, ASH_I8);
@@ -59,9 +59,11 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
         to, ash_graph_dim_div(to, ash_graph_dim_add(to, k, ASH_BYTE_TERMS - 1), ASH_BYTE_TERMS),
         ASH_BYTE_TERMS);
     missing = ash_graph_dim_sub(to, whole, k);
-    ash_value fours = in_fours(
-        rw, ash_layout__pack_columns(rw, ash_layout__pad_zero(rw, w, rank - 2, missing), &c, l->lanes));
-    const ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
+    ash_value fours = w;
+    if (l->lanes)
+        fours = in_fours(
+            rw, ash_layout__pack_columns(rw, ash_layout__pad_zero(rw, w, rank - 2, missing), &c, l->lanes));
+    const ash_attr attrs[] = {ASH_ATTR_I(N, l->lanes ? c.n : 0), ASH_ATTR_I(B_BLOCK, l->lanes)};
     const ash_value ins[] = {x, fours};
     ash_value y = ash_build(to, ASH_OP_MATMUL, ins, 2, attrs, 2);
     if (x_offset != ASH_NO_VALUE) {
@@ -111,10 +113,10 @@ static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x,
 static ash_value blocked_operand(ash_layout_pass *l, const ash_node *node, const ash_bytes *b,
                                  const ash_layout_conv *v, ash_value offset) {
     int64_t channels = ash_graph__type(l->rw.from, node->ins[0])->dims[1];
-    bool whole = v->c == channels;
+    bool whole = v->x_block && v->c == channels;
     ash_value x = whole ? ash_bytes__blocked(l, b, ASH_U8, v->x_block) : ash_bytes__image(l, b, ASH_U8);
     if (offset != ASH_NO_VALUE) x = pad_operand(&l->rw, node, x, whole ? v->x_block : 0, offset);
-    if (whole || x == ASH_NO_VALUE) return x;
+    if (whole || !v->x_block || x == ASH_NO_VALUE) return x;
     return ash_layout__pack(&l->rw, ash_layout__pad_zero(&l->rw, x, 1, v->c - channels), v->x_block);
 }
 
@@ -133,9 +135,10 @@ static ash_value window_sums(ash_rewrite *rw, const ash_node *node, ash_value x,
                                   .before = padded ? 0 : ash_node_list(node, ASH_ATTR_BEFORE)[s],
                                   .after = padded ? 0 : ash_node_list(node, ASH_ATTR_AFTER)[s]};
     }
-    x = sum_of(rw->to, x, 1u << 1 | 1u << (2 + space));
-    return ash_pool(rw->to, ASH_OP_POOL_SUM, ash_build__drop_axis(rw->to, x, 2 + space), axes, windows,
-                    space);
+    bool blocked = ash_rewrite__type(rw, x).rank > 2 + space;
+    x = sum_of(rw->to, x, 1u << 1 | (blocked ? 1u << (2 + space) : 0));
+    if (blocked) x = ash_build__drop_axis(rw->to, x, 2 + space);
+    return ash_pool(rw->to, ASH_OP_POOL_SUM, x, axes, windows, space);
 }
 
 /* What is per channel, [o, 1...] or one number, against the result: [1, o/B, 1..., B] or [1, o, 1...]. */
@@ -160,10 +163,13 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_layout_conv v = {.groups = ash_node_int(node, ASH_ATTR_GROUPS),
                          .c = channels,
                          .o = ash_graph__type(rw->from, node->ins[1])->dims[0]};
-    if (v.groups == 1) v.c = ash_ceil_div(channels, ASH_BYTE_TERMS) * ASH_BYTE_TERMS;
+    if (v.groups == 1 && l->lanes) v.c = ash_ceil_div(channels, ASH_BYTE_TERMS) * ASH_BYTE_TERMS;
     v.in_lanes = v.c == v.groups && v.o == v.groups;
-    ash_layout__choose_blocks(l, xb->source, &v);
-    if (!v.x_block || !v.w_block) return false;
+    if (l->lanes)
+        ash_layout__choose_blocks(l, xb->source, &v);
+    else
+        v.w_block = ash_layout__filter_block(l, node);
+    if (l->lanes && (!v.x_block || !v.w_block)) return false;
     ash_rewrite__name(rw, node);
     ash_value plain = ash_bytes__image(l, wb, ASH_I8), w = plain;
     ash_value x_offset = ash_bytes__offset(l, xb, ASH_U8), w_offset = ash_bytes__offset(l, wb, ASH_I8);
@@ -172,8 +178,9 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, plain);
     if (v.c != channels) w = ash_layout__pad_zero(rw, w, 1, v.c - channels);
-    w = ash_layout__pack_weights(rw, w, &v);
-    ash_value y = ash_layout__blocked_conv(l, node, x, v.in_lanes ? w : in_fours(rw, w), &v, padded);
+    if (v.w_block) w = ash_layout__pack_weights(rw, w, &v);
+    if (v.x_block && !v.in_lanes) w = in_fours(rw, w);
+    ash_value y = ash_layout__blocked_conv(l, node, x, w, &v, padded);
     w_offset = per_channel(to, w_offset, &v, space);
     if (x_offset != ASH_NO_VALUE) {
         uint32_t all = (1u << type.rank) - 1;

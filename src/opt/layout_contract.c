@@ -120,7 +120,7 @@ ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash
         case ASH_ATTR_X_BLOCK: attrs[i].i = v->x_block; break;
         case ASH_ATTR_Y_BLOCK: attrs[i].i = v->y_block; break;
         case ASH_ATTR_W_BLOCK: attrs[i].i = v->w_block; break;
-        case ASH_ATTR_O: attrs[i].i = v->o; break;
+        case ASH_ATTR_O: attrs[i].i = v->w_block ? v->o : 0; break;
         case ASH_ATTR_BEFORE:
         case ASH_ATTR_AFTER:
             if (padded) attrs[i].list = none;

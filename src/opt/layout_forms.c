@@ -66,7 +66,7 @@ static const ash_node *producer(const ash_layout_pass *l, ash_value value) {
 
 ash_value ash_layout__plain(ash_layout_pass *l, ash_value value) {
     ash_rewrite *rw = &l->rw;
-    if (rw->map[value] != ASH_NO_VALUE) return rw->map[value];
+    if (rw->map[value] != ASH_NO_VALUE || !l->forms) return ash_rewrite__get(rw, value);
     int64_t block = ash_layout__has_blocked(l, value);
     if (block) {
         ash_type type = *ash_graph__type(rw->from, value);

@@ -43,9 +43,9 @@ static bool has_vectors(const ash_target *target) {
            ash_target_lanes(target, sizeof(float)) >= ASH_MIN_BLOCK;
 }
 
-/* Kernels for products of bytes, which the layout pass finds. */
+/* Kernels for products of bytes, which the layout pass finds, and filters on GPUs. */
 static bool multiplies_bytes(const ash_target *target) {
-    return has_vectors(target) && target->dot4;
+    return has_vectors(target) ? target->dot4 : target && target->halves;
 }
 
 /* Tables of bytes, in place of what is computed from one byte. */
@@ -90,8 +90,7 @@ static const row pipeline[] = {
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_vectors, NULL},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, convolutions},
     {"parts", ash_opt__parts, ASH_OPT_FULL, PLAIN, CANONICAL, 0, has_multiprocessors, products},
-    {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_blocks,
-     convolutions},
+    {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_blocks, products},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},

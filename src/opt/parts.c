@@ -34,6 +34,10 @@ static ash_value cut(ash_graph *to, ash_value x, unsigned axis, int64_t parts) {
     return ash_transpose(to, ash_reshape(to, x, dims, type.rank + 1), perm);
 }
 
+static bool is_few(ash_dim lines) {
+    return ash_dim_is_const(lines) && lines <= ASH_GPU_FEW;
+}
+
 /* --- products ------------------------------------------------------------------------------------- */
 
 static int64_t parts_of_product(const ash_rewrite *rw, const ash_node *node) {
@@ -43,7 +47,9 @@ static int64_t parts_of_product(const ash_rewrite *rw, const ash_node *node) {
                          .columns = most_of(rw->from, y->dims[y->rank - 1]),
                          .batches = 1,
                          .terms = a->dims[a->rank - 1],
-                         .runs = 1};
+                         .runs = 1,
+                         .math = rw->opt->target->singles,
+                         .few = is_few(y->dims[y->rank - 2]) || is_few(y->dims[y->rank - 1])};
     for (unsigned d = 0; d + 2 < y->rank; d++) work.batches *= (double)most_of(rw->from, y->dims[d]);
     return ash_gpu_parts(rw->opt->target, &work);
 }
@@ -65,7 +71,12 @@ static int64_t parts_of_conv(const ash_rewrite *rw, const ash_node *node) {
         return 1;
     for (unsigned d = 0; d < w->rank; d++)
         if (!ash_dim_is_const(w->dims[d])) return 1;
-    ash_gpu_work work = {.rows = w->dims[0], .columns = 1, .batches = 1, .terms = w->dims[1], .runs = 1};
+    ash_gpu_work work = {.rows = w->dims[0],
+                         .columns = 1,
+                         .batches = 1,
+                         .terms = w->dims[1],
+                         .runs = 1,
+                         .math = rw->opt->target->singles};
     double columns = 1;
     for (unsigned d = 0; d < y->rank; d++)
         if (d != 1) columns *= (double)most_of(rw->from, y->dims[d]);

@@ -234,6 +234,8 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
 ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *diag) {
     ASH_FAIL_IF((unsigned)options->mode >= ASH_MODE_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "there is no execution mode %d", (int)options->mode);
+    ASH_FAIL_IF((unsigned)options->precision >= ASH_PRECISION_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "there is no precision %d", (int)options->precision);
     bool many = options->mode == ASH_MODE_MULTI_STREAM;
     ASH_FAIL_IF(many && (options->streams < 1 || options->streams > ASH_PLAN_MOST_STREAMS), diag,
                 ASH_ERROR_INVALID_ARGUMENT, "%u streams are asked for, 1 to %d are possible",

@@ -46,6 +46,7 @@ static void print_head(const ash_plan_core *core, ash_text *out) {
     ash_text_add(out, "vectors of %u bytes, %u registers, %u chains%s%s, caches %" PRId64 " %" PRId64 "\n",
                  t->vector_bytes, t->vector_registers, t->chains, t->masks ? ", masks" : "",
                  t->fma ? ", fma" : "", t->l1_bytes, t->l2_bytes);
+    if (t->singles) ash_text_add(out, "products in %s\n", t->singles == ASH_GPU_TF32 ? "tf32" : "tf32x3");
     ash_text_add(out, "mode %s, %u streams, %u events, %u threads%s%s\n", ash_mode_text(core->mode),
                  core->schedule.streams, core->schedule.n_events, core->threads,
                  core->poison ? ", poison" : "", core->late ? ", captured late" : "");

@@ -18,14 +18,30 @@ struct making {
     int64_t lower_ns, compile_ns;
 };
 
+static ash_status set_precision(ash_target *target, ash_precision precision, const ash_device *device,
+                                ash_diag *diag) {
+    static const ash_gpu_math maths[ASH_PRECISION_COUNT] = {[ASH_PRECISION_IEEE] = ASH_GPU_FMA,
+                                                            [ASH_PRECISION_TF32X3] = ASH_GPU_TF32X3,
+                                                            [ASH_PRECISION_TF32] = ASH_GPU_TF32};
+    ASH_FAIL_IF(precision != ASH_PRECISION_IEEE && !target->halves, diag, ASH_ERROR_UNSUPPORTED,
+                "products in %s are for GPUs from sm_80 on, and %.100s is none",
+                ash_precision_text(precision), device->name);
+    target->singles = maths[precision];
+    return ASH_OK;
+}
+
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
     const ash_target *target;
     bool placed;
     ASH_TRY(ash_placed__is_needed(graph, m->options, &placed, diag));
     ASH_TRY(ash_placed__target(m->context, m->options->device, &target, diag));
+    ASH_FAIL_IF(placed && m->options->precision != ASH_PRECISION_IEEE, diag, ASH_ERROR_UNSUPPORTED,
+                "products in %s are of plans on one device", ash_precision_text(m->options->precision));
+    ash_target own = *target;
+    ASH_TRY(set_precision(&own, m->options->precision, m->options->device, diag));
     ASH_TRY(placed ? ash_placed__lower(m->context, graph, m->options, &m->fitted.program, diag)
-                   : ash_fit__lower(m->context, target, graph, m->seeds, m->options, &m->fitted, diag));
+                   : ash_fit__lower(m->context, &own, graph, m->seeds, m->options, &m->fitted, diag));
     m->ordered = !placed;
     m->lower_ns = ash_clock__now() - start;
     return ASH_OK;
@@ -231,9 +247,9 @@ ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const 
 static ash_status check_late(const ash_plan_options *first, const ash_plan_options *late, ash_diag *diag) {
 #define SAME(field) (!late->field || late->field == first->field)
     bool same = SAME(order) && SAME(threads) && SAME(no_optimize) && SAME(no_winograd) && SAME(no_fuse) &&
-                SAME(fuse_freely) && SAME(poison) && SAME(reuse_inputs) && SAME(keep_count) &&
-                SAME(device) && SAME(device_count) && SAME(place_count) && SAME(memory.omit_inputs) &&
-                SAME(memory.omit_constants) && SAME(memory.arena_no_reuse) &&
+                SAME(fuse_freely) && SAME(precision) && SAME(poison) && SAME(reuse_inputs) &&
+                SAME(keep_count) && SAME(device) && SAME(device_count) && SAME(place_count) &&
+                SAME(memory.omit_inputs) && SAME(memory.omit_constants) && SAME(memory.arena_no_reuse) &&
                 SAME(memory.pin_output_ancestors) && SAME(memory.mode) && SAME(memory.strategy) &&
                 SAME(memory.node_budget) && SAME(memory.time_limit_ns) && SAME(memory.capacity) &&
                 SAME(progress.cancel) && SAME(progress.report);

@@ -20,6 +20,12 @@ const char *ash_plan_order_text(ash_plan_order order) {
     return (unsigned)order < ASH_PLAN_ORDER_COUNT ? names[order] : "?";
 }
 
+const char *ash_precision_text(ash_precision precision) {
+    static const char *const names[ASH_PRECISION_COUNT] = {
+        [ASH_PRECISION_IEEE] = "ieee", [ASH_PRECISION_TF32X3] = "tf32x3", [ASH_PRECISION_TF32] = "tf32"};
+    return (unsigned)precision < ASH_PRECISION_COUNT ? names[precision] : "?";
+}
+
 ASH_SIZED(ash_prepared_op, device);
 
 /* Operations of the prologue, or those behind it. */

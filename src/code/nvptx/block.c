@@ -134,18 +134,41 @@ LLVMValueRef ash_nvptx__tile_load(ash_emit *e, LLVMValueRef from, bool transpose
     return gathered(e, words, LLVMVectorType(i32_of(e), 4));
 }
 
-LLVMValueRef ash_nvptx__mma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
+LLVMValueRef ash_nvptx__tf32(ash_emit *e, LLVMValueRef a) {
+    LLVMTypeRef type = LLVMTypeOf(a), element = ash_emit__element(type);
+    unsigned lanes = ash_emit__lanes(a);
+    val out = LLVMGetPoison(type);
+    for (unsigned i = 0; i < lanes; i++) {
+        val one = lanes == 1 ? a : lane_of(e, a, i);
+        one = LLVMBuildBitCast(e->b, ash_emit__intrinsic(e, "llvm.nvvm.f2tf32.rna", NULL, 0, &one, 1),
+                               element, "");
+        out = lanes == 1 ? one : LLVMBuildInsertElement(e->b, out, one, number(e, i), "");
+    }
+    return out;
+}
+
+static const char *mma_name(int64_t kind) {
+    switch (kind) {
+    case ASH_F16: return "llvm.nvvm.mma.m16n8k16.row.col.f32.f32";
+    case ASH_BF16: return "llvm.nvvm.mma.m16n8k16.row.col.bf16";
+    case ASH_F32: return "llvm.nvvm.mma.m16n8k8.row.col.tf32";
+    case ASH_I8: return "llvm.nvvm.mma.m16n8k32.row.col.s8";
+    case ASH_I8 | ASH_NEST_MMA_UNSIGNED_A: return "llvm.nvvm.mma.m16n8k32.row.col.u8.s8";
+    case ASH_I8 | ASH_NEST_MMA_UNSIGNED_B: return "llvm.nvvm.mma.m16n8k32.row.col.s8.u8";
+    default: return "llvm.nvvm.mma.m16n8k32.row.col.u8";
+    }
+}
+
+LLVMValueRef ash_nvptx__mma(ash_emit *e, int64_t kind, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
     enum { OF_A = 4, OF_B = 2, OF_C = 4 };
     LLVMTypeRef pair = LLVMVectorType(LLVMHalfTypeInContext(e->ctx), 2);
     val args[OF_A + OF_B + OF_C];
     for (unsigned i = 0; i < OF_A + OF_B; i++) {
         args[i] = i < OF_A ? lane_of(e, a, i) : lane_of(e, b, i - OF_A);
-        if (dtype == ASH_F16) args[i] = LLVMBuildBitCast(e->b, args[i], pair, "");
+        if (kind == ASH_F16) args[i] = LLVMBuildBitCast(e->b, args[i], pair, "");
+        if (kind == ASH_F32) args[i] = LLVMBuildBitCast(e->b, args[i], i32_of(e), "");
     }
     for (unsigned i = 0; i < OF_C; i++) args[OF_A + OF_B + i] = lane_of(e, c, i);
-    val sums = ash_emit__intrinsic(e,
-                                   dtype == ASH_F16 ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
-                                                    : "llvm.nvvm.mma.m16n8k16.row.col.bf16",
-                                   NULL, 0, args, OF_A + OF_B + OF_C);
+    val sums = ash_emit__intrinsic(e, mma_name(kind), NULL, 0, args, OF_A + OF_B + OF_C);
     return gathered(e, sums, LLVMTypeOf(c));
 }

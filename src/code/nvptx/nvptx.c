@@ -214,6 +214,7 @@ const ash_code_target ash_code__nvptx = {
     .block = ash_nvptx__block,
     .copy = ash_nvptx__copy,
     .mma = ash_nvptx__mma,
+    .tf32 = ash_nvptx__tf32,
     .tile_load = ash_nvptx__tile_load,
     .library = ash_nvptx__library,
 };

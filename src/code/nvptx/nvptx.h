@@ -10,8 +10,9 @@ enum { ASH_NVPTX_COPIES = 1 }; /* features: copies to a block's memory that nobo
 /* block.c: ash_code_target.shared, block and copy. */
 LLVMValueRef ash_nvptx__shared(ash_emit *e, uint16_t number);
 LLVMValueRef ash_nvptx__block(ash_emit *e, const ash_inst *inst, LLVMValueRef a);
-/* ash_code_target.mma and tile_load. */
-LLVMValueRef ash_nvptx__mma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+/* ash_code_target.mma, tf32 and tile_load. */
+LLVMValueRef ash_nvptx__mma(ash_emit *e, int64_t kind, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+LLVMValueRef ash_nvptx__tf32(ash_emit *e, LLVMValueRef a);
 LLVMValueRef ash_nvptx__tile_load(ash_emit *e, LLVMValueRef from, bool transposed);
 void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes,
                      LLVMValueRef condition);

@@ -5,10 +5,16 @@
  *     columns    output positions, of all images one after the other: neighbours read neighbours
  *     terms      input channels and window
  *
- * A k-tile is some input channels at one place of the window, so that what differs between its copies is a
- * number, and whether a position's input lies inside is found once for all of them; the place moves on like
- * an odometer. With fewer than 16 channels to a group the terms are counted in the order of plain weights,
- * and each copy finds its own channel and place.
+ * A sum has an axis of input channels, and those of the window. Some of them are *terms*, which k-tiles
+ * are cut from; the others are *steps*, of which a k-tile has one place: that is a number, which moves on
+ * like an odometer, so that whether a position's input lies inside is found once for all copies.
+ *
+ *     16 channels and more    terms: channels                    steps: window
+ *     fewer (first layers)    terms: the window's last axes      steps: channels, the window's first axes
+ *     else                    terms: all, in the order of plain weights; each copy finds its own place
+ *
+ * First layers have a k-tile for each place of their steps: what is copied is the same for all of them, but
+ * for a number.
  *
  * Weights lie packed, blocks of output channels side by side (src/opt/filters.c), or as the graph has them.
  * What is left to plain loops: depthwise convolutions, and groups of few channels, which have no rows to
@@ -16,22 +22,42 @@
 #include "tile.h"
 
 enum { MAX_SPACE = ASH_MAX_RANK - 2, LEAST_ROWS = 8, FEW_CHANNELS = 16 };
+enum { LEAST_TERMS = 5, MOST_TERMS = 16 };      /* of the k-tiles of first layers */
+enum { CHANNEL = 0, MAX_AXES = 1 + MAX_SPACE }; /* axes of a sum: then those of the window */
 
 typedef struct conv {
     ash_kern *k;
     const ash_node *node;
     unsigned space;
     int64_t w_block, groups, channels, filters; /* channels and filters of one group */
-    bool flat;                                  /* terms are channels and window in one */
-    int64_t places;                             /* of the window */
-    ash_dim batch, positions;                   /* images; positions of all of them */
+    bool padded;
+    unsigned axes; /* of a sum */
+    int64_t extents[MAX_AXES];
+    uint32_t of_terms;        /* bit per axis: it is one of the terms, not of the steps */
+    int64_t terms, runs;      /* products of the extents of either */
+    ash_dim batch, positions; /* images; positions of all of them */
     ash_dim out[MAX_SPACE];
-    int64_t window[MAX_SPACE];
-    ash_sym group, row, block, lane, step[MAX_SPACE];
+    ash_sym group, row, block, lane, step[MAX_AXES];
     ash_ix anchor[ASH_MAX_RANK];
-    ash_ref at_channel, at_step[MAX_SPACE]; /* cells: where the k-tile is */
+    ash_ref at_term, at_step[MAX_AXES]; /* cells: where the k-tile is */
     ash_gpu_tile tile;
 } conv;
+
+/* Which axes are terms. */
+static void choose_terms(conv *c, bool by_warp) {
+    int64_t places = 1;
+    c->terms = c->runs = 1;
+    for (unsigned a = 1; a < c->axes; a++) places *= c->extents[a];
+    c->of_terms = 1u << CHANNEL;
+    if (places > 1 && c->channels < FEW_CHANNELS) {
+        unsigned first = c->axes;
+        int64_t last = 1;
+        while (first > 1 && last * c->extents[first - 1] <= MOST_TERMS) last *= c->extents[--first];
+        bool exact = !by_warp && last >= LEAST_TERMS && c->channels * places > last;
+        c->of_terms = exact ? ~((1u << first) - 1) : ~0u;
+    }
+    for (unsigned a = 0; a < c->axes; a++) *(c->of_terms >> a & 1 ? &c->terms : &c->runs) *= c->extents[a];
+}
 
 static bool read_node(conv *c) {
     ash_kern *k = c->k;
@@ -48,16 +74,15 @@ static bool read_node(conv *c) {
     c->filters = y->dims[1] / c->groups;
     c->batch = y->dims[0];
     c->positions = c->batch;
-    c->places = 1;
+    c->axes = 1 + c->space;
+    c->extents[CHANNEL] = c->channels;
     for (unsigned s = 0; s < c->space; s++) {
         ash_dim window = w->dims[(c->w_block ? 3 : 2) + s];
         if (!ash_dim_is_const(window)) return false;
         c->out[s] = y->dims[2 + s];
-        c->window[s] = window;
-        c->places *= window;
+        c->extents[1 + s] = window;
         c->positions = ash_kern_product(k, c->positions, c->out[s]);
     }
-    c->flat = c->places > 1 && c->channels < FEW_CHANNELS;
     return c->filters >= LEAST_ROWS && c->channels > 0;
 }
 
@@ -81,7 +106,7 @@ static void make_symbols(conv *c) {
     c->row = ash_kern_sym(k, c->filters);
     c->block = ash_kern_sym(k, ash_kern_ceil_div(k, c->positions, lanes));
     c->lane = ash_kern_sym(k, lanes);
-    for (unsigned s = 0; s < c->space; s++) c->step[s] = ash_kern_sym(k, c->window[s]);
+    for (unsigned a = 0; a < c->axes; a++) c->step[a] = ash_kern_sym(k, c->extents[a]);
     ash_ix position =
         ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->block), lanes), ash_ix_sym(ixs, c->lane));
     c->anchor[0] = place_of(c, position, c->anchor + 2);
@@ -89,15 +114,19 @@ static void make_symbols(conv *c) {
         ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->filters), ash_ix_sym(ixs, c->row));
 }
 
-/* The channel and the place in the window of the term that is copied. */
-static ash_ix term_at(const conv *c, ash_ix *place) {
+/* The channel, and the place in the window, of the term that is copied. */
+static void term_at(const conv *c, ash_ix *at) {
     ash_ixs *ixs = &c->k->ixs;
     ash_ix term = ash_ix_sym(ixs, c->tile.a.term);
-    for (unsigned s = c->space; s-- > 0;) {
-        place[s] = c->flat ? ash_ix_mod(ixs, term, c->window[s]) : ash_ix_sym(ixs, c->step[s]);
-        if (c->flat) term = ash_ix_div(ixs, term, c->window[s]);
+    unsigned outermost = (unsigned)__builtin_ctz(c->of_terms);
+    for (unsigned a = c->axes; a-- > 0;) {
+        if (!(c->of_terms >> a & 1)) {
+            at[a] = ash_ix_sym(ixs, c->step[a]);
+            continue;
+        }
+        at[a] = a == outermost ? term : ash_ix_mod(ixs, term, c->extents[a]);
+        if (a != outermost) term = ash_ix_div(ixs, term, c->extents[a]);
     }
-    return term;
 }
 
 static bool find_weights(conv *c, ash_ix channel, const ash_ix *place) {
@@ -143,6 +172,7 @@ static bool find_input(conv *c, ash_ix channel, const ash_ix *place) {
                                 ash_ix_scale(ixs, place[s], dilations[s]));
         idx[2 + s] = ash_ix_sub(ixs, idx[2 + s], ash_ix_dim(ixs, before[s]));
         if (before[s] == 0 && after[s] == 0) continue; /* never outside */
+        c->padded = true;
         if (b->n_bounds == ASH_GPU_BOUNDS) return false;
         ash_gpu_bound(b, idx[2 + s], x->dims[2 + s]);
     }
@@ -150,34 +180,25 @@ static bool find_input(conv *c, ash_ix channel, const ash_ix *place) {
 }
 
 static bool find_operands(conv *c) {
+    enum { COPIED = 8 }; /* terms that a block may copy at once */
     ash_kern *k = c->k;
     ash_gpu_operand *a = &c->tile.a, *b = &c->tile.b;
-    ash_ix place[MAX_SPACE];
-    int64_t terms = c->flat ? c->channels * c->places : c->channels;
-    a->term = b->term = ash_gpu_sym(k, terms, c->tile.shape.terms);
+    ash_ix at[MAX_AXES];
+    a->term = b->term =
+        ash_gpu_sym(k, c->terms, c->tile.shape.terms % COPIED ? COPIED : c->tile.shape.terms);
     a->line = ash_gpu_sym(k, c->filters, ash_gpu_rows(c->tile.shape));
     b->line = ash_gpu_sym(k, c->positions, ash_gpu_columns(c->tile.shape));
-    ash_ix term = ash_ix_sym(&k->ixs, a->term), channel = term_at(c, place);
-    ash_gpu_bound(a, term, terms);
-    ash_gpu_bound(b, term, terms);
-    return find_weights(c, channel, place) && find_input(c, channel, place);
+    ash_ix term = ash_ix_sym(&k->ixs, a->term);
+    term_at(c, at);
+    ash_gpu_bound(a, term, c->terms);
+    ash_gpu_bound(b, term, c->terms);
+    return find_weights(c, at[CHANNEL], at + 1) && find_input(c, at[CHANNEL], at + 1);
 }
 
 /* --- where the k-tile is --------------------------------------------------------------------------- */
 
-static ash_ref first_tile(conv *c) {
-    ash_kern *k = c->k;
-    ash_ref zero = ash_nest_index(&k->nest, 0), narrow = ash_nest_int(&k->nest, ASH_I32, 0);
-    if (c->places > 1) c->at_channel = ash_nest_cell(&k->nest, narrow);
-    for (unsigned s = 0; s < c->space; s++) {
-        if (c->window[s] > 1) c->at_step[s] = ash_nest_cell(&k->nest, narrow);
-        ash_kern_set_sym(k, c->step[s], zero);
-    }
-    return zero;
-}
-
-/* *carry: whether it moves on; in the end, whether it began anew, at `end`. In 32 bits, which are one
- * register. */
+/* In 32 bits, which are one register. *carry: whether it moves on; in the end, whether it began anew, at
+ * `end`. */
 static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_ref *carry) {
     ash_ref now = ash_nest_get(n, cell),
             next = ash_nest_binary(n, ASH_OP_ADD, now, ash_nest_int(n, ASH_I32, by));
@@ -191,15 +212,20 @@ static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_r
 static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     conv *c = arg;
     ash_nest *n = &c->k->nest;
-    ash_ref carry = ASH_NO_REF;
-    if (first && !c->flat) return first_tile(c);
-    if (c->flat || c->places == 1)
-        return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, c->tile.shape.terms));
-    ash_ref channel = move_on(n, c->at_channel, c->tile.shape.terms, c->channels, &carry);
-    for (unsigned s = c->space; s-- > 0;)
-        if (c->window[s] > 1)
-            ash_kern_set_sym(c->k, c->step[s], move_on(n, c->at_step[s], 1, c->window[s], &carry));
-    return channel;
+    int64_t terms = c->tile.shape.terms;
+    ash_ref zero = ash_nest_index(n, 0), at = zero, carry = ASH_NO_REF;
+    if (c->runs == 1) return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, terms));
+    if (terms < c->terms) {
+        if (first) c->at_term = ash_nest_cell(n, ash_nest_int(n, ASH_I32, 0));
+        if (!first) at = move_on(n, c->at_term, terms, c->terms, &carry);
+    }
+    for (unsigned a = c->axes; a-- > 0;) {
+        bool moves = !(c->of_terms >> a & 1) && c->extents[a] > 1;
+        if (first && moves) c->at_step[a] = ash_nest_cell(n, ash_nest_int(n, ASH_I32, 0));
+        ash_ref place = first || !moves ? zero : move_on(n, c->at_step[a], 1, c->extents[a], &carry);
+        ash_kern_set_sym(c->k, c->step[a], place);
+    }
+    return at;
 }
 
 /* --- chunks ---------------------------------------------------------------------------------------- */
@@ -208,21 +234,23 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
     if (!read_node(&c)) return false;
-    int64_t terms = c.flat ? c.channels * c.places : c.channels;
+    ash_gpu_math math = ash_gpu_math_of(k, c.node);
+    choose_terms(&c, math != ASH_GPU_FMA);
     const ash_gpu_work work = {.rows = c.filters,
                                .columns = ash_kern_max(k, c.positions),
                                .batches = (double)c.groups,
-                               .terms = terms,
-                               .runs = c.flat ? 1 : c.places,
-                               .halves =
-                                   ash_dtype_size(ash_graph__type(k->graph, c.node->out)->dtype) == 2};
+                               .terms = c.terms,
+                               .runs = c.runs,
+                               .exact = !(c.of_terms >> CHANNEL & 1),
+                               .math = math};
     ash_gpu_shape shape;
     ash_gpu_choose(k->low->target, &work, &shape);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
+    c.tile.b.in_lines = work.exact; /* places in the window are numbers then */
     make_symbols(&c);
     if (!find_operands(&c)) return false;
     int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
-    int64_t k_tiles = ash_ceil_div(terms, shape.terms) * (c.flat ? 1 : c.places);
+    int64_t k_tiles = ash_ceil_div(c.terms, shape.terms) * c.runs;
     int64_t tiles_down = ash_ceil_div(c.filters, rows);
     ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
     ash_gpu_tile_open(&c.tile);
@@ -241,7 +269,10 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     t.columns_end = !ash_dim_is_const(c.positions) || c.positions % columns;
     ash_tile_set_root(&t, c.anchor);
     ash_gpu_tile_sum(&c.tile, &t, row, column, &row0);
-    ash_tile_store(&t, c.row, row0, NULL, ASH_NO_REF);
+    ash_gpu_axes axes = {.n = c.axes};
+    memcpy(axes.extents, c.extents, c.axes * sizeof *c.extents);
+    ash_gpu_store(&t, c.row, row0,
+                  (c.padded && math != ASH_GPU_BYTES) || math == ASH_GPU_TF32X3 ? &axes : NULL);
     ash_nest_end(n);
     *chunks = ash_kern_product(k, tiles_across, tiles_down * c.groups);
     return true;

@@ -60,6 +60,10 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, p->tile.shape.terms));
 }
 
+static bool is_few(ash_dim lines) {
+    return ash_dim_is_const(lines) && lines <= ASH_GPU_FEW;
+}
+
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_node *node = &k->graph->nodes.at[k->group->anchor];
     const ash_type *out = ash_graph__type(k->graph, node->out),
@@ -79,8 +83,10 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
                                .batches = (double)ash_kern_max(k, batches),
                                .terms = ash_kern_max(k, p.inner),
                                .runs = 1,
-                               .halves = ash_dtype_size(out->dtype) == 2};
+                               .few = (is_few(p.m) || is_few(p.n)) && out->dtype != ASH_I32,
+                               .math = ash_gpu_math_of(k, node)};
     ash_gpu_shape shape;
+    if (work.few) return ash_gpu_lower_few(k, chunks);
     ash_gpu_choose(k->low->target, &work, &shape);
     p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
     make_symbols(&p);
@@ -104,7 +110,8 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     t.columns_end = !ash_dim_is_const(p.n) || p.n % columns;
     ash_tile_set_root(&t, p.out);
     ash_gpu_tile_sum(&p.tile, &t, row, column, &row0);
-    ash_tile_store(&t, p.row, row0, NULL, ASH_NO_REF);
+    const ash_gpu_axes axes = {.n = 1, .extents = {p.inner}};
+    ash_gpu_store(&t, p.row, row0, shape.math == ASH_GPU_TF32X3 ? &axes : NULL);
     ash_nest_end(n);
     *chunks = ash_kern_product(k, ash_kern_product(k, tiles_down, tiles_across), batches);
     return true;

@@ -30,7 +30,7 @@ static bool is_multiple(const ash_kern *k, ash_sym along, ash_ix ix, unsigned wi
     return true;
 }
 
-static bool side_by_side(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned count) {
+bool ash_gpu_side_by_side(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned count) {
     int64_t stride;
     return ash_ix_lane_stride(&k->ixs, o->at.linear, along, count, true, &stride) && stride == 1;
 }
@@ -45,36 +45,53 @@ static bool are_whole(const ash_kern *k, const ash_gpu_operand *o, ash_sym along
     return true;
 }
 
-/* The widest copies, of 16 bytes at most, along one symbol; 1: elements are not seen to lie evenly. */
-static unsigned width_of(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned widest) {
+unsigned ash_gpu_width(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned widest) {
     enum { ALIGN = 16 };
     if (k->nest.buffers.at[o->at.buf].align < ALIGN) return 1;
     for (unsigned width = widest; width > 1; width /= 2)
-        if (is_multiple(k, along, o->at.linear, width) && side_by_side(k, o, along, width) &&
+        if (is_multiple(k, along, o->at.linear, width) && ash_gpu_side_by_side(k, o, along, width) &&
             are_whole(k, o, along, width))
             return width;
     return 1;
 }
 
+enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
+enum { TOGETHER = 8 };   /* terms of a line that neighbours copy: a sector */
+
+/* Terms of which all threads copy an element at once: of those that lie as [term][line]. */
+static int64_t at_once(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    return o->turned ? TOGETHER : ASH_MAX(ash_gpu_threads(g->shape) / (o->lines / o->width), 1u);
+}
+
+/* The terms that memory has room for: what is copied beyond those of a k-tile is not used. */
+static int64_t terms_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    int64_t by = at_once(g, o);
+    return ash_ceil_div(g->shape.terms, by) * by;
+}
+
 static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
+    enum { PIECE = 16, APART = 8 }; /* bytes; terms of f32 in banks of their own */
     ash_kern *k = g->k;
-    enum { WIDTH = 4, HALVES_WIDTH = 8 };
-    bool halves = g->shape.halves;
+    bool by_warp = ash_gpu_by_warp(g->shape);
     ash_dtype dtype = ASH_F32;
     o->lines = lines;
     o->width = 1;
     if (!ash_kern_lost(k)) {
         dtype = k->nest.buffers.at[o->at.buf].dtype;
-        o->turned = !side_by_side(k, o, o->line, 2) && side_by_side(k, o, o->term, 2);
-        o->by_line = halves && o->turned;
-        if (halves)
-            o->width = width_of(k, o, o->turned ? o->term : o->line, HALVES_WIDTH);
-        else if (width_of(k, o, o->line, WIDTH) == WIDTH)
-            o->width = WIDTH;
+        const unsigned widest = PIECE / (unsigned)ash_dtype_size(dtype);
+        o->turned = !o->in_lines && !ash_gpu_side_by_side(k, o, o->line, 2) &&
+                    ash_gpu_side_by_side(k, o, o->term, 2);
+        o->by_line = by_warp && (o->turned || g->shape.math == ASH_GPU_BYTES);
+        if (o->by_line)
+            o->width = o->turned ? ash_gpu_width(k, o, o->term, widest) : 1;
+        else if (by_warp || ash_gpu_width(k, o, o->line, widest) == widest)
+            o->width = ash_gpu_width(k, o, o->line, widest);
     }
-    int64_t pad = halves ? HALVES_WIDTH : WIDTH;
+    if (o->width * ash_dtype_size(dtype) < LEAST_COPY) o->width = 1;
+    int64_t pad = PIECE / (int64_t)ash_dtype_size(dtype);
+    if (by_warp && dtype == ASH_F32 && !o->by_line) pad = APART;
     o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
-    o->half = o->pitch * (o->by_line ? lines : g->shape.terms);
+    o->half = o->pitch * (o->by_line ? lines : terms_of(g, o));
     o->memory = ash_nest_shared_add(&k->nest, dtype, (uint32_t)(2 * o->half));
 }
 
@@ -95,16 +112,15 @@ typedef struct share {
     ash_ref line, term, term0, half;
 } share;
 
-enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
-
 /* One element that is too small for that; where there is none, element 0 is read, and not used. */
-static void copy_at_once(ash_kern *k, const ash_gpu_operand *o, ash_ref to, ash_ref from, ash_ref inside) {
+static ash_ref load_one(ash_kern *k, const ash_gpu_operand *o, ash_ref from, ash_ref inside) {
     ash_nest *n = &k->nest;
+    ash_dtype dtype = ash_nest_dtype(n, o->memory);
     if (inside != ASH_NO_REF) from = ash_nest_select(n, inside, from, ash_nest_index(n, 0));
     ash_ref element = ash_nest_load(n, o->at.buf, from, 1, ASH_NO_REF);
-    if (inside != ASH_NO_REF)
-        element = ash_nest_select(n, inside, element, ash_nest_float(n, ash_nest_dtype(n, o->memory), 0));
-    ash_nest_store(n, o->memory, to, element, ASH_NO_REF);
+    if (inside == ASH_NO_REF) return element;
+    ash_ref zero = ash_dtype_is_float(dtype) ? ash_nest_float(n, dtype, 0) : ash_nest_int(n, dtype, 0);
+    return ash_nest_select(n, inside, element, zero);
 }
 
 /* One copy, so many lines and terms further on. */
@@ -123,8 +139,27 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     if (o->width * ash_dtype_size(ash_nest_dtype(n, o->memory)) >= LEAST_COPY)
         ash_nest_copy_async(n, o->memory, to, o->at.buf, from, o->width, inside);
     else
-        copy_at_once(k, o, to, from, inside);
+        ash_nest_store(n, o->memory, to, load_one(k, o, from, inside), ASH_NO_REF);
     ash_kern_forget(k, mark);
+}
+
+enum { FOUR = 4 };
+
+/* Of bytes whose lines lie side by side, four terms of a line, which are a word in the block's memory. */
+static void copy_four(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_ref of_term = ADD(n, own->term, ash_nest_index(n, term)), bytes[FOUR];
+    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, own->line));
+    for (int64_t i = 0; i < FOUR; i++) {
+        size_t mark = ash_kern_mark(k);
+        ash_ref at = ADD(n, of_term, ash_nest_index(n, i));
+        ash_kern_set_sym(k, o->term, ADD(n, own->term0, at));
+        bytes[i] = load_one(k, o, ash_kern_index(k, o->at.linear), all_bounds(k, o));
+        ash_kern_forget(k, mark);
+    }
+    ash_ref to = ADD(n, ADD(n, own->half, MUL(n, own->line, o->pitch)), of_term);
+    ash_nest_store(n, o->memory, to, ash_gpu_four(n, bytes), ASH_NO_REF);
 }
 
 /* Of eight lines, each half as long as the banks are wide and 16 bytes apart from that: in the order 0, 4,
@@ -138,10 +173,17 @@ static ash_ref apart(ash_nest *n, ash_ref line) {
 
 /* The block's copies of one k-tile of an operand. */
 static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_ref term0) {
-    enum { TOGETHER = 8 }; /* terms of a line that neighbours copy: a sector */
     ash_nest *n = &g->k->nest;
     int64_t threads = ash_gpu_threads(g->shape);
     share own = {.term0 = term0, .half = half};
+    if (o->by_line && !o->turned && ash_dtype_size(ash_nest_dtype(n, o->memory)) == 1) {
+        ash_ref lines = ash_nest_index(n, o->lines);
+        own.line = ash_nest_imod(n, g->thread, lines);
+        own.term = MUL(n, ash_nest_idiv(n, g->thread, lines), FOUR);
+        for (int64_t term = 0; term < g->shape.terms; term += threads / o->lines * FOUR)
+            copy_four(g, o, &own, term);
+        return;
+    }
     if (o->by_line) {
         int64_t per = ASH_MAX(g->shape.terms / o->width, 1); /* threads to a line */
         ash_ref many = ash_nest_index(n, per);
@@ -156,7 +198,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
         own.term = ash_nest_imod(n, g->thread, together);
         own.line = ash_nest_idiv(n, g->thread, together);
         for (int64_t line = 0; line < o->lines; line += threads / TOGETHER)
-            for (int64_t term = 0; term < g->shape.terms; term += TOGETHER)
+            for (int64_t term = 0; term < terms_of(g, o); term += TOGETHER)
                 copy_one(g, o, &own, line, term);
         return;
     }
@@ -164,7 +206,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     ash_ref many = ash_nest_index(n, per);
     own.line = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
     own.term = per < threads ? ash_nest_idiv(n, g->thread, many) : ash_nest_index(n, 0);
-    for (int64_t term = 0; term < g->shape.terms; term += threads / per) copy_one(g, o, &own, 0, term);
+    for (int64_t term = 0; term < terms_of(g, o); term += at_once(g, o)) copy_one(g, o, &own, 0, term);
 }
 
 static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
@@ -195,6 +237,12 @@ static void add_term(ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, a
     }
 }
 
+ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node) {
+    ash_dtype dtype = ash_graph__type(k->graph, node->out)->dtype;
+    if (ash_node__is_bytes(k->graph, node)) return ASH_GPU_BYTES;
+    return dtype == ASH_F32 ? k->low->target->singles : ASH_GPU_HALVES;
+}
+
 void ash_gpu_tile_open(ash_gpu_tile *g) {
     g->k->nest.threads = ash_gpu_threads(g->shape);
     g->thread = ash_kern_argument(g->k, ASH_NEST_THREAD);
@@ -215,7 +263,7 @@ static void place_thread(ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b) {
     }
     *line_a = MUL(n, warp_down, ash_gpu_rows(g->shape) / g->shape.down);
     *line_b = MUL(n, warp_across, ash_gpu_columns(g->shape) / g->shape.across);
-    if (g->shape.halves) return;
+    if (ash_gpu_by_warp(g->shape)) return;
     ash_ref down = ADD(n, ash_nest_imod(n, lane, two),
                        MUL(n, ash_nest_idiv(n, lane, ash_nest_index(n, 16)), 2)),
             across = ash_nest_imod(n, ash_nest_idiv(n, lane, two), ash_nest_index(n, 8));
@@ -226,14 +274,15 @@ static void place_thread(ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b) {
 /* How the thread's results lie; returns its first row. */
 static ash_ref place_results(const ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column) {
     ash_nest *n = &g->k->nest;
-    bool halves = g->shape.halves;
+    bool by_warp = ash_gpu_by_warp(g->shape);
+    t->math = g->shape.math == ASH_GPU_BYTES ? ASH_TILE_BYTES : ASH_TILE_F32;
     t->rows = g->shape.thread_rows;
     t->vectors = g->shape.thread_vectors;
     t->lanes = t->store_lanes = ash_gpu_lanes(g->shape);
-    t->run = halves ? 1 : 4;
-    t->rows_apart = halves ? 8 : 16;
-    t->vectors_apart = halves ? 4 : 8;
-    if (halves) {
+    t->run = by_warp ? 1 : 4;
+    t->rows_apart = by_warp ? 8 : 16;
+    t->vectors_apart = by_warp ? 4 : 8;
+    if (by_warp) {
         ash_ref lane = ash_nest_imod(n, g->thread, ash_nest_index(n, 32)), four = ash_nest_index(n, 4);
         row = ADD(n, row, ash_nest_idiv(n, lane, four));
         column = ADD(n, column, MUL(n, ash_nest_imod(n, lane, four), 2));
@@ -245,8 +294,8 @@ static ash_ref place_results(const ash_gpu_tile *g, ash_tile *t, ash_ref row, as
 /* The products of the present half, of which the thread begins at these elements. */
 static void add_terms(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref a_at, ash_ref b_at) {
     ash_nest *n = &g->k->nest;
-    if (g->shape.halves) {
-        ash_gpu_half_add(g, t, sums, a_at, b_at);
+    if (ash_gpu_by_warp(g->shape)) {
+        ash_gpu_warp_add(g, t, sums, a_at, b_at);
         return;
     }
     ash_ref term =
@@ -255,10 +304,12 @@ static void add_terms(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref
     ash_nest_end(n);
 }
 
-/* Of half floats: sums of 4 numbers, two rows of two; and from there to the accumulators of `t`. */
+/* Of warps: sums of 4 numbers, two rows of two; and from there to the accumulators of `t`. */
 static void open_sums(const ash_tile *t, ash_ref *sums) {
     ash_nest *n = &t->k->nest;
-    ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), 4);
+    ash_dtype dtype = ash_tile_dtype(t->math);
+    ash_ref zero = dtype == ASH_I32 ? ash_nest_int(n, dtype, 0) : ash_nest_float(n, dtype, 0);
+    zero = ash_nest_splat(n, zero, 4);
     for (unsigned i = 0; i < t->rows / 2 * t->vectors; i++) sums[i] = ash_nest_cell(n, zero);
 }
 
@@ -278,13 +329,13 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     ash_nest *n = &k->nest;
     ash_ref line_a, line_b, zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1);
     ash_ref sums[ASH_TILE_MAX];
-    bool halves = g->shape.halves;
+    bool by_warp = ash_gpu_by_warp(g->shape);
     place_thread(g, &line_a, &line_b);
     *row0 = place_results(g, t, ADD(n, row, line_a), ADD(n, column, line_b));
     ash_tile_open(t);
-    if (halves) open_sums(t, sums);
-    ash_ref begin_a = halves ? ash_gpu_half_begin(g, &g->a, line_a) : line_a,
-            begin_b = halves ? ash_gpu_half_begin(g, &g->b, line_b) : line_b;
+    if (by_warp) open_sums(t, sums);
+    ash_ref begin_a = by_warp ? ash_gpu_warp_begin(g, &g->a, line_a) : line_a,
+            begin_b = by_warp ? ash_gpu_warp_begin(g, &g->b, line_b) : line_b;
     g->a.first_line = row;
     g->b.first_line = column;
     size_t mark = ash_kern_mark(k);
@@ -305,6 +356,6 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     ash_nest_set(n, odd, next);
     ash_nest_end(n);
     ash_nest_copy_wait(n, 0); /* of a sum without terms */
-    if (halves) close_sums(t, sums);
+    if (by_warp) close_sums(t, sums);
     ash_kern_forget(k, mark);
 }

@@ -24,9 +24,10 @@
  *
  * A sum is one chain of multiply-adds, however long.
  *
- * Half floats (halves.c): warps multiply matrices of 16 x 16 by 16 x 8, which they load from the block's
- * memory as they lie there, [term][line], or [line][term] where terms lie side by side; lines of either are
- * padded by 16 bytes, so that eight rows of a matrix are in different banks. */
+ * Half floats, bytes, and f32 as TF32 (warp.c): warps multiply matrices of 16 x 32 bytes by 8 columns,
+ * which they load from the block's memory by rows of 16 bytes, [line][term], where terms lie side by side,
+ * or are bytes; lines are padded by 16 bytes then, so that eight rows of a matrix are in different banks.
+ * Else it is [term][line]: half floats are transposed as they are loaded, f32 is loaded one by one. */
 #ifndef ASH_GPU_TILE_H
 #define ASH_GPU_TILE_H
 
@@ -44,6 +45,7 @@ typedef struct ash_gpu_operand {
         ash_dim end;
     } bounds[ASH_GPU_BOUNDS]; /* an element exists where 0 <= at < end holds for all */
     unsigned n_bounds;
+    bool in_lines; /* neighbours copy lines, also where terms lie side by side and lines do not */
     /* set by ash_gpu_operand_settle */
     unsigned lines;      /* of the tile */
     bool turned;         /* terms lie side by side: it is transposed on the way */
@@ -71,11 +73,18 @@ typedef struct ash_gpu_tile {
 ash_sym ash_gpu_sym(ash_kern *k, ash_dim extent, int64_t tile);
 /* Adds 0 <= at < end to an operand's bounds. */
 void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
-/* halves.c: where a thread begins to load matrices of an operand, whose first line in the tile is the
+/* Whether so many neighbours along a symbol, line or term, are neighbours in memory; and the widest vectors
+ * of them, `widest` at most, that are aligned and all inside or all outside. 1: not seen to be. */
+bool ash_gpu_side_by_side(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned count);
+unsigned ash_gpu_width(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned widest);
+/* How an anchor of floats or bytes is multiplied. */
+ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node);
+/* warp.c: where a thread begins to load matrices of an operand, whose first line in the tile is the
  * warp's; and the products of one k-tile of these into the sums, rows / 2 by vectors of 4 numbers each; the
  * indices are of the present half. */
-ash_ref ash_gpu_half_begin(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line);
-void ash_gpu_half_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *sums, ash_ref a_at,
+ash_ref ash_gpu_four(ash_nest *n, const ash_ref *scalars); /* a vector of them */
+ash_ref ash_gpu_warp_begin(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line);
+void ash_gpu_warp_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *sums, ash_ref a_at,
                       ash_ref b_at);
 /* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
  * the chunk loop. */
@@ -84,6 +93,17 @@ void ash_gpu_tile_open(ash_gpu_tile *g);
  * of `t`, which is made ready for ash_tile_store. *row0: the thread's first row. */
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0);
 
+/* The axes of a sum, outermost first, as ash_loops has them. */
+typedef struct ash_gpu_axes {
+    unsigned n;
+    ash_dim extents[ASH_MAX_RANK];
+} ash_gpu_axes;
+/* again.c: stores the tile. With `again` (if not NULL), the results of threads that have a sum that is no
+ * number are computed once more by their definition: where zeros that stand for nothing meet infinity. */
+void ash_gpu_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_gpu_axes *again);
+
+/* few.c: products of one or two rows, or columns (ash_gpu_work.few). */
+bool ash_gpu_lower_few(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks);
 
