@@ -5,15 +5,14 @@
 usage: llama_compare.py --work FOLDER [--prepare | --measure] [--ashlar PROGRAM] [--bandwidth PROGRAM]
                         [--threads N ...] [--past N] [--rounds N] [--layers N] [--jobs N]
 
---prepare fetches llama-cpp-python's sources and the package gguf from PyPI into FOLDER, builds llama-bench with all that this
-processor has (llama.cpp's own defaults), and writes the two models, of random weights: bench/decoder.py's, with scales
+--prepare fetches llama-cpp-python's sources and the package gguf from PyPI into FOLDER, builds llama.cpp with all that this
+processor has (its own defaults) and llama_step.cpp upon it, and writes the two models, of random weights: bench/decoder.py's, with scales
 that half floats have, as Q4_0's are, and the same shapes as GGUF. --measure runs both in turns, after reading memory as
 bench_bandwidth does; what is printed is the median over the rounds of each side's step. Neither: both. The caches hold
 f32 on both sides. Needs the Python packages onnx and numpy, cmake, ninja and a C++ compiler.
 """
 import argparse
 import glob
-import json
 import os
 import statistics
 import subprocess
@@ -43,10 +42,16 @@ def fetch(work):
 
 
 def build(work, jobs):
-    folder = os.path.join(work, "llama-build")
+    source, folder = fetch(work), os.path.join(work, "llama-build")
     flags = [f"-D{name}=OFF" for name in OFF] + ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON"]
-    subprocess.run(["cmake", "-S", fetch(work), "-B", folder, "-G", "Ninja", *flags], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["ninja", "-C", folder, f"-j{jobs}", "llama-bench"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "-S", source, "-B", folder, "-G", "Ninja", *flags], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["ninja", "-C", folder, f"-j{jobs}", "llama"], check=True, stdout=subprocess.DEVNULL)
+    libraries = [os.path.join(folder, path) for path in
+                 ("src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a")]
+    headers = [f"-I{os.path.join(source, path)}" for path in ("include", "ggml/include")]
+    step = os.path.join(os.path.dirname(os.path.abspath(__file__)), "llama_step.cpp")
+    subprocess.run(["c++", "-O2", "-std=c++17", *headers, step, "-o", os.path.join(work, "llama_step"), *libraries, "-fopenmp",
+                    "-lpthread", "-ldl"], check=True)
 
 
 def write_gguf(work, layers):
@@ -94,11 +99,9 @@ def write_gguf(work, layers):
     w.close()
 
 
-def time_theirs(work, threads, past, tokens):
+def time_theirs(work, threads, past, steps):
     """Milliseconds of a step."""
-    command = [os.path.join(work, "llama-build", "bin", "llama-bench"), "-m", os.path.join(work, "model.gguf"), "-p", "0", "-n",
-               str(tokens), "-d", str(past), "-t", str(threads), "-ctk", "f32", "-ctv", "f32", "-r", "1", "-o", "json"]
-    return json.loads(decoder.run(command))[0]["avg_ns"] / tokens * 1e-6
+    return float(decoder.run([os.path.join(work, "llama_step"), os.path.join(work, "model.gguf"), str(threads), str(past), str(steps)]))
 
 
 def median(values):

@@ -58,17 +58,19 @@ void ash_bits__set_vector(ash_bits *b, ash_ref first, unsigned v) {
     ash_ref column = times(b, ash_nest_imod(n, at, per), b->lanes);
     ash_kern_set_sym(b->k, b->block, ash_nest_idiv(n, at, per));
     ash_kern_set_sym(b->k, b->column, plus(b, column, (int64_t)of_block * b->lanes));
+    b->taken = v;
 }
 
-/* Asks for what lies `ahead` bytes behind a load. */
-static void ask_ahead(const ash_bits *b, uint16_t buf, ash_ref index, int64_t ahead) {
+/* Asks for what lies `ahead` bytes behind a load of some lanes: once for each line. */
+static void ask_ahead(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes, int64_t ahead) {
     ash_nest *n = &b->k->nest;
     int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, buf));
-    if (ahead) ash_nest_prefetch_far(n, buf, plus(b, index, ahead / size));
+    if (b->taken * lanes * size % b->k->low->target->costs.line_bytes) return;
+    ash_nest_prefetch_far(n, buf, plus(b, index, ahead / size));
 }
 
 ash_ref ash_bits__load_words(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes) {
-    ask_ahead(b, buf, index, b->k->low->target->costs.bits_ahead);
+    ask_ahead(b, buf, index, lanes, b->k->low->target->costs.bits_ahead);
     return ash_nest_load(&b->k->nest, buf, index, lanes, ASH_NO_REF);
 }
 
@@ -77,9 +79,9 @@ static ash_ref load_span(const ash_bits *b, const ash_tile_operand *from) {
     ash_nest *n = &b->k->nest;
     const ash_costs *c = &b->k->low->target->costs;
     int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, from->buf));
-    int64_t ahead = c->bits_ahead * size * 8 / (b->span * b->bits);
+    uint64_t ahead = (uint64_t)(c->bits_ahead * size * 8 / (b->span * b->bits));
     ash_ref index = ash_kern_index(b->k, from->linear);
-    ask_ahead(b, from->buf, index, ash_align_up((uint64_t)ahead, (uint64_t)c->line_bytes));
+    ask_ahead(b, from->buf, index, b->lanes, (int64_t)ash_align_up(ahead, (uint64_t)c->line_bytes));
     return ash_nest_cast(n, ASH_F32, ash_nest_load(n, from->buf, index, b->lanes, ASH_NO_REF));
 }
 
@@ -249,7 +251,7 @@ static void emit_few(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0,
 static unsigned few_vectors(const ash_bits *b, unsigned rows) {
     unsigned registers = b->k->low->target->vector_registers,
              most = rows <= 2 ? registers / 8 : registers / 16;
-    if (b->digits.buffer != ASH_NO_BUFFER) most = registers / ash_bits__digit_registers(rows);
+    if (b->digits.buffer != ASH_NO_BUFFER) most = ash_bits__digit_vectors(b, rows);
     unsigned out = ASH_MIN(ASH_MAX(most, 1u), b->per);
     while (b->per % out || b->shape.vectors % out) out--;
     return out;

@@ -29,6 +29,7 @@ typedef struct ash_bits {
     ash_ix out[2];
     ash_tile_operand a, words, scales, zeros;
     bool has_zeros;
+    unsigned taken; /* the vector that the symbols are at, of those taken together */
     bool within; /* vectors that are taken together lie in one block, whose vectors their number divides */
     ash_bits_digits digits;
     ash_tile_shape shape; /* of the tiles over an unpacked strip */
@@ -49,8 +50,8 @@ ash_ref ash_bits__load_zero(const ash_bits *b);
 /* The number that weights are less by without zero points. */
 double ash_bits__middle(const ash_bits *b);
 
-/* The registers that a vector of a tile takes with digits. */
-unsigned ash_bits__digit_registers(unsigned rows);
+/* The vectors whose sums have registers beside the digits of a word, perhaps none. */
+unsigned ash_bits__digit_vectors(const ash_bits *b, unsigned rows);
 /* Makes the operand's records known to the product's kernel. */
 void ash_bits__find_digits(ash_bits *b);
 /* Adds the product of a record's terms to the sums of a tile: as add_part does. */
