@@ -191,6 +191,7 @@ struct line show_padded(const char *text, int width);
 void show_output(const struct output *output);
 void show_prepare(const struct session *session);
 void show_memory(const ash_plan_report *report);
+void show_training(const ash_plan_training *training); /* of a step, or nothing */
 void show_order(const ash_plan_report *report); /* what was done to meet --max-memory, if anything */
 void show_resident(void);     /* what the process has of the machine's memory, now and at most */
 uint64_t peak_resident(void); /* bytes */

@@ -186,6 +186,14 @@ void show_order(const ash_plan_report *report) {
                (o->given_ns + o->again_ns) / o->given_ns);
 }
 
+void show_training(const ash_plan_training *t) {
+    if (!t->activations && !t->gradients && !t->optimizer) return;
+    printf("  training     activations %s at most, gradients %s; of an optimiser, among the states, %s\n",
+           show_bytes(t->activations).text, show_bytes(t->gradients).text, show_bytes(t->optimizer).text);
+    printf("  fullest      activations %s, gradients %s, other %s\n", show_bytes(t->peak_activations).text,
+           show_bytes(t->peak_gradients).text, show_bytes(t->peak_others).text);
+}
+
 void show_memory(const ash_plan_report *report) {
     ash_plan_report r = *report;
     r.memory.size -= r.state; /* which are never a part of the room that is shared */
@@ -203,6 +211,7 @@ void show_memory(const ash_plan_report *report) {
     printf("  lower bound  %s (%.3f times)\n", show_bytes(r.memory.lower_bound).text, least);
     double most = r.memory.size ? (double)r.memory.unshared / (double)r.memory.size : 1;
     printf("  no reuse     %s (%.1f times as much)\n", show_bytes(r.memory.unshared).text, most);
+    show_training(&r.training);
     show_order(&r);
     if (r.splits) printf("  split        kernels at %zu results, for less memory\n", r.splits);
     if (r.no_winograd || r.one_worker)

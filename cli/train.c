@@ -284,6 +284,7 @@ static bool train(struct trainer *r, const char *model) {
            r->data.rows, r->data.held, (unsigned long long)(executions(r) / r->training.accumulate),
            r->training.trained, show_bytes(ash_plan_arena_size(r->training.step)).text,
            show_bytes(report.state).text);
+    show_training(&report.training);
     show_order(&report);
     if (r->profile) return profile(r);
     return (!r->resume || load(r)) && run_all(r);

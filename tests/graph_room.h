@@ -26,7 +26,8 @@ struct room {
 
 static inline int room_open(void **state, unsigned threads) {
     struct room *r = calloc(1, sizeof *r);
-    ash_context_options options = {.allocator = test_memory_allocator(&r->memory), .threads = threads};
+    ash_context_options options = {
+        .allocator = test_memory_allocator(&r->memory), .threads = threads, .keep_heap = true};
     assert_status(ash_context_create(&options, &r->context, NULL), ASH_OK);
     *state = r;
     return 0;

@@ -8,7 +8,7 @@
 static ash_context *context;
 
 static inline int open_context(unsigned threads) {
-    const ash_context_options options = {.size = sizeof options, .threads = threads};
+    const ash_context_options options = {.size = sizeof options, .threads = threads, .keep_heap = true};
     return ash_context_create(&options, &context, NULL) != ASH_OK;
 }
 

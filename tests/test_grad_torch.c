@@ -7,10 +7,11 @@
 
 #include "ashlar/reference.h"
 #include "ashlar/train.h"
+#include "ir/ir.h"
 
 static ash_diag diag;
 
-enum { MOST = 8 };
+enum { MOST = 8, LEAST = 20 }; /* inputs of a case; cases of a rule */
 
 static char *read_all(const char *path) {
     FILE *file = fopen(path, "rb");
@@ -70,8 +71,15 @@ static void compare(const char *name, size_t input, const double *got, const dou
             fail_msg("%s: gradient %zu of input %zu is %.12g, not %.12g", name, i, input, got[i], want[i]);
 }
 
+/* Adds one to the count of each operator that the graph has. */
+static void count_ops(const ash_graph *g, size_t *counts) {
+    bool has[ASH_OP_COUNT] = {false};
+    for (size_t i = 0; i < g->nodes.len; i++) has[g->nodes.at[i].op] = true;
+    for (size_t op = 0; op < ASH_OP_COUNT; op++) counts[op] += has[op];
+}
+
 /* A case from its name's line to the end of its gradients. */
-static void run_case(ash_context *context, char **at) {
+static void run_case(ash_context *context, char **at, size_t *counts) {
     ash_graph *g;
     void *data[MOST] = {NULL};
     ash_value xs[MOST], grads[MOST];
@@ -80,6 +88,7 @@ static void run_case(ash_context *context, char **at) {
     assert_non_null(end);
     assert_ok(ash_graph_parse(context, text, (size_t)(end - text), &g, &diag));
     *at = end + strlen("--- in\n");
+    count_ops(g, counts);
     size_t n = ash_graph_input_count(g), n_xs = 0;
     assert_in_range(n, 2, MOST);
     for (size_t i = 0; i < n; i++) data[i] = take_input(at, g, ash_graph_input_at(g, i, NULL));
@@ -112,12 +121,20 @@ static void run_case(ash_context *context, char **at) {
     for (size_t i = 0; i < n; i++) free(data[i]);
 }
 
+/* Every rule, but those of functions of the caller, on so many shapes. */
 static void test_torch(void **state) {
     fixture *f = *state;
     char *text = read_all(ASH_SOURCE_DIR "/tests/data/grad_torch.txt"), *at = text;
-    size_t cases = 0;
-    for (; *at; cases++) run_case(f->context, &at);
-    assert_true(cases > 100);
+    size_t counts[ASH_OP_COUNT] = {0};
+    while (*at) run_case(f->context, &at, counts);
+#define RULE(ID, rule)                                                                                     \
+    if (ASH_OP_##ID != ASH_OP_CUSTOM && counts[ASH_OP_##ID] < LEAST) fail_msg("too few: %s", #rule);
+#define ZERO(ID, why)
+#define NONE(ID, why)
+#include "grad/gradients.def"
+#undef NONE
+#undef ZERO
+#undef RULE
     free(text);
 }
 

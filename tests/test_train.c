@@ -114,6 +114,46 @@ static size_t run_steps(const fixture *f, const config *c, ash_mode mode, unsign
     return used;
 }
 
+/* What waits for the backward phase, gradients, and what an optimiser has, node by node: h = relu(x w + b)
+ * once in each layer, and nothing of it in a graph without gradients. */
+static void report_tells_phases(void **state) {
+    fixture *f = *state;
+    const config *adam = &configs[ASH_COUNT(configs) - 1];
+    ash_plan_options options = ash_plan_options_default();
+    ash_plan *plan;
+    make_step(f->g, adam);
+    assert_ok(ash_plan_prepare(f->context, f->g, &options, &plan, &diag));
+    const ash_plan_report report = ash_plan_describe(plan);
+    const ash_plan_training *t = &report.training;
+    const uint64_t hidden = ROWS * WIDE * sizeof(float), line = 64;
+    const uint64_t weights = (IN * WIDE + WIDE + WIDE * WIDE + WIDE + WIDE * OUT + OUT) * sizeof(float);
+    assert_in_range(t->activations, 2 * hidden, 8 * hidden); /* both layers' results */
+    assert_in_range(t->gradients, hidden, 8 * hidden + weights);
+    assert_in_range(t->optimizer, 2 * weights,
+                    2 * weights + (2 * WEIGHTS + 1) * line); /* mean, square, count */
+    assert_in_range(t->peak_activations, 1, t->activations);
+    assert_in_range(t->peak_gradients, 0, t->gradients);
+    uint64_t fullest = t->peak_activations + t->peak_gradients + t->peak_others;
+    assert_in_range(fullest, 1, report.memory.size - report.state);
+    bool seen[ASH_PHASE_COUNT] = {false};
+    for (size_t b = 0; b < ash_plan_buffer_count(plan); b++) {
+        ash_buffer_info info = ASH_INIT(ash_buffer_info);
+        assert_ok(ash_plan_buffer_at(plan, b, &info, &diag));
+        seen[info.phase] = true;
+        if (info.role == ASH_ROLE_STATE && info.name && strchr(info.name, '.')) /* "w0.mean" */
+            assert_int_equal(info.phase, ASH_PHASE_UPDATE);
+    }
+    assert_true(seen[ASH_PHASE_FORWARD] && seen[ASH_PHASE_BACKWARD] && seen[ASH_PHASE_UPDATE]);
+    ash_plan_destroy(plan);
+
+    ash_graph *g = fresh(f);
+    ash_graph_output(g, "y", ash_relu(g, INPUT(g, "x", F32, ROWS)));
+    assert_ok(ash_plan_prepare(f->context, g, &options, &plan, &diag));
+    const ash_plan_training none = {0}, plain = ash_plan_describe(plan).training;
+    assert_memory_equal(&plain, &none, sizeof none);
+    ash_plan_destroy(plan);
+}
+
 /* The line of losses that begins with the name of a configuration. */
 static const char *find_losses(const char *text, const char *name) {
     size_t length = strlen(name);
@@ -289,6 +329,7 @@ static int setup_threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(losses_are_those_of_torch, setup_threads, teardown),
+        IR_TEST(report_tells_phases),
         IR_TEST(clipping),
         IR_TEST(refusals),
         IR_TEST(cross_entropy),

@@ -16,10 +16,14 @@ the gradient of the output, and then the gradients of those that are f64 ("-": o
     --- gradients
     0.5 0 1
 
+Cases that were thought of come first; then each rule has random shapes, until it has 20.
+
 With --train it writes tests/data/train_torch.txt instead, for tests/test_train.c: a small classifier, and a line for each
 optimiser with the losses of 20 steps.
 """
+import collections
 import math
+import random
 import sys
 
 import torch
@@ -27,6 +31,8 @@ import torch.nn.functional as F
 
 torch.manual_seed(12)
 D = torch.float64
+LEAST = 20  # shapes a rule
+cases = collections.Counter()  # graphs in which a rule's operator is
 
 
 def text(numbers):
@@ -37,10 +43,10 @@ class Case:
     """A graph and what PyTorch makes of it, side by side."""
 
     def __init__(self, name):
-        self.name, self.lines, self.inputs, self.count = name, [], [], 0
+        self.name, self.lines, self.inputs, self.count, self.rules = name, [], [], 0, set()
 
     def line(self, tensor, rest):
-        dtype = {D: "f64", torch.int64: "i64", torch.bool: "bool"}[tensor.dtype]
+        dtype = {D: "f64", torch.float32: "f32", torch.int64: "i64", torch.bool: "bool"}[tensor.dtype]
         self.lines.append(f"%{self.count}: {dtype}[{', '.join(map(str, tensor.shape))}] = {rest}")
         tensor.id = self.count
         self.count += 1
@@ -67,13 +73,25 @@ class Case:
         return self.line(torch.tensor(float(value), dtype=D), f"constant {{{value}}}")
 
     def op(self, result, name, operands, attrs=""):
+        self.rules.add(name)
         return self.line(result, f"{name}({', '.join(f'%{o.id}' for o in operands)}) {attrs}".rstrip())
+
+    def topk(self, x, values, axis, k, largest):
+        """Of its two results the one that is differentiated."""
+        self.rules.add("topk")
+        dims = list(values.shape)
+        self.lines.append(f"%{self.count}: f64{dims}, %{self.count + 1}: i64{dims} = "
+                          f"topk(%{x.id}) axis={axis} k={k} largest={int(largest)}")
+        values.id = self.count
+        self.count += 2
+        return values
 
     def broadcast(self, x, shape):
         return self.op(x.expand(shape), "broadcast", [x], f"dims={list(shape)}")
 
-    def end(self, y):
-        seed = torch.round((torch.rand(y.shape, dtype=D) * 2 - 1) * 100) / 100
+    def end(self, y, steps=100):
+        cases.update(self.rules)
+        seed = torch.round((torch.rand(y.shape, dtype=D) * 2 - 1) * steps) / steps
         xs = [x for x in self.inputs if x.requires_grad]
         found = torch.autograd.grad(y, xs, seed, allow_unused=True)
         seed = self.line(seed, 'input "seed"')
@@ -242,10 +260,7 @@ for k, largest in ((1, 1), (3, 0), (3, 1)):
     c = Case(f"topk {k} {largest}")
     x = c.random(2, 5)
     y, at = x.topk(k, 1, bool(largest))
-    c.lines.append(f"%{c.count}: f64[2, {k}], %{c.count + 1}: i64[2, {k}] = topk(%{x.id}) axis=1 k={k} largest={largest}")
-    y.id = c.count
-    c.count += 2
-    c.end(y)
+    c.end(c.topk(x, y, 1, k, largest))
 
 # --- contractions and windows --------------------------------------------------------------------------
 
@@ -322,3 +337,163 @@ total = c.op(e.sum(1), "reduce_sum", [e], "axes=[1]")
 column = c.op(total.reshape(3, 1), "reshape", [total], "dims=[3, 1]")
 whole = c.broadcast(column, [3, 4])
 c.end(c.op(torch.softmax(x, 1), "div", [e, whole]))
+
+# --- random shapes, until each rule has enough -----------------------------------------------------------
+
+draw = random.Random(12)
+
+
+def shape(least=0, most=3):
+    """Of so many dims, seldom one that is empty."""
+    return [draw.choice((1, 1, 2, 2, 3, 3, 4, 5, 7)) if draw.random() > 0.02 else 0 for _ in range(draw.randint(least, most))]
+
+
+def axes_of(rank):
+    return sorted(draw.sample(range(rank), draw.randint(1, rank)))
+
+
+def more(rule):
+    """The cases that the rule needs yet."""
+    while cases[rule] < LEAST:
+        c = Case(f"{rule} {cases[rule]}")
+        yield c
+
+
+def nonempty(least=1, most=3):
+    return [max(n, 1) for n in shape(least, most)]
+
+
+for name, function in UNARY.items():
+    for c in more(name):
+        low, high = RANGE.get(name, (-3, 3))
+        x = c.random(*shape(), low=low, high=high)
+        c.end(c.op(function(x), name, [x]))
+for name, function in BINARY.items():
+    for c in more(name):
+        to, steps = shape(), draw.choice((1000, 1000, 3)) if name in ("min", "max") else 1000
+        a = c.random(*to, low=0.1 if name == "pow" else -2, high=2, steps=steps)
+        b = c.random(*to, low=0.3, high=2, steps=steps)
+        c.end(c.op(function(a, b), name, [a, b]))
+for c in more("select"):
+    to = shape()
+    a, b, s = c.random(*to), c.random(*to), c.random(*to)
+    less = c.op(s < a, "lt", [s, a])
+    c.end(c.op(torch.where(less, a, b), "select", [less, a, b]))
+for c in more("cast"):
+    x = c.random(*shape())
+    half = c.op(x.to(torch.float32), "cast", [x], "dtype=f32")
+    c.end(c.op(half.to(D), "cast", [half], "dtype=f64"), steps=64)  # f32 has them all
+for c in more("reshape"):
+    to = shape()
+    x, flat = c.random(*to), draw.choice((True, False))
+    dims = [math.prod(to)] if flat else to[::-1]
+    c.end(c.op(x.reshape(dims), "reshape", [x], f"dims={dims}"))
+for c in more("transpose"):
+    to = shape(1, 4)
+    perm = draw.sample(range(len(to)), len(to))
+    x = c.random(*to)
+    c.end(c.op(x.permute(perm), "transpose", [x], f"perm={perm}"))
+for c in more("broadcast"):
+    to = shape(1, 3)
+    kept = to[draw.randint(0, len(to)):]
+    c.end(c.broadcast(c.random(*(1 if draw.random() < 0.5 else n for n in kept)), to))
+for c in more("slice"):
+    to = nonempty()
+    x, at, starts, steps, dims = c.random(*to), [], [], [], []
+    for n in to:
+        step, count = draw.randint(1, 3), draw.randint(1, n)
+        count = min(count, (n - 1) // step + 1)
+        first = draw.randint(0, n - 1 - (count - 1) * step)
+        places = list(range(first, first + count * step, step))
+        if draw.random() < 0.5:
+            places, step = places[::-1], -step
+        at.append(torch.tensor(places)), starts.append(places[0]), steps.append(step), dims.append(count)
+    y = x
+    for axis, places in enumerate(at):
+        y = y.index_select(axis, places)
+    c.end(c.op(y, "slice", [x], f"starts={starts} steps={steps} dims={dims}"))
+for c in more("pad"):
+    to = nonempty()
+    before, after, interior = ([draw.randint(0, 2) for _ in to] for _ in range(3))
+    x, v = c.random(*to), c.random()
+    y, places = x, [torch.arange(n) * (gap + 1) + b for n, gap, b in zip(to, interior, before)]
+    whole = [b + n + (n - 1) * gap + a for n, gap, b, a in zip(to, interior, before, after)]
+    places = torch.meshgrid(*places, indexing="ij")
+    c.end(c.op(v.expand(whole).index_put(places, x), "pad", [x, v], f"before={before} after={after} interior={interior}"))
+for c in more("concat"):
+    to = nonempty()
+    axis = draw.randrange(len(to))
+    parts = [c.random(*to[:axis], draw.randint(0, 3), *to[axis + 1:]) for _ in range(draw.randint(1, 3))]
+    c.end(c.op(torch.cat(parts, axis), "concat", parts, f"axis={axis}"))
+
+for name, function in (("reduce_sum", torch.sum), ("reduce_max", torch.amax), ("reduce_min", torch.amin)):
+    for c in more(name):
+        to = nonempty()
+        x, axes = c.random(*to, steps=draw.choice((1000, 2))), axes_of(len(to))
+        c.end(c.op(function(x, axes), name, [x], f"axes={axes}"))
+for c in more("reduce_prod"):
+    to = nonempty()
+    x, axis = c.random(*to, steps=draw.choice((1000, 2))), draw.randrange(len(to))
+    c.end(c.op(x.prod(axis), "reduce_prod", [x], f"axes=[{axis}]"))
+for c in more("cumsum"):
+    to = nonempty()
+    x, axis, back, own = c.random(*to), draw.randrange(len(to)), draw.choice((0, 1)), draw.choice((0, 1))
+    y = x.flip(axis) if back else x
+    y = y.cumsum(axis) - y if own else y.cumsum(axis)
+    c.end(c.op(y.flip(axis) if back else y, "cumsum", [x], f"axis={axis} exclusive={own} reverse={back}"))
+for c in more("topk"):
+    to = nonempty()
+    x, axis, largest = c.random(*to), draw.randrange(len(to)), draw.random() < 0.5
+    k = draw.randint(1, to[axis])
+    c.end(c.topk(x, x.topk(k, axis, largest)[0], axis, k, largest))
+
+for c in more("matmul"):
+    batch, (m, k, n) = shape(0, 2), (draw.randint(1, 5) for _ in range(3))
+    a, b = c.random(*batch, m, k, steps=100), c.random(*batch, k, n, steps=100)
+    c.end(c.op(a @ b, "matmul", [a, b], "b_block=0 n=0"))
+for c in more("conv"):
+    space = draw.choice((1, 2, 2))
+    kernel, stride, dilation, pad = ([draw.randint(low, high) for _ in range(space)] for low, high in ((1, 3), (1, 3), (1, 2), (0, 2)))
+    size = [draw.randint(1, 4) + (k - 1) * d for k, d in zip(kernel, dilation)]
+    groups, per, out = draw.choice((1, 1, 2, 3)), draw.randint(1, 2), draw.randint(1, 2)
+    x, w = c.random(1, groups * per, *size, steps=100), c.random(groups * out, per, *kernel, steps=100)
+    y = CONV[space](x, w, None, stride, pad, dilation, groups)
+    c.end(c.op(y, "conv", [x, w], f"strides={stride} dilations={dilation} before={pad} after={pad} groups={groups} "
+                                  "x_block=0 y_block=0 w_block=0 o=0"))
+for name in ("pool_max", "pool_sum"):
+    for c in more(name):
+        kernel, stride = [draw.randint(2, 3) for _ in range(2)], [draw.randint(1, 3) for _ in range(2)]
+        pad = [draw.randint(0, k // 2) for k in kernel]
+        x = c.random(1, draw.randint(1, 2), *(k + draw.randint(0, 3) for k in kernel), steps=draw.choice((1000, 2)))
+        y = F.max_pool2d(x, kernel, stride, pad) if name == "pool_max" else F.avg_pool2d(x, kernel, stride, pad, divisor_override=1)
+        c.end(c.op(y, name, [x], f"axes=[2, 3] kernel={kernel} strides={stride} dilations=[1, 1] before={pad} after={pad}"))
+
+for c in more("gather"):
+    to, picked = nonempty(), shape(0, 2)
+    axis = draw.randrange(len(to))
+    x, at = c.random(*to), c.indices(0, to[axis], *picked)
+    y = x.index_select(axis, at.reshape(-1)).reshape(to[:axis] + picked + to[axis + 1:])
+    c.end(c.op(y, "gather", [x, at], f"axis={axis}"))
+for name in ("gather_elements", "scatter_elements"):
+    for c in more(name):
+        to = nonempty()
+        axis = draw.randrange(len(to))
+        few = to[:axis] + [draw.randint(1, to[axis] + 2)] + to[axis + 1:]
+        x, at = c.random(*to), c.indices(0, to[axis], *few)
+        if name == "gather_elements":
+            c.end(c.op(x.gather(axis, at), name, [x, at], f"axis={axis}"))
+        else:
+            u = c.random(*few)
+            c.end(c.op(x.scatter_add(axis, at, u), name, [x, at, u], f"axis={axis} mode=1"))
+for name in ("gather_nd", "scatter_nd"):
+    for c in more(name):
+        to = nonempty()
+        rows, deep = draw.randint(1, 4), draw.randint(1, len(to))
+        x = c.random(*to)
+        at = c.input(torch.stack([torch.randint(0, n, (rows,)) for n in to[:deep]], 1))
+        places = tuple(at[:, d] for d in range(deep))
+        if name == "gather_nd":
+            c.end(c.op(x[places], name, [x, at], "batch=0"))
+        else:
+            u = c.random(rows, *to[deep:])
+            c.end(c.op(x.index_put(places, u, accumulate=True), name, [x, at, u], "mode=1"))

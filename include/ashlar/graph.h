@@ -63,6 +63,16 @@ typedef enum ash_op {
 
 ASH_API const char *ash_op_name(ash_op op); /* "matmul"; "?" outside the enumeration */
 
+/* What a value is computed for: set by the functions of ashlar/train.h for all that they append. */
+typedef enum ash_phase {
+    ASH_PHASE_FORWARD,  /* everything else */
+    ASH_PHASE_BACKWARD, /* gradients, and what is made of them before an optimiser takes them */
+    ASH_PHASE_UPDATE,   /* of an optimiser */
+    ASH_PHASE_COUNT
+} ash_phase;
+
+ASH_API const char *ash_phase_text(ash_phase phase); /* "backward"; "?" outside the enumeration */
+
 typedef enum ash_attr_key {
 #define ATTR(KEY, name, TYPE) ASH_ATTR_##KEY,
 #include "attrs.def"

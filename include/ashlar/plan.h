@@ -472,6 +472,7 @@ ASH_API const char *ash_role_text(ash_role role); /* "weight"; "?" outside the e
 typedef struct ash_buffer_info {
     size_t size; /* bytes that the caller knows: ASH_INIT */
     ash_role role;
+    ash_phase phase;    /* of the value that it holds */
     ash_type type;      /* at the variables' maxima */
     uint64_t bytes;     /* at the variables' maxima */
     ash_value value;    /* of the graph that was prepared, or ASH_NO_VALUE */
@@ -606,6 +607,16 @@ typedef struct ash_plan_order_report {
     uint64_t reserved[2];      /* 0: room for fields to come */
 } ash_plan_order_report;
 
+/* What a training step has in memory, in bytes: of the arenas, each at the moment when it is most, and all
+ * of them at the moment when they are most together; beside the arenas, states. 0 where nothing was
+ * differentiated. */
+typedef struct ash_plan_training {
+    uint64_t activations; /* results of the forward phase that a later phase reads */
+    uint64_t gradients;   /* of the backward phase */
+    uint64_t peak_activations, peak_gradients, peak_others; /* of the fullest moment */
+    uint64_t optimizer; /* states that an optimiser has beside the weights */
+} ash_plan_training;
+
 typedef struct ash_plan_report {
     size_t size; /* bytes that the caller knows: ASH_INIT */
     /* bytes */
@@ -655,6 +666,7 @@ typedef struct ash_plan_report {
     ash_memory_check_report check;
     ash_memory_replay_report replay;
     ash_plan_order_report order;
+    ash_plan_training training; /* of a pair, of both plans */
 } ash_plan_report;
 
 /* What a plan says of itself. */

@@ -6,12 +6,13 @@
  *     }
  *
  *     bool part_0(void *streams, const ash_entry_place *at) {
+ *         before = *at->done;
  *         if (*at->cancel) return false;
  *         l = at->first + offset_0;
  *         if (begin < l->end) l->kernel(l->buffers, l->vars, begin, l->end, 0);
- *         ++*at->done;
+ *         *at->done = before + 1;
  *         if (*at->cancel || !at->run[LAUNCH](streams, at->first + offset_1)) return false;
- *         ++*at->done;
+ *         *at->done = before + 2;
  *         if (*at->cancel || !at->run[COPY](streams, at->first + offset_2)) return false;
  *         ...
  *         return true;
@@ -20,7 +21,8 @@
  * It has no address of anything. Work is found by its distance from the first one, so that replicas of a
  * plan, whose steps lie the same way, run the same code at a place of their own: it compiles once. Kernels,
  * what lies in the tables, the variables and the last chunks are read when it runs, so inputs, weights and
- * variables can be bound anew. On one stream, records and waits are nothing.
+ * variables can be bound anew. On one stream, records and waits are nothing. Nobody else counts while it
+ * runs, so the number of steps that are over is stored and not increased: no step waits for the one before.
  *
  * Nothing is left for LLVM to improve, so no passes run and the code generator is told not to look for
  * anything; parts keep functions short, whatever the schedule's length. Together they make the time to
@@ -53,6 +55,8 @@ struct writer {
     LLVMTypeRef truth, i8, i32, i64, ptr; /* truth: C's bool as it is returned */
     LLVMTypeRef part, kernel, work;       /* types of functions */
     LLVMValueRef cancel, done, first;     /* in the present part: its place */
+    LLVMValueRef before;                  /* steps that were over when it began */
+    int64_t steps;                        /* of it, that are written */
     const void *origin;                   /* what `first` is for these commands */
 };
 
@@ -85,10 +89,10 @@ static LLVMBasicBlockRef new_block(const struct writer *w) {
     return LLVMAppendBasicBlockInContext(w->context, w->function, "");
 }
 
-/* What follows runs only if a < b; returns the block after it. */
-static LLVMBasicBlockRef begin_if_less(const struct writer *w, LLVMValueRef a, LLVMValueRef b) {
+/* What follows runs only if a > b; returns the block after it. */
+static LLVMBasicBlockRef begin_if_greater(const struct writer *w, LLVMValueRef a, LLVMValueRef b) {
     LLVMBasicBlockRef then = new_block(w), after = new_block(w);
-    LLVMBuildCondBr(w->builder, LLVMBuildICmp(w->builder, LLVMIntSLT, a, b, ""), then, after);
+    LLVMBuildCondBr(w->builder, LLVMBuildICmp(w->builder, LLVMIntSGT, a, b, ""), then, after);
     LLVMPositionBuilderAtEnd(w->builder, then);
     return after;
 }
@@ -106,14 +110,15 @@ static void go_on_if(const struct writer *w, LLVMIntPredicate equal, LLVMTypeRef
     LLVMPositionBuilderAtEnd(w->builder, next);
 }
 
-/* A launch without parts. */
+/* A launch without parts. The last chunk is read twice: kept from block to block it would take a place of
+ * its own in the frame, and code that runs once in a replay costs what its bytes cost. */
 static void write_launch(const struct writer *w, const ash_launch *launch) {
     size_t at = offset(w, launch), end_at = at + offsetof(ash_launch, chunks) + offsetof(ash_chunks, end);
-    LLVMValueRef begin = number(w, launch->chunks.begin), end = load(w, w->i64, w->first, end_at);
-    LLVMBasicBlockRef after = begin_if_less(w, begin, end);
+    LLVMValueRef begin = number(w, launch->chunks.begin);
+    LLVMBasicBlockRef after = begin_if_greater(w, load(w, w->i64, w->first, end_at), begin);
     LLVMValueRef args[] = {load(w, w->ptr, w->first, at + offsetof(ash_launch, buffers)),
-                           load(w, w->ptr, w->first, at + offsetof(ash_launch, vars)), begin, end,
-                           number(w, 0)};
+                           load(w, w->ptr, w->first, at + offsetof(ash_launch, vars)), begin,
+                           load(w, w->i64, w->first, end_at), number(w, 0)};
     LLVMValueRef fn = load(w, w->ptr, w->first, at + offsetof(ash_launch, kernel));
     LLVMBuildCall2(w->builder, w->kernel, fn, args, 5, "");
     end_if(w, after);
@@ -127,7 +132,7 @@ static void write_call(const struct writer *w, const ash_command *command) {
     go_on_if(w, LLVMIntNE, w->truth, LLVMBuildCall2(w->builder, w->work, fn, args, 2, ""));
 }
 
-static ash_status write_command(const struct writer *w, const ash_command *command, size_t index,
+static ash_status write_command(struct writer *w, const ash_command *command, size_t index,
                                 ash_diag *diag) {
     if (!ash_command__works(command)) return ASH_OK;
     ASH_FAIL_IF(command->timing, diag, ASH_ERROR_UNSUPPORTED,
@@ -138,8 +143,8 @@ static ash_status write_command(const struct writer *w, const ash_command *comma
     else
         write_call(w, command);
     if (!ash_command__is_step(command)) return ASH_OK;
-    LLVMValueRef done = load(w, w->i64, w->done, 0);
-    LLVMBuildStore(w->builder, LLVMBuildAdd(w->builder, done, number(w, 1), ""), w->done);
+    LLVMValueRef over = LLVMBuildAdd(w->builder, w->before, number(w, ++w->steps), "");
+    LLVMBuildStore(w->builder, over, w->done);
     return ASH_OK;
 }
 
@@ -163,6 +168,8 @@ static ash_status write_part(struct writer *w, const struct entry_source *source
     w->cancel = load_place(w, offsetof(ash_entry_place, cancel));
     w->done = load_place(w, offsetof(ash_entry_place, done));
     w->first = load_place(w, offsetof(ash_entry_place, first));
+    w->before = load(w, w->i64, w->done, 0);
+    w->steps = 0;
     size_t end = ASH_MIN(first + PART, source->count);
     for (size_t i = first; i < end; i++) ASH_TRY(write_command(w, &source->commands[i], i, diag));
     end_function(w);

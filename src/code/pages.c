@@ -1,73 +1,86 @@
 /* SPDX-License-Identifier: MIT */
-/* What LLVM leaves behind when the kernels are compiled: free memory in the C library's heap, and some
- * 40 MB of its own code and tables, which were read from the file that it lies in (this program, or a
+/* What LLVM leaves behind when the kernels are compiled: free memory in the C library's heap, and some 40
+ * MB of its own code and tables, which were read from the file that it lies in (this program, or a
  * library) and count as the process's until the system is short of memory.
  *
  * Both go back at once. A page of a file that nobody has changed can be dropped: who needs it again finds
- * it in the system's cache of files, for a fault of about a microsecond. A mapping with pages that were
- * changed is left alone: relocated tables, breakpoints of a debugger, code that was moved into large pages.
- * /proc/self/smaps says which; without it nothing is dropped. */
+ * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which
+ * pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
+ * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
+ * debugger, code that was moved into large pages) are left alone, and so is all that may be written;
+ * without the file nothing is dropped. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
+#include <fcntl.h>
 #include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <llvm-c/Core.h>
 
 #include "code.h"
 
-/* Where a module, the program or a library, is mapped. */
-typedef struct module {
-    uintptr_t address; /* that it has */
-    uintptr_t begin, end;
-} module;
+enum { AT_ONCE = 512 }; /* pages */
 
-static int find_module(struct dl_phdr_info *info, size_t size, void *data) {
-    module *m = data;
-    uintptr_t begin = UINTPTR_MAX, end = 0;
+/* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a
+ * file's. */
+#define IN_MEMORY  (UINT64_C(1) << 63)
+#define IS_SWAPPED (UINT64_C(1) << 62)
+#define OF_A_FILE  (UINT64_C(1) << 61)
+
+/* Whether dropping it changes nothing: it is as the file has it, or not there. */
+static bool is_clean(uint64_t about) {
+    return !(about & IS_SWAPPED) && (!(about & IN_MEMORY) || about & OF_A_FILE);
+}
+
+/* Drops the pages of files among those from `begin` to `end`, multiples of a page. */
+static void drop_pages(int map, uintptr_t begin, uintptr_t end, size_t page) {
+    uint64_t about[AT_ONCE];
+    while (begin < end) {
+        size_t most = ASH_MIN((end - begin) / page, (size_t)AT_ONCE);
+        ssize_t got = pread(map, about, most * sizeof *about, (off_t)(begin / page * sizeof *about));
+        size_t count = got > 0 ? (size_t)got / sizeof *about : 0;
+        for (size_t i = 0, run = 0; i <= count; i++) {
+            if (i < count && is_clean(about[i])) {
+                run++;
+                continue;
+            }
+            if (run) madvise((void *)(begin + (i - run) * page), run * page, MADV_DONTNEED);
+            run = 0;
+        }
+        if (!count) return;
+        begin += count * page;
+    }
+}
+
+static bool is_loaded(const ElfW(Phdr) * p) {
+    return p->p_type == PT_LOAD;
+}
+
+/* Of the module, the program or a library, in which the function of LLVM is. */
+static int drop_module(struct dl_phdr_info *info, size_t size, void *data) {
+    const uintptr_t within = (uintptr_t)&LLVMContextCreate, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    bool here = false;
     (void)size;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type != PT_LOAD) continue;
-        begin = ASH_MIN(begin, (uintptr_t)(info->dlpi_addr + p->p_vaddr));
-        end = ASH_MAX(end, (uintptr_t)(info->dlpi_addr + p->p_vaddr + p->p_memsz));
+        here |= is_loaded(p) && within - (uintptr_t)(info->dlpi_addr + p->p_vaddr) < p->p_memsz;
     }
-    if (m->address < begin || m->address >= end) return 0;
-    m->begin = begin;
-    m->end = end;
-    return 1;
-}
-
-/* A mapping of smaps begins with a line like "7f00-7f08 r-xp 0000 08:02 173 /usr/lib/x.so"; lines like
- * "Anonymous: 0 kB", bytes that are not the file's, follow. */
-static void drop_pages(const module *m, FILE *maps) {
-    char line[512], rights[5] = "";
-    unsigned long begin, end, from = 0, to = 0, inode;
-    unsigned long long changed;
-    while (fgets(line, sizeof line, maps)) {
-        /* NOLINTNEXTLINE(cert-err34-c): the system's own numbers */
-        if (sscanf(line, "%lx-%lx %4s %*x %*s %lu", &begin, &end, rights, &inode) == 4) {
-            bool ours = begin >= m->begin && begin < m->end && inode;
-            from = to = 0;
-            if (ours && rights[1] != 'w' && rights[3] == 'p') from = begin, to = end;
-        } else if (from < to && strncmp(line, "Anonymous:", 10) == 0) {
-            changed = strtoull(line + 10, NULL, 10);
-            if (changed == 0) madvise((void *)from, to - from, MADV_DONTNEED);
-            from = to = 0;
-        }
+    for (size_t i = 0; here && i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t begin = (uintptr_t)(info->dlpi_addr + p->p_vaddr), end = begin + p->p_memsz;
+        if (is_loaded(p) && !(p->p_flags & PF_W))
+            drop_pages(*(const int *)data, begin / page * page, (end + page - 1) / page * page, page);
     }
+    return here;
 }
 
 void ash_code__give_back(const ash_context *context) {
-    module m = {.address = (uintptr_t)&LLVMContextCreate};
-    FILE *maps;
     if (ash_context__keeps_heap(context)) return;
     ash_mem_trim();
-    if (!dl_iterate_phdr(find_module, &m) || !(maps = fopen("/proc/self/smaps", "re"))) return;
-    drop_pages(&m, maps);
-    fclose(maps);
+    int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (map < 0) return;
+    dl_iterate_phdr(drop_module, &map);
+    close(map);
 }

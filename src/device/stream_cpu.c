@@ -137,15 +137,30 @@ static inline void count_here(ash_cpu *cpu) {
     atomic_store_explicit(&cpu->done, done, memory_order_relaxed);
 }
 
+/* A kernel that is called once, and nothing else: what most commands are. */
+static inline bool is_call(const ash_command *command) {
+    return command->kind == ASH_COMMAND_LAUNCH && !command->timing &&
+           !ash_launch__has_parts(command->launch);
+}
+
+static void run_timed(ash_cpu *cpu, const ash_command *command) {
+    if (command->timing) command->timing->start = ash_clock__now();
+    unsigned threads = run_work(cpu, command);
+    if (command->timing) *command->timing = (ash_timing){command->timing->start, ash_clock__now(), threads};
+}
+
 /* What was recorded has happened. */
 static void issue_here(ash_streams *streams, const ash_command *commands, size_t count) {
     ash_cpu *cpu = ash_cpu__of(streams);
     for (const ash_command *c = commands, *end = c + count; c < end; c++) {
         if (!ash_command__works(c)) continue;
         if (ash_cpu__stops(cpu)) return;
-        if (c->timing) c->timing->start = ash_clock__now();
-        unsigned threads = run_work(cpu, c);
-        if (c->timing) *c->timing = (ash_timing){c->timing->start, ash_clock__now(), threads};
+        if (is_call(c)) {
+            const ash_chunks *chunks = &c->launch->chunks;
+            if (chunks->begin < chunks->end) run_piece(c, chunks->begin, chunks->end, 0);
+        } else {
+            run_timed(cpu, c);
+        }
         if (ash_command__is_step(c)) count_here(cpu);
     }
 }

@@ -25,6 +25,7 @@ ash_value ash_graph_accumulate(ash_graph *graph, ash_value *grads, size_t n, uin
     if (count == 0 || count > INT32_MAX)
         return ash_build__fail(graph, ASH_OP_ADD, ASH_ERROR_INVALID_ARGUMENT,
                                "a batch of %llu pieces, not of 1 to 2^31 - 1", (unsigned long long)count);
+    uint8_t phase = ash_grad__enter(graph, ASH_PHASE_BACKWARD);
     if (!name) name = "batch";
     snprintf(label, sizeof label, "%.200s.count", name);
     ash_value seen = state_of_zeros(graph, label, &scalar);
@@ -39,6 +40,7 @@ ash_value ash_graph_accumulate(ash_graph *graph, ash_value *grads, size_t n, uin
         ash_graph_update(graph, sum, ash_select(graph, due, ash_scalar_like(graph, more, 0), more));
         grads[i] = with(graph, ASH_OP_DIV, more, (double)count);
     }
+    graph->phase = phase;
     return graph->status == ASH_OK ? due : ASH_NO_VALUE;
 }
 
@@ -94,6 +96,7 @@ ash_value ash_graph_unscale(ash_graph *graph, ash_value *grads, size_t n, ash_va
         ash_graph__stick(graph, &diag);
         return ASH_NO_VALUE;
     }
+    uint8_t phase = ash_grad__enter(graph, ASH_PHASE_BACKWARD);
     ash_value finite = ash_scalar(graph, ASH_BOOL, 1), undo = ash_build__from(graph, ASH_OP_DIV, 1, scale);
     for (size_t i = 0; i < n && graph->status == ASH_OK; i++) {
         ash_type type;
@@ -102,5 +105,6 @@ ash_value ash_graph_unscale(ash_graph *graph, ash_value *grads, size_t n, ash_va
         grads[i] = ash_mul(graph, grads[i], ash_cast(graph, undo, type.dtype));
     }
     if (graph->status == ASH_OK) update_scale(graph, scale, finite, &own);
+    graph->phase = phase;
     return graph->status == ASH_OK ? finite : ASH_NO_VALUE;
 }

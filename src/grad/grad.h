@@ -28,6 +28,13 @@ typedef struct ash_grad {
 
 typedef void ash_grad_rule(ash_grad *c);
 
+/* What is appended from now on is of this phase; returns the one before, to be set again. */
+static inline uint8_t ash_grad__enter(ash_graph *graph, ash_phase phase) {
+    uint8_t before = graph->phase;
+    graph->phase = (uint8_t)phase;
+    return before;
+}
+
 /* Whether the gradient of this operand is asked for. */
 bool ash_grad__wants(const ash_grad *c, size_t operand);
 /* Adds to the gradient of an operand, which is of its type; dropped when nobody wants it. */

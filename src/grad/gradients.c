@@ -375,8 +375,10 @@ ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_
         if (!w.marks || !w.grads || !w.next) {
             status = ASH_NO_MEMORY(&own);
         } else {
+            uint8_t phase = ash_grad__enter(graph, ASH_PHASE_BACKWARD);
             for (size_t v = 0; v < w.n_values; v++) w.grads[v] = ASH_NO_VALUE;
             status = run(&w, &q, grads);
+            graph->phase = phase;
         }
     }
     ash_mem_free(a, w.marks, w.n_values, sizeof *w.marks);

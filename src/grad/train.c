@@ -41,6 +41,7 @@ ash_value ash_graph_clip_norm(ash_graph *graph, ash_value *grads, size_t n, doub
     ash_type first = {.dtype = ASH_F32};
     if (!graph || n == 0) return ASH_NO_VALUE;
     ASH_BUILD_NEED(graph, grads);
+    uint8_t phase = ash_grad__enter(graph, ASH_PHASE_BACKWARD);
     for (size_t i = 0; i < n; i++) {
         ash_type type;
         if (!ash_build__take(graph, ASH_OP_REDUCE_SUM, grads[i], &type)) return ASH_NO_VALUE;
@@ -57,6 +58,7 @@ ash_value ash_graph_clip_norm(ash_graph *graph, ash_value *grads, size_t n, doub
         const ash_type type = ash_grad__type(graph, grads[i]);
         grads[i] = ash_mul(graph, grads[i], ash_cast(graph, scale, type.dtype));
     }
+    graph->phase = phase;
     return graph->status == ASH_OK ? norm : ASH_NO_VALUE;
 }
 
@@ -207,8 +209,10 @@ ash_status ash_graph_optimize(ash_graph *graph, const ash_value *states, const a
         if (diag) *diag = own;
         return status;
     }
+    uint8_t phase = ash_grad__enter(graph, ASH_PHASE_UPDATE);
     step s = {graph, &taken, rate, ASH_NO_VALUE, ASH_NO_VALUE};
     if (taken.kind != ASH_OPTIMIZER_SGD) count_steps(&s);
     for (size_t i = 0; i < n && graph->status == ASH_OK; i++) update_state(&s, states[i], grads[i]);
+    graph->phase = phase;
     return ash_graph_status(graph, diag);
 }

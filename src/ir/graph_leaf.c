@@ -251,8 +251,12 @@ static ash_status add_state(ash_graph *graph, const char *name, const ash_type *
     ASH_TRY(check_name(graph, name, diag));
     ASH_TRY(ash_graph__check_leaf_type(graph, type, diag));
     if (blob) ASH_TRY(ash_graph__check_data(graph, type, blob, diag));
-    ash_value_info info = {
-        .type = *type, .kind = ASH_VALUE_STATE, .origin = ASH_NO_VALUE, .name = name, .blob = blob};
+    ash_value_info info = {.type = *type,
+                           .kind = ASH_VALUE_STATE,
+                           .origin = ASH_NO_VALUE,
+                           .name = name,
+                           .phase = graph->phase,
+                           .blob = blob};
     return append(graph, &info, out, diag);
 }
 

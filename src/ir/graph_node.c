@@ -96,6 +96,7 @@ static ash_status append(ash_graph *graph, ash_node node, const ash_type *types,
             .kind = ASH_VALUE_NODE,
             .node = (uint32_t)graph->nodes.len,
             .origin = graph->derived ? ASH_NO_VALUE : outs[i],
+            .phase = graph->phase,
         };
     }
     graph->nodes.at[graph->nodes.len++] = node;

@@ -235,6 +235,7 @@ typedef struct ash_value_info {
     ash_value origin; /* the same value in the graph that the caller built, or ASH_NO_VALUE */
     const char *name; /* of an input, parameter or state, else NULL */
     uint8_t narrow;   /* of an input: an ash_narrow (ashlar/narrow.h), which only callers look at */
+    uint8_t phase;    /* an ash_phase */
     ash_blob *blob; /* data of a constant or parameter; what a state starts with, NULL: zeros; else NULL */
 } ash_value_info;
 
@@ -297,6 +298,7 @@ struct ash_graph {
     uint64_t made_bytes;         /* of constants that build.h has made of numbers */
     ASH_VEC(ash_graph *) bodies; /* of loops, by their number less 1: the graph's */
     bool body;                   /* of a loop: nothing is computed once and for all */
+    uint8_t phase;               /* of nodes and states that are added from now on: an ash_phase */
     bool derived;  /* made by a pass: origins are the pass's to set, else each value is its own origin */
     bool internal; /* nodes may be in the forms of one target, which attributes of type FORM tell */
     ash_status status; /* the sticky error */

@@ -29,6 +29,12 @@ static const struct {
 #undef DTYPE
 };
 
+const char *ash_phase_text(ash_phase phase) {
+    static const char *const names[ASH_PHASE_COUNT] = {
+        [ASH_PHASE_FORWARD] = "forward", [ASH_PHASE_BACKWARD] = "backward", [ASH_PHASE_UPDATE] = "update"};
+    return (unsigned)phase < ASH_PHASE_COUNT ? names[phase] : "?";
+}
+
 const char *ash_op_name(ash_op op) {
     return (unsigned)op < ASH_OP_COUNT ? ash_op_infos[op].name : "?";
 }

@@ -43,6 +43,7 @@ static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind
                                .align = align,
                                .value = value,
                                .origin = info->origin,
+                               .phase = info->phase,
                                .name = name,
                                .blob = info->blob,
                                .root = ASH_NO_BUFFER};

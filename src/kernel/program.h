@@ -43,6 +43,7 @@ typedef struct ash_buffer {
                          plan, which keeps the bytes beside it */
     uint32_t root;   /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
     int64_t offset;  /* of a view: bytes into the root */
+    uint8_t phase;   /* of what it holds: an ash_phase */
     bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
     bool bound; /* of a loop's body: its bytes are where the loop's step says, perhaps elsewhere at each
                         iteration */

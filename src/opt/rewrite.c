@@ -193,6 +193,7 @@ void ash_rewrite__bind(ash_rewrite *rw, ash_value value, ash_value image) {
 
 void ash_rewrite__name(ash_rewrite *rw, const ash_node *node) {
     ash_graph_name_next(rw->to, node->name);
+    rw->to->phase = rw->from->values.at[node->out].phase;
 }
 
 void ash_rewrite__copy(ash_rewrite *rw, const ash_node *node) {

@@ -331,6 +331,7 @@ ash_status ash_plan_buffer_at(const ash_plan *plan, size_t index, ash_buffer_inf
     const ash_buffer *b = &plan->program->buffers.at[index];
     const ash_place *place = &plan->layout->places[index];
     ash_buffer_info own = {.role = role_of(b->kind),
+                           .phase = (ash_phase)b->phase,
                            .type = b->type,
                            .bytes = ash_buffer__bytes(b, plan->core->threads),
                            .value = b->origin,

@@ -335,6 +335,7 @@ static ash_status make_core(struct building *w, const ash_plan_options *options,
                                 .in_place = w->shared->device->class->host_memory};
     ASH_TRY_DONE(ash_layout__create(w->context, &job, &layout, diag));
     w->report.memory_ns = ash_clock__now() - start;
+    ASH_TRY_DONE(ash_layout__weigh_training(a, program, &layout, &w->report.training, diag));
     if (w->late) {
         status = cut_core(w, &parts, &schedule, diag);
         goto done;

@@ -71,6 +71,9 @@ bool ash_layout__find_pinned(const ash_program *program, const ash_value *keep, 
 /* A copy in an arena, which `inside` takes from; it is gone with it and is not freed. */
 ash_status ash_layout__keep(const ash_layout *layout, ash_arena *arena, const ash_allocator *inside,
                             ash_layout *out, ash_diag *diag);
+/* What the report says of a training step: training.c. */
+ash_status ash_layout__weigh_training(const ash_allocator *a, const ash_program *program,
+                                      const ash_layout *layout, ash_plan_training *out, ash_diag *diag);
 void ash_layout__free(ash_layout *layout); /* a zeroed one is allowed */
 
 #endif

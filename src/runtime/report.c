@@ -180,7 +180,7 @@ static uint64_t count_tables(const ash_plan *plan) {
     return ash_arena_bytes(&plan->core->arena) + ash_arena_bytes(&plan->arena);
 }
 
-ASH_SIZED(ash_plan_report, order);
+ASH_SIZED(ash_plan_report, training);
 
 ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_diag *diag) {
     ASH_NEED(diag, plan, out);
