@@ -267,8 +267,8 @@ static unsigned count_digits(const fixture *f, const ash_target *target) {
     return n;
 }
 
-/* Few rows where bytes are multiplied: every number of them, spans that leave a part over, blocks of one and
- * of several vectors. More rows, and terms that fill no vector, are left to f32. */
+/* Few rows where bytes are multiplied: every number of them, spans that leave a part over, blocks of one
+ * and of several vectors. More rows, and terms that fill no vector, are left to f32. */
 static void digits(void **state) {
     fixture *f = *state;
     static const ash_dim columns[] = {5, 64, 75};

@@ -2,8 +2,8 @@
 /* Few rows by weights of few bits, in integers: the first operand as digits.
  *
  * Where the target multiplies bytes (DOT4), 64 weights take an instruction, and 1.5 to be unpacked, instead
- * of 4 and 8 in f32: the memory is waited for, and not the arithmetic. A step before the product makes whole
- * numbers q of the operand, of a unit that is a power of two, one for each part of a span:
+ * of 4 and 8 in f32: the memory is waited for, and not the arithmetic. A step before the product makes
+ * whole numbers q of the operand, of a unit that is a power of two, one for each part of a span:
  *
  *     a = unit * q        |q| <= 2^22, so a is off by at most 2^-22 of the part's largest
  *     q = (d2 * 256 + d1) * 256 + d0,        d in [-128, 127]
@@ -24,8 +24,8 @@
 
 enum { DIGITS = 3, HEAD = 32, UNIT = 3, SUM = 4 /* in numbers of 4 bytes */, MOST_PARTS = 64 };
 
-/* f32: the exponent's place and mask, how far below it 1 is, and what is added so that the last digit stands
- * for 1. */
+/* f32: the exponent's place and mask, how far below it 1 is, and what is added so that the last digit
+ * stands for 1. */
 enum { EXPONENT = 23, MASK = 0x7f800000, DEPTH = 21, HALVES = 0x808080, ROUNDER_BITS = 0x4b400000 };
 static const double ROUNDER = 0x1.8p23;
 

@@ -128,8 +128,7 @@ typedef struct ash_kern {
     ash_map memo_ids;
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
     ASH_VEC(ash_ix) leaves;
-    uint32_t
-        digits; /* the program's buffer with the first operand as digits (bits_digits.c), or ASH_NO_BUFFER */
+    uint32_t digits; /* buffer of the program with the first operand as digits, or ASH_NO_BUFFER */
     ash_ix stored; /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
     bool failed;    /* out of memory, or too large */

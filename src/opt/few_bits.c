@@ -10,7 +10,8 @@
  * being unpacked by every execution; without the pass, the prologue unpacks them once, as floating point
  * numbers.
  *
- * Not exact: a sum's terms are scaled together, behind the sum.
+ * Not exact: a sum's terms are scaled together, behind the sum, and may be taken as whole numbers
+ * (kernel/bits_digits.c).
  *
  * Rows that are gathered from such weights (an embedding) are gathered from what these are computed from:
  * few_bits_rows.c.
