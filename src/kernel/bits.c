@@ -13,8 +13,8 @@
  *   few rows    the accumulators take the numbers as they are; at the end of each span, they are multiplied
  *               by its scale, less what the zero point makes of the sum of the span's operands:
  *                   sum += scale * (acc - (zero - middle) * sum of a)
- *               Each weight is read once and unpacked for all rows, at the speed of memory. Where the target
- *               multiplies bytes, the operand is taken as digits: a third of the instructions (bits_digits.c).
+ *               Each weight is read once and unpacked for all rows, at the speed of memory. Where the
+ *               target multiplies bytes, the operand is taken as digits (bits_digits.c).
  *   more rows   a strip of columns is unpacked, scaled, to scratch memory, where the tiles of all rows of
  *               the chunk read it as they do any packed operand.
  *

@@ -129,7 +129,7 @@ typedef struct ash_kern {
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
     ASH_VEC(ash_ix) leaves;
     uint32_t digits; /* buffer of the program with the first operand as digits, or ASH_NO_BUFFER */
-    ash_ix stored; /* the index that the root was stored at; valid when has_stored */
+    ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
     bool failed;    /* out of memory, or too large */
     bool too_large; /* a number of rows, chunks or bytes past 64 bits */
