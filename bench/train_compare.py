@@ -3,14 +3,19 @@
 """Compares training with PyTorch's: the losses of 20 steps, and the time of a step.
 
     bench/train_models.py FOLDER
-    bench/train_compare.py ASHLAR FOLDER [NAME...] [--threads N] [--turns N]
+    bench/train_compare.py ASHLAR FOLDER [NAME...] [--threads N] [--turns N] [--steps N] [--compile]
 
-Both begin with the weights of the model's file and see the same batch; SGD, a rate of 0.001. PyTorch executes the nodes of the file, with its own batch and layer normalisation, eagerly. Times
-are medians of steps, in turns of 5. Needs torch, onnx.
+Both begin with the weights of the model's file and see the same batch; SGD, a rate of 0.001. PyTorch executes the nodes of
+the file, with its own batch and layer normalisation, eagerly or, with --compile, by torch.compile. Times are medians of
+steps, in turns of 5. Memory: ours is the arena and the states that the command tells; PyTorch's is the peak of what is
+resident less what was before the network was made, so it is right for the first name of a call alone. With --steps below 20
+fewer losses are compared (0: none). Needs torch, onnx.
 """
 import argparse
 import csv
 import pathlib
+import re
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -22,7 +27,7 @@ import torch
 from onnx import numpy_helper
 from torch.nn import functional as F
 
-STEPS, TURN, RATE = 20, 5, 0.001
+TURN, RATE = 5, 0.001
 SIMPLE = {"Add": torch.add, "Mul": torch.mul, "MatMul": torch.matmul, "Relu": torch.relu, "Erf": torch.erf}
 
 
@@ -67,38 +72,53 @@ class Network:
                 return x.softmax(-1)
         return SIMPLE[node.op_type](x, *rest)
 
-    def step(self):
+    def loss(self):
         values = dict(self.values, x=self.x)
         for node in self.graph.node:
             if node.op_type != "Constant":
                 values[node.output[0]] = self.node(node, values)
-        loss = F.cross_entropy(values["logits"].flatten(0, -2), self.labels.flatten())
+        return F.cross_entropy(values["logits"].flatten(0, -2), self.labels.flatten())
+
+    def step(self):
+        loss = self.loss()
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         return loss.item()
 
 
+def resident():
+    """Bytes of this process that are resident now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
 def ashlar_steps(args, name, rows, steps, folder):
-    """Losses and seconds: an epoch is one batch."""
+    """Losses, seconds, and bytes of arena and states: an epoch is one batch."""
     curve = pathlib.Path(folder) / "curve.csv"
     files = pathlib.Path(args.folder)
-    subprocess.run([args.ashlar, "train", files / f"{name}.onnx", "--data", files / f"{name}.npz", "-o", curve.with_suffix(".onnx"),
+    told = subprocess.run([args.ashlar, "train", files / f"{name}.onnx", "--data", files / f"{name}.npz", "-o", curve.with_suffix(".onnx"),
                     "--batch", str(rows), "--hold-out", "0", "--epochs", str(steps), "--optimizer", "sgd", "--lr", str(RATE),
                     "--freeze", "*running_*", "--threads", str(args.threads), "--curve", curve], check=True,
-                   stdout=subprocess.DEVNULL)
+                   stdout=subprocess.PIPE, text=True).stdout
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "": 1}
+    size = sum(float(n) * scale[unit] for n, unit in re.findall(r"([\d.]+) (\w?)B of (?:arena|states)", told))
     with open(curve, newline="") as file:
         lines = list(csv.DictReader(file))
-    return [float(line["loss"]) for line in lines], [float(line["seconds"]) for line in lines]
+    return [float(line["loss"]) for line in lines], [float(line["seconds"]) for line in lines], size
 
 
 def compare(args, name):
     path = pathlib.Path(args.folder) / name
+    before = resident()
     network = Network(f"{path}.onnx", np.load(f"{path}.npz"))
+    if args.compile:
+        network.loss = torch.compile(network.loss)
+    steps = max(args.steps, 1)  # the first one is not timed
     wanted, theirs, ours = [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        losses, _ = ashlar_steps(args, name, len(network.labels), STEPS, folder)
-        while len(wanted) < STEPS:
+        losses, _, own = ashlar_steps(args, name, len(network.labels), steps, folder)
+        while len(wanted) < steps:
             wanted.append(network.step())
         for _ in range(args.turns):
             for _ in range(TURN):
@@ -106,10 +126,11 @@ def compare(args, name):
                 network.step()
                 theirs.append(time.perf_counter() - begun)
             ours += ashlar_steps(args, name, len(network.labels), TURN + 1, folder)[1][1:]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     apart = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted))
     times = [statistics.median(t) * 1e3 if t else float("nan") for t in (ours, theirs)]
     print(f"| {name} | {wanted[0]:.6f} | {wanted[-1]:.6f} | {apart:.1e} | {times[0]:.1f} | {times[1]:.1f} | "
-          f"{times[1] / times[0]:.2f} |", flush=True)
+          f"{times[1] / times[0]:.2f} | {own / 1e6:.0f} | {peak / 1e6:.0f} |", flush=True)
 
 
 def main():
@@ -118,10 +139,13 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("names", nargs="*", default=["mlp", "transformer", "mobilenet_v2", "resnet18"])
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    print("| model | first loss | last loss | apart by | ashlar, ms | PyTorch, ms | times as fast |\n|---|---|---|---|---|---|---|")
+    print("| model | first loss | last loss | apart by | ashlar, ms | PyTorch, ms | times as fast "
+          "| ashlar, MB | PyTorch, MB |\n|---|---|---|---|---|---|---|---|---|")
     for name in args.names:
         compare(args, name)
 

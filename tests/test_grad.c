@@ -199,6 +199,24 @@ static ash_value square(ash_graph *g, const char *name, ash_value x) {
     return y;
 }
 
+/* The gradient of relu asks its result, which others read as well; or its operand, where that is another
+ * value scaled and shifted, which all of its readers compute. */
+static void relu_asks_what_is_there(void **state) {
+    for (unsigned kind = 0; kind < 3; kind++) {
+        ash_graph *g = fresh(*state);
+        ash_value x = INPUT(g, "x", F32, 8, 32), y = ash_mul(g, x, INPUT(g, "s", F32, 32)), z, grad;
+        y = ash_add(g, y, INPUT(g, "t", F32, 32));
+        if (kind) y = ash_add(g, y, kind == 1 ? x : ash_scalar(g, ASH_F32, 2));
+        z = ash_relu(g, y);
+        assert_ok(ash_graph_gradients(g, &z, NULL, 1, &x, 1, NULL, &grad, &diag));
+        size_t asked = 0;
+        for (size_t i = 0; i < g->nodes.len; i++)
+            if (g->nodes.at[i].op == ASH_OP_LT)
+                asked++, assert_int_equal(g->nodes.at[i].ins[1], kind ? z : y);
+        assert_int_equal(asked, 1);
+    }
+}
+
 static void functions_have_gradients(void **state) {
     fixture *f = *state;
     ash_graph *g = f->g;
@@ -413,10 +431,11 @@ static void plans_of_attention(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IR_TEST(asks_for_anything),        IR_TEST(seeds_are_added_up),  IR_TEST(stops),
-        IR_TEST(refusals_name_the_path),   IR_TEST(refuses_other_seeds), IR_TEST(zero_where_it_is_zero),
-        IR_TEST(functions_have_gradients), IR_TEST(long_graphs),         IR_TEST(without_memory),
-        PLAN_TEST(plans_of_mlp),           PLAN_TEST(plans_of_conv_net), PLAN_TEST(plans_of_attention),
+        IR_TEST(asks_for_anything),       IR_TEST(seeds_are_added_up),       IR_TEST(stops),
+        IR_TEST(refusals_name_the_path),  IR_TEST(refuses_other_seeds),      IR_TEST(zero_where_it_is_zero),
+        IR_TEST(relu_asks_what_is_there), IR_TEST(functions_have_gradients), IR_TEST(long_graphs),
+        IR_TEST(without_memory),          PLAN_TEST(plans_of_mlp),           PLAN_TEST(plans_of_conv_net),
+        PLAN_TEST(plans_of_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

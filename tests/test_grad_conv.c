@@ -114,20 +114,25 @@ static size_t count_ops(const ash_graph *g, ash_op op) {
     return count;
 }
 
-/* Large images: a product for each position of the kernel, or for a row of it where channels are few, and
- * nothing is gathered, whatever the batch is. */
+/* One group: a convolution more, whatever the batch is. Groups of large images: a product for each
+ * position of the kernel, or for a row of it where channels are few. Nothing is gathered. */
 static void what_it_is_made_of(void **state) {
     fixture *f = *state;
-    for (int few = 0; few < 2; few++) {
+    static const struct {
+        int64_t ins, groups;
+        size_t convs, products;
+    } cases[] = {{16, 1, 2, 0}, {3, 1, 2, 0}, {16, 2, 1, 9}, {3, 2, 1, 3}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = fresh(f);
         const ash_dim n = ash_graph_var(g, "n", 1, 8);
-        ash_value x = INPUT(g, "x", F32, n, few ? 3 : 16, 20, 20),
-                  w = INPUT(g, "w", F32, 8, few ? 3 : 16, 3, 3);
+        ash_value x = INPUT(g, "x", F32, n, cases[i].ins * cases[i].groups, 20, 20),
+                  w = INPUT(g, "w", F32, 8, cases[i].ins, 3, 3);
         const ash_window window[] = {{.stride = 1, .dilation = 1, .before = 1, .after = 1},
                                      {.stride = 1, .dilation = 1, .before = 1, .after = 1}};
-        ash_value y = ash_conv(g, x, w, window, 2, 1), grad;
+        ash_value y = ash_conv(g, x, w, window, 2, cases[i].groups), grad;
         assert_ok(ash_graph_gradients(g, &y, NULL, 1, &w, 1, NULL, &grad, &diag));
-        assert_int_equal(count_ops(g, ASH_OP_MATMUL), few ? 3 : 9);
+        assert_int_equal(count_ops(g, ASH_OP_CONV), cases[i].convs);
+        assert_int_equal(count_ops(g, ASH_OP_MATMUL), cases[i].products);
         assert_int_equal(count_ops(g, ASH_OP_GATHER), 0);
         assert_ok(ash_graph_verify(g, &diag));
     }

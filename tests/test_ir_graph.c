@@ -229,7 +229,8 @@ static void refuses_internal_forms(void **state) {
     fixture *f = *state;
     static const int64_t one[] = {1, 1}, zero[] = {0, 0};
     static const ash_attr_key keys[] = {ASH_ATTR_B_BLOCK, ASH_ATTR_X_BLOCK, ASH_ATTR_Y_BLOCK,
-                                        ASH_ATTR_W_BLOCK, ASH_ATTR_TILE,    ASH_ATTR_BITS};
+                                        ASH_ATTR_W_BLOCK, ASH_ATTR_TILE,    ASH_ATTR_BITS,
+                                        ASH_ATTR_SUMS};
     for (size_t i = 0; i < ASH_COUNT(keys); i++) {
         ash_graph *g = fresh(f);
         bool x_block = keys[i] == ASH_ATTR_X_BLOCK, w_block = keys[i] == ASH_ATTR_W_BLOCK;
@@ -241,6 +242,12 @@ static void refuses_internal_forms(void **state) {
             const ash_attr attrs[] = {ASH_ATTR_I(N, 5), ASH_ATTR_I(B_BLOCK, 4)};
             ins[0] = INPUT(g, "x", F32, 3, 6), ins[1] = INPUT(g, "w", F32, 2, 6, 4);
             status = ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
+        } else if (keys[i] == ASH_ATTR_SUMS) {
+            const ash_attr attrs[] = {ASH_ATTR_LIST(AXES, zero, 1), ASH_ATTR_I(SUMS, 2)};
+            ash_value both[2];
+            ins[0] = INPUT(g, "x", F32, 3, 6), ins[1] = INPUT(g, "w", F32, 3, 6);
+            status = ash_graph_add(g, ASH_OP_REDUCE_SUMS, ins, 2, attrs, 2, both);
+            y = both[0];
         } else if (keys[i] == ASH_ATTR_BITS) {
             const ash_attr attrs[] = {ASH_ATTR_I(N, 5), ASH_ATTR_I(B_BLOCK, 4), ASH_ATTR_I(BITS, 4),
                                       ASH_ATTR_I(SPAN, 8)};

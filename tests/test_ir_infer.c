@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shape inference: what each operator accepts, what it gives, and what it says when it refuses. A row is
- * one node in the text form, with its operands' types in the place of values; variables a from 0, b from 1,
- * n from 8, to 100. */
+ * one node in the text form, with its operands' types in the place of values; variables a from 0, b
+ * from 1, n from 8, to 100. */
 #include "ir_fixture.h"
 
 #include "base/text.h"
@@ -105,6 +105,13 @@ static const row rows[] = {
     /* reductions and scans */
     {"reduce_sum", "f32[a, 2, 3]", "axes=[0, 2]", "f32[2]", 0},
     {"reduce_sum", "f32[2]", "axes=[]", "f32[2]", 0},
+    {"reduce_sums", "f32[a, 2, 3] f32[a, 2, 3]", "axes=[0, 2] sums=2", "f32[2] f32[2]", 0},
+    {"reduce_sums", "f32[a, 2, 3] f32[a, 2, 3]", "axes=[0, 2] sums=3", "has 3 outputs, not 2",
+     ASH_ERROR_FORMAT},
+    {"reduce_sums", "f32[a, 2] f32[a, 2] f32[a, 2]", "axes=[0] sums=2", "2 sums of 3 operands",
+     ASH_ERROR_INVALID_ARGUMENT},
+    {"reduce_sums", "f32[a, 2, 3] f32[a, 3, 2]", "axes=[0] sums=2", "operand 1 is of another type",
+     ASH_ERROR_SHAPE},
     {"reduce_sum", "bool[2]", "axes=[0]", "must be a number", ASH_ERROR_TYPE},
     {"reduce_max", "bool[2]", "axes=[0]", "bool[]", 0},
     {"reduce_prod", "i64[2, 3]", "axes=[1]", "i64[2]", 0},
@@ -254,6 +261,20 @@ static const row rows[] = {
      "operand 0 is not f32", ASH_ERROR_TYPE},
     {"winograd", "f32[1, 2, 2, 9, 16] f32[1, 2, 2, 3, 3, 16, 16]", WINOGRAD("[0, 0]", "4", "20", "4"),
      "a window of 3 elements", ASH_ERROR_SHAPE},
+#define WEIGHTS(lists, x, y)                                                                               \
+    "strides=" lists " dilations=" lists " before=" lists " kernel=[3, 2] x_block=" x " y_block=" y
+    {"conv_weights", "f32[a, 2, 9, 8, 16] f32[a, 3, 5, 6, 8]", WEIGHTS("[2, 1]", "16", "8"),
+     "f32[3, 2, 32, 24]", 0},
+    {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
+     "f32[3, 2, 3, 24]", 0},
+    {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "4"),
+     "operand 1 is not [n, o/B, space..., B]", ASH_ERROR_SHAPE},
+    {"conv_weights", "f32[b, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
+     "operand 0 is not [n, c/I, space..., I]", ASH_ERROR_SHAPE},
+    {"conv_weights", "f32[a, 3, 9, n] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
+     "the spatial dims must be numbers", ASH_ERROR_SHAPE},
+    {"conv_weights", "f64[a, 3, 9, 8] f64[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
+     "operand 0 is not f32", ASH_ERROR_TYPE},
 /* pools */
 #define POOL(axes, kernel, pads)                                                                           \
     "axes=" axes " kernel=" kernel " strides=[2, 2] dilations=[1, 1] before=" pads " after=" pads
@@ -324,7 +345,7 @@ static const row rows[] = {
 
 static bool has_two_results(const char *op) {
     for (unsigned i = 0; i < ASH_OP_COUNT; i++)
-        if (!strcmp(ash_op_infos[i].name, op)) return ash_op_infos[i].outs == 2;
+        if (!strcmp(ash_op_infos[i].name, op)) return ash_op_infos[i].outs == 2 || i == ASH_OP_REDUCE_SUMS;
     return false;
 }
 

@@ -579,8 +579,55 @@ static void test_dequantisation_is_not_stored(void **state) {
     }
 }
 
+/* The steps of a graph's kernels, which compute what they should. */
+static size_t count_steps(ash_graph *g) {
+    static const int64_t vars[8];
+    ash_diag diag;
+    ash_program *p;
+    ash_compiler *compiler;
+    assert_ok(ash_compiler__get(context, &compiler, &diag));
+    assert_ok(ash_program__lower(g, ash_compiler__target(compiler), &(ash_lower_options){.fuse = true}, &p,
+                                 &diag));
+    const size_t steps = p->steps.len;
+    ash_program__free(p);
+    test_differential(context, g, vars, 1e-5);
+    ash_graph_destroy(g);
+    return steps;
+}
+
+/* What is scaled and shifted of a value that is reduced as well is computed by each of its readers; so is
+ * not what has two operands as large, or a function in between. */
+static void test_what_is_normalised_is_not_stored(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 3; kind++) {
+        ash_graph *g = new_graph();
+        ash_value w = INPUT(g, "w", 33, 128), x = ash_matmul(g, INPUT(g, "x", 129, 33), w);
+        ash_graph_output(g, "sums", ash_reduce_sum(g, x, (int64_t[]){0}, 1, false));
+        ash_value y = ash_add(g, ash_mul(g, x, INPUT(g, "s", 128)), INPUT(g, "t", 128));
+        if (kind == 1) y = ash_add(g, y, INPUT(g, "z", 129, 128));
+        if (kind == 2) y = ash_tanh(g, y);
+        y = ash_max(g, y, ash_scalar(g, ASH_F32, 0.25));
+        ash_graph_output(g, "rows", ash_reduce_sum(g, y, (int64_t[]){1}, 1, false));
+        ash_graph_output(g, "columns", ash_reduce_max(g, y, (int64_t[]){0}, 1, false));
+        assert_int_equal(count_steps(g), kind ? 5 : 4); /* the product, a sum, two more, and y */
+    }
+}
+
+/* A transposed first operand is read where it lies, unless its neighbours share one set of the cache. */
+static void test_neighbours_that_share_a_set(void **state) {
+    (void)state;
+    for (unsigned apart = 0; apart < 2; apart++) {
+        ash_graph *g = new_graph();
+        ash_value a = ash_transpose(g, INPUT(g, "a", 40, apart ? 1040 : 1024), (int64_t[]){1, 0});
+        ash_graph_output(g, "y", ash_matmul(g, a, INPUT(g, "b", 40, 48)));
+        assert_int_equal(count_steps(g), apart ? 1 : 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_normalised_is_not_stored),
+        cmocka_unit_test(test_neighbours_that_share_a_set),
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_broadcast),
         cmocka_unit_test(test_movement),

@@ -117,6 +117,38 @@ static void test_reductions(void **state) {
 }
 
 /* Half floats are added up in f32; a length that is a variable; double precision. */
+/* Several sums at once, of values that are read or computed, along the vector axis and across it: each
+ * as it is by itself. */
+static void test_sums_taken_together(void **state) {
+    (void)state;
+    static const struct {
+        ash_dim dims[3];
+        int64_t axes[2];
+        unsigned n, sums;
+    } shapes[] = {
+        {{2, 10000, 1}, {1}, 1, 2}, {{10003, 16, 1}, {0}, 1, 2},   {{203, 70, 3}, {0}, 1, 16},
+        {{3, 301, 33}, {1}, 1, 9},  {{133, 5, 101}, {0, 2}, 2, 5}, {{9, 2, 1003}, {0, 2}, 2, 3},
+    };
+    for (size_t s = 0; s < ASH_COUNT(shapes); s++) {
+        ash_graph *g = new_graph();
+        ash_value x = input(g, "x", ASH_F32, 3, shapes[s].dims),
+                  z = input(g, "z", ASH_F32, 3, shapes[s].dims);
+        ash_value ins[16] = {x, ash_mul(g, x, z)}, outs[16];
+        for (unsigned i = 2; i < shapes[s].sums; i++)
+            ins[i] = ash_mul(g, ins[i % 2], ash_scalar(g, ASH_F32, 1 + 0.25 * i));
+        const ash_attr attrs[] = {ASH_ATTR_LIST(AXES, shapes[s].axes, shapes[s].n),
+                                  ASH_ATTR_I(SUMS, shapes[s].sums)};
+        g->internal = true;
+        assert_int_equal(ash_graph_add(g, ASH_OP_REDUCE_SUMS, ins, shapes[s].sums, attrs, 2, outs), ASH_OK);
+        for (unsigned i = 0; i < shapes[s].sums; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "y%u", i);
+            ash_graph_output(g, name, i % 3 ? outs[i] : ash_sqrt(g, outs[i]));
+        }
+        check(g, NULL, BOUND);
+    }
+}
+
 static void test_other_types(void **state) {
     (void)state;
     static const ash_dtype dtypes[] = {ASH_F16, ASH_BF16};
@@ -232,11 +264,9 @@ static void test_convolutions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_windows_and_running_sums),
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_reductions),  cmocka_unit_test(test_sums_taken_together),
+        cmocka_unit_test(test_other_types), cmocka_unit_test(test_windows_and_running_sums),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_convolutions),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The whole pipeline over small networks of the usual kinds: what it computes stays the same after every
  * pass, and the graph that comes out has the form that was intended. */
+#include "ashlar/train.h"
 #include "opt_testing.h"
 
 /* --- building blocks ------------------------------------------------------------------------------ */
@@ -66,11 +67,11 @@ static void check(fixture *f, unsigned lanes, const int64_t *vars) {
     ash_target target = target_of(lanes);
     watch exact = {f->g, vars, 1e-12, 0}, all = {f->g, vars, 1e-6, 0};
     assert_ok(ash_graph_status(f->g, &diag));
-    assert_ok(optimise(f, "dce cse simplify affine reciprocal widen layout winograd", &target,
+    assert_ok(optimise(f, "dce cse simplify affine reciprocal widen layout winograd sums", &target,
                        (ash_opt_options){.dump = compare, .dump_user = &exact}, &diag));
     assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = compare, .dump_user = &all}, &diag));
     assert_int_equal(all.passes, exact.passes + 2);
-    assert_in_range(all.passes, 14, 16); /* quantize and reciprocal where there is a cast, a quotient */
+    assert_in_range(all.passes, 14, 17); /* quantize, reciprocal, sums: for casts, quotients, sums */
 }
 
 /* Transposes whose operand depends on an input: conversions that every execution pays for. */
@@ -236,6 +237,40 @@ static void transposed_convolution(void **state) {
     check(f, 4, NULL);
 }
 
+/* Batch normalisation by the batch's own statistics, clipped, and the gradients of what is before and
+ * behind: all that is as large as an image stays in blocks, and each gradient reads it once for all of
+ * its sums. */
+static void normalisation_in_training(void **state) {
+    fixture *f = *state;
+    ash_graph *g = f->g;
+    ash_diag diag;
+    static const int64_t axes[] = {0, 2, 3};
+    const ash_window window = {.stride = 2, .dilation = 1, .before = 1, .after = 1},
+                     windows[] = {window, window};
+    ash_value w[] = {INPUT(f, "w", ASH_F32, 16, 16, 1, 1), INPUT(f, "scale", ASH_F32, 1, 16, 1, 1),
+                     INPUT(f, "bias", ASH_F32, 1, 16, 1, 1), INPUT(f, "d", ASH_F32, 16, 1, 3, 3)},
+              grads[4];
+    ash_value y = ash_conv2d(g, INPUT(f, "x", ASH_F32, 2, 16, 48, 48), w[0], 1, 0, 1);
+    ash_value centred = ash_sub(g, y, ash_reduce_mean(g, y, axes, 3, true));
+    ash_value variance = ash_reduce_mean(g, ash_mul(g, centred, centred), axes, 3, true);
+    ash_value factor = ash_div(g, w[1], ash_sqrt(g, ash_add(g, variance, ash_scalar(g, ASH_F32, 1e-5))));
+    ash_value z = ash_add(g, ash_mul(g, centred, factor), w[2]);
+    z = ash_min(g, ash_relu(g, z), ash_scalar(g, ASH_F32, 6));
+    z = ash_conv(g, z, w[3], windows, 2, 16);
+    assert_ok(ash_graph_gradients(g, &z, NULL, 1, w, 4, NULL, grads, &diag));
+    for (unsigned i = 0; i < 4; i++) ash_graph_output(g, (const char *[]){"0", "1", "2", "3"}[i], grads[i]);
+    check(f, 16, NULL);
+    size_t together = 0;
+    for (size_t i = 0; i < f->out->nodes.len; i++) {
+        const ash_node *node = &f->out->nodes.at[i];
+        if (node->op != ASH_OP_REDUCE_SUM && node->op != ASH_OP_REDUCE_SUMS) continue;
+        const ash_type *type = ash_graph__type(f->out, node->ins[0]);
+        if (ash_type_max_count(f->out->dims, type) >= 2 * 16 * 24 * 24) assert_int_equal(type->rank, 5);
+        if (node->op == ASH_OP_REDUCE_SUMS) together |= 1ull << node->n_outs;
+    }
+    assert_int_equal(together, 1 << 2 | 1 << 9);
+}
+
 /* The range of a result, as dynamic quantisation asks for it: read where it lies, in blocks, also behind a
  * transpose and a reshape, which leave the elements what they are. */
 static void ranges(void **state) {
@@ -260,6 +295,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(normalisation_across_channels, setup, teardown),
         cmocka_unit_test_setup_teardown(attention, setup, teardown),
         cmocka_unit_test_setup_teardown(transposed_convolution, setup, teardown),
+        cmocka_unit_test_setup_teardown(normalisation_in_training, setup, teardown),
         cmocka_unit_test_setup_teardown(ranges, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

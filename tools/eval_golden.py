@@ -457,6 +457,14 @@ def reductions(g):
     g.case("reduce_sum f16 long", "reduce_sum", {"axes": [0]}, [("f16", long)], [("f16", arr("f16", 4096, ()))])
 
 
+def sums(g):
+    own = np.random.default_rng(17)
+    for shape, axes, count in (((3, 4), [0], 2), ((2, 3, 4), [0, 2], 3), ((2, 0), [1], 2)):
+        xs = [own.integers(-4, 5, shape) for _ in range(count)]
+        g.case(f"reduce_sums {shape} {axes}", "reduce_sums", {"axes": axes, "sums": count}, [("f32", x) for x in xs],
+               [("f32", x.sum(axis=tuple(axes))) for x in xs])
+
+
 def windows(x, axes, kernel, strides, dilations, before, after, fill):
     """[..., kernel...]: the windows of x, by numpy's sliding windows over a padded copy."""
     shape, inside = list(x.shape), [slice(None)] * x.ndim
@@ -677,6 +685,28 @@ def winograds(g):
                [("f32", blocked(x, 1, xb)), ("f32", block_weights(kernels, 1, xb, wb))], [("f32", blocked(y, 1, yb))])
 
 
+def weights_gradients(g):
+    """What weights have at each place is a product of the gradient and of what meets it there."""
+    own = np.random.default_rng(13)
+    for n, c, o, size, out, strides, dilations, before, kernel, xb, yb in (
+            (2, 4, 6, (5, 4), (5, 4), [1, 1], [1, 1], [1, 1], [3, 3], 2, 2),
+            (1, 3, 4, (7, 6), (4, 3), [2, 2], [1, 1], [1, 0], [3, 2], 0, 4),
+            (2, 2, 2, (9,), (4,), [2], [2], [1], [3], 2, 1), (0, 2, 2, (3,), (3,), [1], [1], [0], [1], 0, 2)):
+        x, dy = (own.integers(-3, 4, (n, channels) + sizes) for channels, sizes in ((c, size), (o, out)))
+        ends = [max(b + s * (p - 1) + d * (k - 1) + 1, b + whole) for b, s, p, d, k, whole in
+                zip(before, strides, out, dilations, kernel, size)]
+        padded = np.zeros((n, c) + tuple(ends), dtype=int)
+        padded[(slice(None), slice(None)) + tuple(slice(b, b + whole) for b, whole in zip(before, size))] = x
+        y = np.zeros(tuple(kernel) + (c, o), dtype=int)
+        for place in np.ndindex(*kernel):
+            met = padded[(slice(None), slice(None)) + tuple(
+                slice(k * d, k * d + s * (p - 1) + 1, s) for k, d, s, p in zip(place, dilations, strides, out))]
+            y[place] = np.moveaxis(met, 1, 0).reshape(c, -1) @ np.moveaxis(dy, 1, 0).reshape(o, -1).T
+        g.case(f"conv_weights {n} {size} {strides}", "conv_weights",
+               {"strides": strides, "dilations": dilations, "before": before, "kernel": kernel, "x_block": xb, "y_block": yb},
+               [("f32", blocked(x, 1, xb) if xb else x), ("f32", blocked(dy, 1, yb))], [("f32", y)])
+
+
 def few_bits(g):
     """Weights of few bits, packed as ops.def says from the numbers that the product is computed with."""
     own = np.random.default_rng(11)
@@ -857,7 +887,7 @@ def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast, bitcast), "movement": (movement,),
-                        "reduce": (reductions, pools, scans, orders), "contract": (products, convolutions, extremes, winograds, few_bits),
+                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients),
                         "index": (gathers, scatters, choices)}.items():
         for part in parts:
             part(g)

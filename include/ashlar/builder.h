@@ -201,6 +201,7 @@ ASH_API ash_value ash_dropout(ash_graph *graph, ash_value x, double rate, ash_va
 #define ASH_BUILD_POOL(function)                                                                           \
     ASH_API ash_value function(ash_graph *graph, ash_value x, const int64_t *axes,                         \
                                const ash_window *windows, size_t n);
+#define ASH_BUILD_SUMS(function)
 #define ASH_BUILD_SELECT(function)
 #define ASH_BUILD_CAST(function)
 #define ASH_BUILD_MOVE(function)

@@ -93,13 +93,42 @@ BINARY(mod, g, ash_neg(t, ash_mul(t, g, ash_floor(t, ash_div(t, a, b)))))
 BINARY(rem, g, ash_neg(t, ash_mul(t, g, ash_trunc(t, ash_div(t, a, b)))))
 BINARY(pow, by_base(t, a, b, g), by_exponent(t, a, b, y, g))
 
-/* What `winner` has of g against `other`: all where wins(other, winner), half where they are equal. */
+/* The operand of an elementwise node that is no broadcast, where there is one such: else ASH_NO_VALUE. */
+static ash_value scaled_operand(ash_graph *t, ash_value value, ash_op op, ash_op other) {
+    const ash_value_info *info = ash_graph__value(t, value);
+    if (info->kind != ASH_VALUE_NODE) return ASH_NO_VALUE;
+    const ash_node *node = &t->nodes.at[info->node];
+    if (node->op != op && node->op != other) return ASH_NO_VALUE;
+    ash_value found = ASH_NO_VALUE;
+    for (uint16_t k = 0; k < node->n_ins; k++) {
+        const ash_value_info *in = ash_graph__value(t, node->ins[k]);
+        if (in->kind == ASH_VALUE_NODE && t->nodes.at[in->node].op == ASH_OP_BROADCAST) continue;
+        if (found != ASH_NO_VALUE) return ASH_NO_VALUE;
+        found = node->ins[k];
+    }
+    return found;
+}
+
+/* Whether a value is another one scaled and shifted, and perhaps clipped: a normalisation. It is computed
+ * again by whoever reads it, from what it is made of, which its own gradient reads as well. */
+static bool is_normalised(ash_graph *t, ash_value x) {
+    ash_value of = scaled_operand(t, x, ASH_OP_MAX, ASH_OP_MIN);
+    of = scaled_operand(t, of != ASH_NO_VALUE ? of : x, ASH_OP_ADD, ASH_OP_SUB);
+    return of != ASH_NO_VALUE && scaled_operand(t, of, ASH_OP_MUL, ASH_OP_DIV) != ASH_NO_VALUE;
+}
+
+/* What `winner` has of g against `other`: all where wins(other, winner), half where they are equal. Where a
+ * constant loses, the result wins against it, too, and is there for those who read it: the operand, most
+ * often, is not. */
 static void share_extreme(ash_grad *c, size_t winner, bool largest) {
     ash_graph *t = c->graph;
     ash_value x = c->node.ins[winner], other = c->node.ins[1 - winner], g = c->g;
     if (!ash_grad__wants(c, winner)) return;
     ash_value rest = ash_scalar_like(t, g, 0);
-    if (!ash_grad__is_constant(c, other)) rest = where(t, ash_eq(t, x, other), with(t, ASH_OP_MUL, g, 0.5));
+    if (!ash_grad__is_constant(c, other))
+        rest = where(t, ash_eq(t, x, other), with(t, ASH_OP_MUL, g, 0.5));
+    else if (!is_normalised(t, x))
+        x = c->node.out;
     ash_value wins = largest ? ash_lt(t, other, x) : ash_lt(t, x, other);
     ash_grad__give(c, winner, ash_select(t, wins, g, rest));
 }

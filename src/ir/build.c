@@ -179,6 +179,7 @@ ash_value ash_bitcast(ash_graph *graph, ash_value x, ash_dtype dtype) {
                        size_t n) {                                                                         \
         return ash_pool(graph, OPERATOR, x, axes, windows, n);                                             \
     }
+#define DEFINE_SUMS(OPERATOR, function)
 #define DEFINE_SELECT(OPERATOR, function)
 #define DEFINE_CAST(OPERATOR, function)
 #define DEFINE_MOVE(OPERATOR, function)

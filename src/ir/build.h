@@ -101,6 +101,26 @@ ash_dim ash_build__product(ash_graph *graph, const ash_type *type, unsigned from
 ash_value ash_build__reduce(ash_graph *graph, ash_op op, ash_value x, uint32_t axes, bool keep);
 ash_value ash_build__mean(ash_graph *graph, ash_value x, uint32_t axes, bool keep);
 
+/* --- gradients of convolutions by weights: build_flat.c ------------------------------------------- */
+
+/* A convolution: the types of its operand, weights [o, c/groups, kernel...] and result, and its
+ * attributes. */
+typedef struct ash_build_conv {
+    ash_type x, w, y;
+    unsigned space; /* spatial dims */
+    int64_t groups;
+    ash_dim ins, outs; /* channels of one group */
+    const int64_t *strides, *dilations, *before, *after;
+} ash_build_conv;
+
+/* The places of its kernel; the next one in row-major order, false after the last. */
+int64_t ash_build__count_places(const ash_build_conv *v);
+bool ash_build__next_place(const ash_build_conv *v, int64_t *at);
+/* Whether images are large enough to be laid flat, and their sizes numbers. */
+bool ash_build__is_flat(const ash_build_conv *v);
+/* Then what the weights have, of their type, given the operand and the result's gradient. */
+ash_value ash_build__conv_flat(ash_graph *graph, const ash_build_conv *v, ash_value x, ash_value g);
+
 /* --- loops: build_loop.c -------------------------------------------------------------------------- */
 
 /* A loop that is being built; see ops.def. The lists are the caller's. */

@@ -30,6 +30,8 @@ bool ash_results__next(const ash_attr *results, uint32_t *pos, ash_type *out) {
 size_t ash_op__out_count(ash_op op, const ash_attr *attrs, size_t n_attrs) {
     if (ash_op_infos[op].outs != ASH_MANY) return ash_op_infos[op].outs;
     for (size_t i = 0; i < n_attrs; i++) {
+        if (attrs[i].key == ASH_ATTR_SUMS)
+            return attrs[i].i > 0 && attrs[i].i <= ASH_OP_OUTS ? (size_t)attrs[i].i : 0;
         if (attrs[i].key != ASH_ATTR_RESULTS) continue;
         ash_type type;
         size_t count = 0;

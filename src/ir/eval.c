@@ -21,12 +21,18 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_SELECT: ash_eval__select(e); break;
     case ASH_CLASS_CAST: ash_eval__cast(e); break;
     case ASH_CLASS_MOVE: return ash_eval__move(e);
-    case ASH_CLASS_REDUCE: ash_eval__reduce(e); break;
+    case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS: ash_eval__reduce(e); break;
     case ASH_CLASS_ARGREDUCE: ash_eval__argreduce(e); break;
     case ASH_CLASS_MATMUL:
         e->node->op == ASH_OP_MATMUL_BITS ? ash_eval__matmul_bits(e) : ash_eval__matmul(e);
         break;
-    case ASH_CLASS_CONV: e->node->op == ASH_OP_WINOGRAD ? ash_eval__winograd(e) : ash_eval__conv(e); break;
+    case ASH_CLASS_CONV:
+        if (e->node->op == ASH_OP_CONV_WEIGHTS)
+            ash_eval__conv_weights(e);
+        else
+            e->node->op == ASH_OP_WINOGRAD ? ash_eval__winograd(e) : ash_eval__conv(e);
+        break;
     case ASH_CLASS_POOL: ash_eval__pool(e); break;
     case ASH_CLASS_GATHER: ash_eval__gather(e); break;
     case ASH_CLASS_SCATTER: ash_eval__scatter(e); break;

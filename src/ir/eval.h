@@ -38,6 +38,7 @@ void ash_eval__matmul(const ash_eval *e);
 void ash_eval__matmul_bits(const ash_eval *e);
 void ash_eval__conv(const ash_eval *e);
 void ash_eval__winograd(const ash_eval *e);
+void ash_eval__conv_weights(const ash_eval *e);
 void ash_eval__gather(const ash_eval *e);
 void ash_eval__scatter(const ash_eval *e);
 ash_status ash_eval__nms(const ash_eval *e);

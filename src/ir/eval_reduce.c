@@ -60,13 +60,12 @@ static void combine_box(ash_scatter how, const ash_wide *y, const ash_wide *x, a
     }
 }
 
-void ash_eval__reduce(const ash_eval *e) {
-    const ash_wide *x = &e->ins[0], *y = &e->outs[0];
+static void reduce_one(const ash_eval *e, const ash_wide *x, const ash_wide *y) {
     const ash_attr *axes = ash_node_attr(e->node, ASH_ATTR_AXES);
-    ash_scatter how = e->node->op == ASH_OP_REDUCE_SUM    ? ASH_SCATTER_ADD
-                      : e->node->op == ASH_OP_REDUCE_PROD ? ASH_SCATTER_MUL
-                      : e->node->op == ASH_OP_REDUCE_MIN  ? ASH_SCATTER_MIN
-                                                          : ASH_SCATTER_MAX;
+    ash_scatter how = e->node->op == ASH_OP_REDUCE_PROD  ? ASH_SCATTER_MUL
+                      : e->node->op == ASH_OP_REDUCE_MIN ? ASH_SCATTER_MIN
+                      : e->node->op == ASH_OP_REDUCE_MAX ? ASH_SCATTER_MAX
+                                                         : ASH_SCATTER_ADD;
     ash_eval_box box = {.rank = x->rank};
     memcpy(box.dims, x->dims, sizeof box.dims);
     ash_eval__steps(x->rank, x->dims, box.src_steps);
@@ -80,6 +79,10 @@ void ash_eval__reduce(const ash_eval *e) {
     }
     fill_neutral(y, how);
     combine_box(how, y, x, &box);
+}
+
+void ash_eval__reduce(const ash_eval *e) {
+    for (unsigned i = 0; i < e->node->n_outs; i++) reduce_one(e, &e->ins[i], &e->outs[i]);
 }
 
 /* --- pools ------------------------------------------------------------------------------------------- */

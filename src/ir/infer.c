@@ -277,6 +277,15 @@ static ash_status infer_reduce(const ash_inference *c) {
     ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER | (order ? ASH_KINDS_BOOL : 0), "a number"));
     ASH_TRY(ash_infer__axes(c, &set));
     drop_axes(c, set, &c->outs[0]);
+    if (c->op != ASH_OP_REDUCE_SUMS) return ASH_OK;
+    const int64_t sums = ash_infer__attr(c, ASH_ATTR_SUMS)->i;
+    ASH_INFER_FAIL_IF(sums != (int64_t)c->n_ins, c, ASH_ERROR_INVALID_ARGUMENT, "%lld sums of %zu operands",
+                      (long long)sums, (size_t)c->n_ins);
+    for (size_t i = 1; i < c->n_ins; i++) {
+        ASH_INFER_FAIL_IF(!ash_type_equal(&c->ins[0], &c->ins[i]), c, ASH_ERROR_SHAPE,
+                          "operand %zu is of another type", i);
+        c->outs[i] = c->outs[0];
+    }
     return ASH_OK;
 }
 
@@ -330,10 +339,14 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_SELECT: return infer_select(c);
     case ASH_CLASS_CAST: return infer_cast(c);
     case ASH_CLASS_MOVE: return ash_infer__move(c);
-    case ASH_CLASS_REDUCE: return infer_reduce(c);
+    case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS: return infer_reduce(c);
     case ASH_CLASS_ARGREDUCE: return infer_argreduce(c);
     case ASH_CLASS_MATMUL: return c->op == ASH_OP_MATMUL_BITS ? ash_infer__bits(c) : ash_infer__matmul(c);
-    case ASH_CLASS_CONV: return c->op == ASH_OP_WINOGRAD ? ash_infer__winograd(c) : ash_infer__conv(c);
+    case ASH_CLASS_CONV:
+        return c->op == ASH_OP_WINOGRAD       ? ash_infer__winograd(c)
+               : c->op == ASH_OP_CONV_WEIGHTS ? ash_infer__conv_weights(c)
+                                              : ash_infer__conv(c);
     case ASH_CLASS_POOL: return ash_infer__pool(c);
     case ASH_CLASS_GATHER: return ash_infer__gather(c);
     case ASH_CLASS_SCATTER: return ash_infer__scatter(c);

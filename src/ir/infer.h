@@ -61,5 +61,6 @@ ash_status ash_infer__custom(const ash_inference *c);   /* custom.c */
 ash_status ash_infer__argument(const ash_inference *c); /* infer_loop.c */
 ash_status ash_infer__loop(const ash_inference *c);     /* infer_loop.c */
 ash_status ash_infer__winograd(const ash_inference *c); /* infer_window.c */
+ash_status ash_infer__conv_weights(const ash_inference *c);
 
 #endif

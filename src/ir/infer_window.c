@@ -305,3 +305,35 @@ ash_status ash_infer__winograd(const ash_inference *c) {
     }
     return ASH_OK;
 }
+
+/* --- gradients by weights ------------------------------------------------------------------------- */
+
+ash_status ash_infer__conv_weights(const ash_inference *c) {
+    enum { MOST_SPACE = 2 };
+    const ash_type *x = &c->ins[0], *g = &c->ins[1];
+    const int64_t x_block = ash_infer__attr(c, ASH_ATTR_X_BLOCK)->i,
+                  y_block = ash_infer__attr(c, ASH_ATTR_Y_BLOCK)->i;
+    const unsigned space = g->rank - 3;
+    const int64_t *lists[4];
+    static const ash_attr_key keys[] = {ASH_ATTR_STRIDES, ASH_ATTR_DILATIONS, ASH_ATTR_BEFORE,
+                                        ASH_ATTR_KERNEL};
+    ASH_INFER_FAIL_IF(x->dtype != ASH_F32, c, ASH_ERROR_TYPE, "operand 0 is not f32");
+    ASH_TRY(ash_infer__same_dtype(c, 0, 1));
+    ASH_INFER_FAIL_IF(y_block < 1 || y_block > MOST_LANES || g->rank < 4 || space > MOST_SPACE ||
+                          g->dims[g->rank - 1] != y_block || g->dims[1] < 1,
+                      c, ASH_ERROR_SHAPE, "operand 1 is not [n, o/B, space..., B]");
+    ASH_INFER_FAIL_IF(x_block < 0 || x->rank != space + (x_block ? 3 : 2) || x->dims[0] != g->dims[0] ||
+                          x->dims[1] < 1 || (x_block && x->dims[x->rank - 1] != x_block),
+                      c, ASH_ERROR_SHAPE, "operand 0 is not [n, c/I, space..., I]");
+    for (size_t i = 0; i < ASH_COUNT(keys); i++)
+        ASH_TRY(ash_infer__list(c, keys[i], space, keys[i] == ASH_ATTR_BEFORE ? 0 : 1, &lists[i]));
+    c->outs[0] = (ash_type){.dtype = ASH_F32, .rank = space + 2};
+    for (unsigned s = 0; s < space; s++) {
+        ASH_INFER_FAIL_IF(x->dims[2 + s] < 1 || g->dims[2 + s] < 1, c, ASH_ERROR_SHAPE,
+                          "the spatial dims must be numbers of at least 1");
+        c->outs[0].dims[s] = lists[3][s];
+    }
+    ash_dim *channels = c->outs[0].dims + space;
+    ASH_TRY(ash_infer__dim(c, ASH_DIM_MUL, x->dims[1], x_block ? x_block : 1, &channels[0]));
+    return ash_infer__dim(c, ASH_DIM_MUL, g->dims[1], y_block, &channels[1]);
+}

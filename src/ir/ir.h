@@ -30,6 +30,7 @@ typedef enum ash_class {
     ASH_CLASS_CAST,
     ASH_CLASS_MOVE,
     ASH_CLASS_REDUCE,
+    ASH_CLASS_SUMS,
     ASH_CLASS_ARGREDUCE,
     ASH_CLASS_MATMUL,
     ASH_CLASS_CONV,
@@ -77,6 +78,10 @@ extern const ash_attr_info ash_attr_infos[ASH_ATTR_COUNT];
 /* Classes whose result element i depends on the operands' elements i alone. */
 static inline bool ash_op_is_elementwise(ash_op op) {
     return ash_op_infos[op].class <= ASH_CLASS_CAST;
+}
+/* Reductions over axes, of one operand or several. */
+static inline bool ash_op_is_reduction(ash_op op) {
+    return ash_op_infos[op].class == ASH_CLASS_REDUCE || ash_op_infos[op].class == ASH_CLASS_SUMS;
 }
 
 /* --- dims: dims.c --------------------------------------------------------------------------------- */

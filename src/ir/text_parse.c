@@ -334,13 +334,16 @@ static ash_status read_node(parser *p, const target *t, ash_op op) {
                               ash_op_infos[op].outs, t->count);
     ASH_TRY(read_operands(p));
     ASH_TRY(read_attrs(p, attrs, lists, &n_attrs));
-    if (!counted) {
+    if (ash_op_infos[op].attrs >> ASH_ATTR_RESULTS & 1) {
         for (size_t i = 0; i < t->count; i++)
             if (!t->typed[i])
                 return ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, t->start[i],
                                    "the results of %s are whatever is written here: the type is missing",
                                    ash_op_name(op));
         attrs[n_attrs++] = ASH_ATTR_LIST(RESULTS, results, ash_results__write(t->type, t->count, results));
+    } else if (!counted && t->count != ash_op__out_count(op, attrs, n_attrs)) {
+        return ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, t->start[0], "%s has %zu outputs, not %zu",
+                           ash_op_name(op), ash_op__out_count(op, attrs, n_attrs), t->count);
     }
     bool named = ash_scan__accept(&p->scan, "@");
     if (named) ASH_TRY(read_string(p));

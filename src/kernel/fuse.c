@@ -38,7 +38,8 @@ typedef struct fuser {
      * makes the group rows. */
     bool *from_reduction;
     bool *deep;  /* per value: stored, since too many nodes would be gone through to compute it */
-    bool *light; /* per value: made of one byte, and computed anew by each group that reads it */
+    bool *light; /* per value: made of one byte, or of one number that is stored beside it, and computed
+                    anew by each group that reads it */
     bool *
         packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
     bool fuse;
@@ -58,7 +59,7 @@ bool ash_node_reduces_dim(const ash_node *node, unsigned dim) {
 }
 
 bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node) {
-    if (ash_op_infos[node->op].class != ASH_CLASS_REDUCE) return false;
+    if (!ash_op_is_reduction(node->op)) return false;
     const ash_type *in = ash_graph__type(graph, node->ins[0]);
     for (unsigned d = 0; d < in->rank; d++)
         if (in->dims[d] != 1 && ash_node_reduces_dim(node, d)) return false;
@@ -258,7 +259,8 @@ static ash_group_kind kind_of(const fuser *f, const ash_node *node) {
     if (node->op == ASH_OP_CONCAT) return ASH_GROUP_CONCAT;
     if (is_pointwise(f, node)) return ASH_GROUP_MAP;
     switch (ash_op_infos[node->op].class) {
-    case ASH_CLASS_REDUCE: return ASH_GROUP_ROWS;
+    case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS: return ASH_GROUP_ROWS;
     case ASH_CLASS_POOL: return ASH_GROUP_POOL;
     case ASH_CLASS_MATMUL:
     case ASH_CLASS_CONV: return ASH_GROUP_TILE;
@@ -322,9 +324,11 @@ static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
  * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
- * and a copy would gain nothing. Without the second there are no tiles of rows. */
+ * and a copy would gain nothing. Without the second there are no tiles of rows. Neighbours whose
+ * distance is that of one set of the cache do not stay there until the next tile reads beside them. */
 static bool lies_evenly(fuser *f, ash_value value) {
-    unsigned rank = ash_graph__type(f->graph, value)->rank;
+    const ash_type *type = ash_graph__type(f->graph, value);
+    unsigned rank = type->rank;
     ash_sym syms[ASH_MAX_RANK];
     ash_ixs ixs;
     ash_ixs_init(&ixs, f->fusion->allocator, f->graph->dims);
@@ -332,6 +336,8 @@ static bool lies_evenly(fuser *f, ash_value value) {
     int64_t stride;
     unsigned run = (unsigned)f->costs->read_run;
     bool even = rank == 0 || ash_ix_lane_stride(&ixs, linear, syms[rank - 1], run, true, &stride);
+    if (rank > 1 && even && stride)
+        even = stride * (int64_t)ash_dtype_size(type->dtype) % f->costs->set_bytes != 0;
     if (rank > 1) even = even && ash_ix_lane_stride(&ixs, linear, syms[rank - 2], 2, false, &stride);
     f->failed |= ixs.failed && !ixs.too_large;
     ash_ixs_free(&ixs);
@@ -441,7 +447,8 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     if (often && needs_order(f, node, g, &r)) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
     if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
-    if (node->op == ASH_OP_WINOGRAD) f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
+    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS)
+        f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
 }
 
 /* The same for a reduction, whose operand has labels of its own. Fails when the group's axes do not fit. */
@@ -457,17 +464,16 @@ static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
     memcpy(f->fusion->labels[n], r->labels, sizeof r->labels);
     request in = {.state = LABELLED, .group = group};
     memcpy(in.labels, in_labels, sizeof in.labels);
-    ask(f, node->ins[0], &in);
+    for (unsigned i = 0; i < node->n_ins; i++) ask(f, node->ins[i], &in);
     return true;
 }
 
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = f->packed[node->out] || f->deep[node->out];
+    bool must_store = f->packed[node->out] || f->deep[node->out] || node->n_outs > 1;
     for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
-    bool reduces =
-        ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(f->graph, node);
+    bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(f->graph, node);
     if (node->op == ASH_OP_CAST && r->state == UNUSED && !must_store) return ASH_OK; /* of a lookup alone */
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
@@ -514,12 +520,51 @@ static void mark_constants(const ash_graph *graph, bool *constant) {
 static void mark_from_reduction(const ash_graph *graph, bool *from) {
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
-        bool any = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
+        bool any = ash_op_is_reduction(node->op);
         if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
             for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
         if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
         from[node->out] = any;
     }
+}
+
+/* Marks values that a reduction reads, at once or through movement. */
+static void mark_summed(const ash_graph *graph, bool *summed) {
+    for (size_t n = graph->nodes.len; n-- > 0;) {
+        const ash_node *node = &graph->nodes.at[n];
+        bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(graph, node);
+        if (!reduces && !(ash_op_is_virtual(node->op) && summed[node->out])) continue;
+        for (unsigned i = 0; i < node->n_ins; i++) summed[node->ins[i]] = true;
+    }
+}
+
+/* Whether an operand of many elements repeats each of its numbers often: what is one per channel, or per
+ * row. What is small stays in the cache when it is stored, and what it is made of need not be held. */
+static bool is_spread(const ash_graph *graph, ash_value value) {
+    enum { OFTEN = 16, MANY = 1 << 14 };
+    const ash_value_info *info = ash_graph__value(graph, value);
+    if (info->kind != ASH_VALUE_NODE) return false;
+    const ash_node *node = &graph->nodes.at[info->node];
+    if (node->op != ASH_OP_BROADCAST) return false;
+    int64_t few = ash_type_max_count(graph->dims, ash_graph__type(graph, node->ins[0]));
+    int64_t all = ash_type_max_count(graph->dims, &info->type);
+    return all >= MANY && few <= all / OFTEN;
+}
+
+/* Whether a value is the sum, product, ... of a number of one value, and of one that is repeated: *of
+ * is the first. */
+static bool is_scaled(const ash_graph *graph, const ash_node *node, ash_value *of) {
+    switch (node->op) {
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL:
+    case ASH_OP_MIN:
+    case ASH_OP_MAX: break;
+    default: return false;
+    }
+    bool first = is_spread(graph, node->ins[1]);
+    *of = node->ins[first ? 0 : 1];
+    return first || is_spread(graph, node->ins[0]);
 }
 
 /* Whether a constant operand is one number, or one per channel. */
@@ -530,24 +575,37 @@ static bool is_small(const fuser *f, ash_value value) {
             (info->kind == ASH_VALUE_NODE && f->graph->nodes.at[info->node].op == ASH_OP_BROADCAST));
 }
 
-/* Casts of bytes, and sums and products of these with small constants: dequantisation. Several groups read
- * the byte, and not four bytes that one more kernel has written. */
-static void mark_light(fuser *f) {
+/* Whether a node dequantises: a cast of a byte, or a sum or product of such a value with small
+ * constants. */
+static bool dequantises(const fuser *f, const ash_node *node) {
+    switch (node->op) {
+    case ASH_OP_CAST:
+        return f->light[node->ins[0]] ||
+               ash_dtype_size(ash_graph__type(f->graph, node->ins[0])->dtype) == 1;
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL: return f->light[node->ins[0]] && is_small(f, node->ins[1]);
+    default: return false;
+    }
+}
+
+/* What is not stored though several groups read it: each of them computes it, from what it reads instead.
+ *
+ *   dequantisation: the byte is read, and not four bytes that one more kernel has written
+ *   what is scaled and shifted, number by number, of a value that is reduced as well, and so is stored: a
+ *   normalisation, in training. As many bytes are read, and none are written
+ *
+ * `at_hand` is room for a flag per value: reduced, or made of such a value alone. */
+static void mark_light(fuser *f, bool *at_hand) {
     const ash_graph *graph = f->graph;
+    mark_summed(graph, at_hand);
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
+        ash_value of;
         if (f->fusion->constant[node->out]) continue;
-        switch (node->op) {
-        case ASH_OP_CAST: {
-            size_t from = ash_dtype_size(ash_graph__type(graph, node->ins[0])->dtype);
-            f->light[node->out] = f->light[node->ins[0]] || from == 1;
-            break;
-        }
-        case ASH_OP_ADD:
-        case ASH_OP_SUB:
-        case ASH_OP_MUL: f->light[node->out] = f->light[node->ins[0]] && is_small(f, node->ins[1]); break;
-        default: break;
-        }
+        bool scaled = is_scaled(graph, node, &of) && at_hand[of] && !f->fusion->constant[of];
+        at_hand[node->out] |= scaled;
+        f->light[node->out] = scaled || dequantises(f, node);
     }
 }
 
@@ -618,15 +676,16 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, cons
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
     f.deep = ash_mem_calloc(a, values, sizeof *f.deep);
     f.light = ash_mem_calloc(a, values, sizeof *f.light);
+    bool *at_hand = ash_mem_calloc(a, values, sizeof *at_hand);
     ash_status status = ASH_OK;
     if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction || !f.packed ||
-        !f.deep || !f.light || !mark_deep(&f)) {
+        !f.deep || !f.light || !at_hand || !mark_deep(&f)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     mark_constants(graph, out->constant);
     mark_from_reduction(graph, f.from_reduction);
-    mark_light(&f);
+    mark_light(&f, at_hand);
     for (size_t n = 0; n < nodes; n++) out->group_of[n] = ASH_NO_GROUP;
     for (size_t n = nodes; n-- > 0;) {
         status = visit(&f, (uint32_t)n, stored, diag);
@@ -638,6 +697,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, cons
     }
     if (f.failed || !list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
+    ash_mem_free(a, at_hand, values, sizeof *at_hand);
     ash_mem_free(a, f.light, values, sizeof *f.light);
     ash_mem_free(a, f.deep, values, sizeof *f.deep);
     ash_mem_free(a, f.packed, values, sizeof *f.packed);

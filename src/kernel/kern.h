@@ -227,6 +227,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks,
                                bool *done); /* *done: false when there is no tile form */
 bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks);
+void ash_kern_lower_conv_weights(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks);
 /* bits_digits.c: whether a group's kernel reads digits of its first operand, and which; and the kernel of a

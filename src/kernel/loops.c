@@ -80,7 +80,8 @@ void ash_loops__store(ash_loops *l, void *arg) {
     ash_loops__store_index(l, target);
     size_t known = k->known.len;
     if (ash_loops__root_is_full(l)) ash_loops__recall(l);
-    ash_kern_store(k, l->target, target, ash_kern_eval(k, l->value, idx));
+    for (unsigned i = 0; i < l->n_values; i++)
+        ash_kern_store(k, l->target + i, target, ash_kern_eval(k, l->value + i, idx));
     k->known.len = known;
 }
 
@@ -250,6 +251,7 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     ash_loops l = {.k = k,
                    .value = root,
                    .target = root,
+                   .n_values = k->graph->nodes.at[g->root].n_outs,
                    .n_root_axes = g->n_root_axes,
                    .n_axes = g->n_axes,
                    .reduced = g->reduced};
@@ -267,6 +269,7 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
     ash_loops l = {.k = k,
                    .value = value,
                    .target = target,
+                   .n_values = 1,
                    .n_root_axes = type->rank,
                    .n_axes = type->rank,
                    .shift_axis = along,

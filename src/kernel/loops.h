@@ -28,6 +28,7 @@ typedef struct ash_loops {
     /* What is computed: the group's root, or for a part of a concatenation its operand, stored `shift`
      * further on. */
     ash_value value, target;
+    unsigned n_values; /* so many results side by side, from `value` and `target` on */
     unsigned shift_axis;
     ash_dim shift;
     const ash_node *anchor; /* pooling or product, or NULL */
@@ -59,8 +60,10 @@ ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype);
 void ash_loops__root_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__store_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__anchor_index(const ash_loops *l, ash_ix *idx);
-/* The accumulator after one more element of a reduction. */
-ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine, ash_ref acc);
+/* The accumulator after one more element of a reduction: of its operand of that number, which is 0 but
+ * where several are summed at once. */
+ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, unsigned operand, ash_op combine,
+                              ash_ref acc);
 
 /* --- loops_block.c ------------------------------------------------------------------------------------ */
 

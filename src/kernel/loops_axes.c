@@ -37,19 +37,23 @@ static void collect(ash_loops *l) {
     ash_ix idx[ASH_MAX_RANK], target[ASH_MAX_RANK];
     k->collecting = true;
     if (l->anchor) {
-        ash_loops__accumulate(l, l->anchor, ASH_OP_ADD, 0);
+        ash_loops__accumulate(l, l->anchor, 0, ASH_OP_ADD, 0);
         ash_kern_know(k, l->anchor->out, 0);
     }
     for (uint32_t i = 0; l->reduced && !l->anchor && i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
         if (!ash_loops__is_reduction(k, node)) continue;
-        ash_loops__accumulate(l, node, ASH_OP_ADD, 0);
-        ash_kern_know(k, node->out, 0);
+        for (unsigned o = 0; o < node->n_outs; o++) {
+            ash_loops__accumulate(l, node, o, ASH_OP_ADD, 0);
+            ash_kern_know(k, node->out + o, 0);
+        }
     }
     ash_loops__root_index(l, idx);
     ash_loops__store_index(l, target);
-    ash_kern_eval(k, l->value, idx);
-    ash_kern_store(k, l->target, target, 0);
+    for (unsigned i = 0; i < l->n_values; i++) {
+        ash_kern_eval(k, l->value + i, idx);
+        ash_kern_store(k, l->target + i, target, 0);
+    }
 }
 
 /* An evaluation with some axes merged, to see the addresses. */
@@ -124,14 +128,15 @@ static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
 /* Several registers to a vector, where the axis is long enough and every address stays as simple:
  * independent chains of instructions that hide each other's latency, and several partial results for a
  * reduction. A short reduction across rows takes half of all registers: the more of a row is read at
- * once, the fewer pages are gone through. */
-static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bool across) {
+ * once, the fewer pages are gone through. `sums` that are taken at once share them. */
+static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bool across, unsigned sums) {
     int64_t narrow, wide;
     const ash_target *target = dry->low->target;
     unsigned chains = target->chains;
     if (ash_loops__work(dry) <= target->costs.overlap_body)
         chains = across ? ASH_MAX(chains, target->vector_registers / 2)
                         : ASH_MIN(chains, (unsigned)target->costs.overlap_chains);
+    while (chains > 1 && chains * sums > ASH_MAX(target->vector_registers / 2, target->chains)) chains /= 2;
     for (unsigned factor = chains; factor > 1; factor /= 2) {
         unsigned trial = factor * lanes;
         bool fits = ash_kern_max(dry, a->extent) >= trial;
@@ -177,7 +182,7 @@ void ash_loops__choose_axes(ash_loops *l) {
             l->narrow = (unsigned)a->extent;
         l->across = l->reduced && !l->anchor && !inner && l->k->low->target->kind == ASH_TARGET_CPU;
         ash_loops__choose_turn(l, dry, trial);
-        l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow, l->across);
+        l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow, l->across, l->n_values);
     }
     ash_kern_free(&run->kern);
     make_axes(l, joined);

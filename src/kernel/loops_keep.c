@@ -89,7 +89,7 @@ void ash_loops__choose_kept(ash_loops *l) {
     for (uint32_t i = 0; i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
         if (!ash_loops__is_reduction(k, node)) continue;
-        visit(&s, node->ins[0]);
+        for (unsigned o = 0; o < node->n_ins; o++) visit(&s, node->ins[o]);
         s.loop++;
     }
     if (ash_loops__root_is_full(l)) visit(&s, l->value);

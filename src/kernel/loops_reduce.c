@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* One reduction of a group: loops over the reduced axes, and accumulators.
+/* One reduction of a group: loops over the reduced axes, and accumulators; of several operands that are
+ * summed at once, for each of them.
  *
- * Along the vector axis there are three accumulators: of full vectors, of single registers behind them, and
- * of what is left, where it is done one by one. Under a mask, lanes that are off keep what they have,
+ * Along the vector axis there are three accumulators: of full vectors, of single registers behind them,
+ * and of what is left, where it is done one by one. Under a mask, lanes that are off keep what they have,
  * whatever the operand is there: a number that is repeated over the lanes, or a function of 0.
- * Sums of floating point numbers are made of partial sums (partial.h), each accumulator with its levels. */
+ * Sums of floating point numbers are made of partial sums (partial.h), each accumulator with its
+ * levels. */
 #include "loops.h"
 
 /* Cells, one for each level from `first` on. */
@@ -20,14 +22,14 @@ enum { FULL, NARROW, SCALAR, KINDS };
 typedef struct reduction {
     const ash_node *node;
     ash_op combine;
-    unsigned top;           /* the last level: the result, in the end */
-    accumulator acc[KINDS]; /* those but FULL only along a reduced axis: behind the full vectors */
+    unsigned top; /* the last level: the result, in the end */
+    /* per operand; those but FULL only along a reduced axis: behind the full vectors */
+    accumulator acc[ASH_OP_OUTS][KINDS];
     ash_partial_blocks blocks[ASH_MAX_AXES]; /* per inner axis */
 } reduction;
 
-static void make_accumulator(ash_kern *k, reduction *r, unsigned kind, unsigned first, ash_ref neutral,
-                             unsigned lanes) {
-    accumulator *a = &r->acc[kind];
+static void make_accumulator(ash_kern *k, const reduction *r, accumulator *a, unsigned first,
+                             ash_ref neutral, unsigned lanes) {
     a->neutral = ash_nest_splat(&k->nest, neutral, lanes);
     a->first = first;
     for (unsigned i = first; i <= r->top; i++) a->at[i] = ash_nest_cell(&k->nest, a->neutral);
@@ -37,8 +39,8 @@ static void make_accumulator(ash_kern *k, reduction *r, unsigned kind, unsigned 
 static void close_block(ash_loops *l, void *arg, unsigned level) {
     reduction *r = arg;
     ash_nest *n = &l->k->nest;
-    for (unsigned i = 0; i < KINDS; i++) {
-        accumulator *a = &r->acc[i];
+    for (unsigned i = 0; i < r->node->n_outs * KINDS; i++) {
+        accumulator *a = &r->acc[i / KINDS][i % KINDS];
         if (!a->used || level < a->first) continue;
         ash_ref above = ash_nest_get(n, a->at[level + 1]), here = ash_nest_get(n, a->at[level]);
         ash_nest_set(n, a->at[level + 1], ash_nest_binary(n, r->combine, above, here));
@@ -50,14 +52,17 @@ static void reduce_once(ash_loops *l, void *arg) {
     reduction *r = arg;
     ash_kern *k = l->k;
     bool full = k->lanes == l->lanes || !l->vector_inner;
-    accumulator *a = &r->acc[full ? FULL : k->lanes > 1 ? NARROW : SCALAR];
-    a->used = true;
     size_t known = k->known.len;
     ash_loops__recall(l);
-    ash_ref before = ash_nest_get(&k->nest, a->at[a->first]);
-    ash_ref after = ash_loops__accumulate(l, r->node, r->combine, before);
-    if (l->vector_inner && k->mask != ASH_NO_REF) after = ash_nest_select(&k->nest, k->mask, after, before);
-    ash_nest_set(&k->nest, a->at[a->first], after);
+    for (unsigned i = 0; i < r->node->n_outs; i++) {
+        accumulator *a = &r->acc[i][full ? FULL : k->lanes > 1 ? NARROW : SCALAR];
+        a->used = true;
+        ash_ref before = ash_nest_get(&k->nest, a->at[a->first]);
+        ash_ref after = ash_loops__accumulate(l, r->node, i, r->combine, before);
+        if (l->vector_inner && k->mask != ASH_NO_REF)
+            after = ash_nest_select(&k->nest, k->mask, after, before);
+        ash_nest_set(&k->nest, a->at[a->first], after);
+    }
     ash_loops__keep(l);
     k->known.len = known;
 }
@@ -142,31 +147,33 @@ static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
     return behind;
 }
 
+/* What an operand's accumulators come to. */
+static ash_ref result_of(ash_loops *l, const reduction *r, const accumulator *acc) {
+    ash_nest *n = &l->k->nest;
+    ash_ref result = ash_nest_get(n, acc[FULL].at[r->top]);
+    if (!l->vector_inner) return result;
+    result = ash_nest_hreduce(n, r->combine, result);
+    for (unsigned i = NARROW; i < KINDS; i++)
+        if (acc[i].used)
+            result = ash_nest_binary(n, r->combine, result,
+                                     ash_nest_hreduce(n, r->combine, ash_nest_get(n, acc[i].at[r->top])));
+    return ash_loops__together(l, r->combine, result);
+}
+
 void ash_loops__reduce(ash_loops *l, const ash_node *node) {
     ash_kern *k = l->k;
-    ash_nest *n = &k->nest;
     ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype);
     reduction r = {.node = node, .combine = ash_loops__combine_of(node, dtype)};
     ash_ref neutral = ash_kern_neutral(k, r.combine, dtype), outer_mask = k->mask;
     unsigned behind = plan_blocks(l, &r, dtype);
-    make_accumulator(k, &r, FULL, 0, neutral, l->vector_inner ? l->lanes : k->lanes);
-    if (l->vector_inner && l->lanes > 1) {
-        make_accumulator(k, &r, NARROW, behind, neutral, l->narrow);
-        make_accumulator(k, &r, SCALAR, behind, neutral, 1);
+    for (unsigned i = 0; i < node->n_outs; i++) {
+        make_accumulator(k, &r, &r.acc[i][FULL], 0, neutral, l->vector_inner ? l->lanes : k->lanes);
+        if (!l->vector_inner || l->lanes == 1) continue;
+        make_accumulator(k, &r, &r.acc[i][NARROW], behind, neutral, l->narrow);
+        make_accumulator(k, &r, &r.acc[i][SCALAR], behind, neutral, 1);
     }
     inner_loops(l, 0, &r);
     k->mask = outer_mask;
-    ash_ref result = ash_nest_get(n, r.acc[FULL].at[r.top]);
-    if (l->vector_inner) {
-        result = ash_nest_hreduce(n, r.combine, result);
-        for (unsigned i = NARROW; i < KINDS; i++)
-            if (r.acc[i].used)
-                result =
-                    ash_nest_binary(n, r.combine, result,
-                                    ash_nest_hreduce(n, r.combine, ash_nest_get(n, r.acc[i].at[r.top])));
-        k->vsym = ASH_NO_SYM;
-        k->lanes = 1;
-        result = ash_loops__together(l, r.combine, result);
-    }
-    ash_kern_know(k, node->out, result);
+    if (l->vector_inner) k->vsym = ASH_NO_SYM, k->lanes = 1;
+    for (unsigned i = 0; i < node->n_outs; i++) ash_kern_know(k, node->out + i, result_of(l, &r, r.acc[i]));
 }

@@ -3,7 +3,7 @@
 #include "loops.h"
 
 bool ash_loops__is_reduction(const ash_kern *k, const ash_node *node) {
-    return ash_op_infos[node->op].class == ASH_CLASS_REDUCE && !ash_node_reduces_nothing(k->graph, node);
+    return ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(k->graph, node);
 }
 
 /* --- operands of reductions ----------------------------------------------------------------------- */
@@ -177,8 +177,8 @@ static void conv_factors(ash_loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
     *w = ash_kern_eval(k, node->ins[1], iw);
 }
 
-/* The accumulator after one more element of a reduction. */
-ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine, ash_ref acc) {
+ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, unsigned operand, ash_op combine,
+                              ash_ref acc) {
     ash_kern *k = l->k;
     ash_op_info info = ash_op_infos[node->op];
     ash_ref a = 0, b = 0;
@@ -208,7 +208,7 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, ash_op combine
     } else {
         ash_ix idx[ASH_MAX_RANK];
         reduction_index(l, node, idx);
-        a = ash_kern_eval(k, node->ins[0], idx);
+        a = ash_kern_eval(k, node->ins[operand], idx);
     }
     if (k->collecting || ash_kern_lost(k)) return acc;
     if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a);

@@ -128,6 +128,11 @@ static double node_flops(const ash_lowering *low, const ash_node *node) {
     case ASH_CLASS_CONV: {
         if (node->op == ASH_OP_WINOGRAD) /* those of the direct convolution, so that rates compare */
             return 2 * out * 9 * (double)in->dims[1] * (double)in->dims[4];
+        if (node->op == ASH_OP_CONV_WEIGHTS) {
+            const ash_type *y = ash_graph__type(g, node->ins[1]); /* a step for each of its positions */
+            return 2 * out * (double)ash_type_max_count(low->program->dims, y) /
+                   (double)(y->dims[1] * y->dims[y->rank - 1]);
+        }
         double w = (double)ash_type_max_count(low->program->dims, ash_graph__type(g, node->ins[1]));
         double o = (double)ash_node_int(node, ASH_ATTR_O);
         if (o == 0) o = (double)ash_graph__type(g, node->ins[1])->dims[0];
@@ -138,6 +143,7 @@ static double node_flops(const ash_lowering *low, const ash_node *node) {
         for (uint32_t i = 0; i < kernel->count; i++) out *= (double)kernel->list[i];
         return out;
     }
+    case ASH_CLASS_SUMS: return count * node->n_ins;
     case ASH_CLASS_REDUCE:
     case ASH_CLASS_ARGREDUCE: return count;
     case ASH_CLASS_MOVE:
@@ -155,6 +161,7 @@ static double node_work(const ash_lowering *low, const ash_node *node) {
     case ASH_CLASS_CONV: return flops / (node->op == ASH_OP_WINOGRAD ? c->rate_winograd : c->rate_matmul);
     case ASH_CLASS_POOL: return flops / c->rate_pool;
     case ASH_CLASS_REDUCE:
+    case ASH_CLASS_SUMS:
     case ASH_CLASS_ARGREDUCE: return flops / c->rate_reduce;
     case ASH_CLASS_MOVE:
     case ASH_CLASS_GATHER:

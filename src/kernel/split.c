@@ -183,7 +183,7 @@ static void find_bytes(sweep *s) {
  * of 1 there are: element by element, or all of a row before any of it is stored. */
 static bool is_at_root(const sweep *s, const ash_group *g, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
-    bool reduces = ash_op_infos[node->op].class == ASH_CLASS_REDUCE;
+    bool reduces = ash_op_is_reduction(node->op);
     bool scans = ash_op_infos[node->op].class == ASH_CLASS_SCAN;
     if (!reduces && !scans && !ash_op_is_elementwise(node->op)) return false;
     const ash_type *root = ash_graph__type(s->graph, s->graph->nodes.at[g->root].out),

@@ -467,6 +467,8 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
     if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
+    else if (anchor->op == ASH_OP_CONV_WEIGHTS)
+        ash_kern_lower_conv_weights(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_MATMUL_BITS)
         ash_kern_lower_bits(k, chunks), *done = true;
     else if (k->low->target->kind == ASH_TARGET_GPU)

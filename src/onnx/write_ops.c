@@ -344,8 +344,9 @@ static bool window_pads(ash_writer *w, const ash_node *node, size_t n, int64_t *
 static void write_conv(ash_writer *w, const ash_node *node) {
     size_t n = in_type(w, node, 0)->rank - 2;
     int64_t pads[2 * ASH_MAX_RANK];
-    if (node->op == ASH_OP_WINOGRAD || ash_node_int(node, ASH_ATTR_X_BLOCK) ||
-        ash_node_int(node, ASH_ATTR_Y_BLOCK) || ash_node_int(node, ASH_ATTR_W_BLOCK)) {
+    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS ||
+        ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
+        ash_node_int(node, ASH_ATTR_W_BLOCK)) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
         return;
     }
@@ -504,6 +505,7 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_MOVE: write_move(w, node); break;
     case ASH_CLASS_REDUCE: write_reduce(w, node); break;
+    case ASH_CLASS_SUMS: ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "sums that are taken together"); break;
     case ASH_CLASS_ARGREDUCE: write_arg(w, node); break;
     case ASH_CLASS_CONV: write_conv(w, node); break;
     case ASH_CLASS_POOL: write_pool(w, node); break;

@@ -157,12 +157,32 @@ static bool reduce_all(ash_layout_pass *l, const ash_node *node) {
     return true;
 }
 
+/* Reductions over images and space, of sums per channel: over space first, so that there are as many rows
+ * as images and blocks of channels, and then over the images: [n, c/B, s..., B] -> [n, c/B, B] -> [c]. */
+static bool reduce_to_channels(ash_layout_pass *l, const ash_node *node, int64_t block) {
+    static const int64_t images = 0;
+    const unsigned rank = ash_graph__type(l->rw.from, node->ins[0])->rank;
+    const ash_type type = *ash_graph__type(l->rw.from, node->out);
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    if (rank < 3 || axes->count != rank - 1 || type.rank != 1 || axes->list[0] != 0 || axes->list[1] != 2)
+        return false;
+    const ash_attr space = ASH_ATTR_LIST(AXES, axes->list + 1, rank - 2),
+                   rest = ASH_ATTR_LIST(AXES, &images, 1);
+    ash_value y = ash_layout__blocked(l, node->ins[0], block);
+    ash_rewrite__name(&l->rw, node);
+    y = ash_build(l->rw.to, node->op, &y, 1, &space, 1);
+    y = ash_build(l->rw.to, node->op, &y, 1, &rest, 1);
+    ash_rewrite__bind(&l->rw, node->out, ash_reshape(l->rw.to, y, type.dims, type.rank));
+    return true;
+}
+
 /* Reductions over spatial axes. When none of those is left, [n, c/B, B] is [n, c] already. */
 static bool layout_reduce(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     ash_type type = *ash_graph__type(l->rw.from, node->out);
     if (axes->count == ash_graph__type(l->rw.from, node->ins[0])->rank && reduce_all(l, node)) return true;
+    if (block && reduce_to_channels(l, node, block)) return true;
     if (!block || (axes->count && axes->list[0] < 2)) return false;
     ash_value y = add_blocked(l, node, block, 1, NULL);
     if (type.rank == 2)

@@ -47,6 +47,12 @@ ash_value ash_layout__pack(ash_rewrite *rw, ash_value x, int64_t block);
 /* Records a form that the pass has built. */
 void ash_layout__set_blocked(ash_layout_pass *l, ash_value value, int64_t block, ash_value image);
 
+/* Whether a node is the gradient of a convolution of one group by its weights, as the rule for gradients
+ * spells it: the convolution of *x with *g, both with images and channels exchanged. */
+bool ash_layout__is_swapped(const ash_graph *graph, const ash_node *node, ash_value *x, ash_value *g);
+/* Whether the target's processor has a kernel for such a node, in blocks of channels. */
+bool ash_layout__has_weights_kernel(const ash_target *target, const ash_graph *graph, const ash_node *node);
+
 /* Convolutions and matrix products, with their weights packed. */
 void ash_layout__conv(ash_layout_pass *l, const ash_node *node);
 void ash_layout__matmul(ash_layout_pass *l, const ash_node *node);

@@ -103,9 +103,92 @@ ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash
     return ash_build(l->rw.to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
 }
 
+/* --- gradients by weights ------------------------------------------------------------------------- */
+
+/* What a transpose of the first two dims is of. */
+static bool is_swap(const ash_graph *graph, ash_value value, ash_value *of) {
+    const ash_value_info *info = ash_graph__value(graph, value);
+    if (info->kind != ASH_VALUE_NODE || graph->nodes.at[info->node].op != ASH_OP_TRANSPOSE) return false;
+    const ash_node *node = &graph->nodes.at[info->node];
+    const int64_t *perm = ash_node_list(node, ASH_ATTR_PERM);
+    for (unsigned d = 0; d < info->type.rank; d++)
+        if (perm[d] != (d < 2 ? 1 - (int64_t)d : (int64_t)d)) return false;
+    *of = node->ins[0];
+    return true;
+}
+
+bool ash_layout__is_swapped(const ash_graph *graph, const ash_node *node, ash_value *x, ash_value *g) {
+    return node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_GROUPS) == 1 &&
+           !ash_node_int(node, ASH_ATTR_W_BLOCK) && is_swap(graph, node->ins[0], x) &&
+           is_swap(graph, node->ins[1], g);
+}
+
+bool ash_layout__has_weights_kernel(const ash_target *target, const ash_graph *graph,
+                                    const ash_node *node) {
+    enum { MOST_SPACE = 2, WIDE = 1024 }; /* positions of a line: they are one partial sum at least */
+    ash_value x, g;
+    if (!target || target->kind != ASH_TARGET_CPU || !ash_layout__is_swapped(graph, node, &x, &g))
+        return false;
+    const ash_type *in = ash_graph__type(graph, x), *out = ash_graph__type(graph, g);
+    if (in->dtype != ASH_F32 || in->rank - 2 > MOST_SPACE || !ash_dim_is_const(in->dims[1]) ||
+        !ash_dim_is_const(out->dims[1]) || out->dims[1] % ASH_MIN_BLOCK || out->dims[1] == 0 ||
+        in->dims[1] == 0 || ash_target_lanes(target, sizeof(float)) < ASH_MIN_BLOCK)
+        return false;
+    for (unsigned d = 2; d < in->rank; d++)
+        if (in->dims[d] < 1 || out->dims[d] < 1 || ash_node_list(node, ASH_ATTR_BEFORE)[d - 2] < 0)
+            return false;
+    return out->dims[out->rank - 1] <= WIDE;
+}
+
+/* What a value is the beginning of, along all spatial dims. */
+static ash_value whole_of(const ash_graph *graph, ash_value value) {
+    const ash_value_info *info = ash_graph__value(graph, value);
+    if (info->kind != ASH_VALUE_NODE || graph->nodes.at[info->node].op != ASH_OP_SLICE) return value;
+    const ash_node *node = &graph->nodes.at[info->node];
+    const ash_type *whole = ash_graph__type(graph, node->ins[0]);
+    for (unsigned d = 0; d < whole->rank; d++)
+        if (ash_node_list(node, ASH_ATTR_STARTS)[d] != 0 || ash_node_list(node, ASH_ATTR_STEPS)[d] != 1 ||
+            (d < 2 ? whole->dims[d] != info->type.dims[d] : !ash_dim_is_const(whole->dims[d])))
+            return value;
+    return node->ins[0];
+}
+
+/* The gradient in the form of ops.def, as [c, o, kernel...]; false: the node is none. What its windows do
+ * not read of the operand need not be cut off. */
+static bool conv_weights(ash_layout_pass *l, const ash_node *node) {
+    ash_rewrite *rw = &l->rw;
+    ash_value x, g;
+    if (!ash_layout__has_weights_kernel(rw->opt->target, rw->from, node) ||
+        !ash_layout__is_swapped(rw->from, node, &x, &g))
+        return false;
+    x = whole_of(rw->from, x);
+    const ash_type type = *ash_graph__type(rw->from, node->out), *in = ash_graph__type(rw->from, x);
+    const unsigned space = type.rank - 2;
+    const int64_t x_block = operand_block(l, x, in->dims[1]),
+                  y_block = operand_block(l, g, ash_graph__type(rw->from, g)->dims[1]);
+    ash_attr strides = *ash_node_attr(node, ASH_ATTR_DILATIONS),
+             dilations = *ash_node_attr(node, ASH_ATTR_STRIDES);
+    strides.key = ASH_ATTR_STRIDES, dilations.key = ASH_ATTR_DILATIONS;
+    const ash_attr attrs[] = {strides,
+                              dilations,
+                              *ash_node_attr(node, ASH_ATTR_BEFORE),
+                              ASH_ATTR_LIST(KERNEL, type.dims + 2, space),
+                              ASH_ATTR_I(X_BLOCK, x_block),
+                              ASH_ATTR_I(Y_BLOCK, y_block)};
+    const ash_value ins[] = {x_block ? ash_layout__blocked(l, x, x_block) : ash_layout__plain(l, x),
+                             ash_layout__blocked(l, g, y_block)};
+    int64_t perm[ASH_MAX_RANK] = {space, space + 1};
+    for (unsigned d = 0; d < space; d++) perm[2 + d] = d;
+    ash_rewrite__name(rw, node);
+    ash_value y = ash_build(rw->to, ASH_OP_CONV_WEIGHTS, ins, 2, attrs, ASH_COUNT(attrs));
+    ash_rewrite__bind(rw, node->out, ash_transpose(rw->to, y, perm));
+    return true;
+}
+
 void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_rewrite *rw = &l->rw;
     ash_layout_conv v;
+    if (conv_weights(l, node)) return;
     ash_value w = ash_layout__plain(l, node->ins[1]);
     if (w == ASH_NO_VALUE) return;
     bool blocks = read_conv(l, node, &v);

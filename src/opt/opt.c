@@ -11,7 +11,7 @@
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
  * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
  * order, so that the weights are packed as the parts read them. What they insert is then cleaned up by the
- * same passes.
+ * same passes. sums is last, as it asks what has operands in common.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
@@ -64,6 +64,7 @@ static bool has_multiprocessors(const ash_target *target) {
 
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
+                    totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT};
 
 static const row pipeline[] = {
@@ -90,6 +91,7 @@ static const row pipeline[] = {
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
+    {"sums", ash_opt__sums, ASH_OPT_FULL, 0, COMMON, 0, has_vectors, totals},
 };
 
 const char *ash_opt__pass_at(size_t position) {

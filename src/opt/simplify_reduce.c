@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions, windows, contractions and gathers. The measure: axes, then the rank of contractions, then
  * nodes. */
+#include "layout.h"
 #include "simplify.h"
 
 /* --- reductions ----------------------------------------------------------------------------------- */
 
-/* A reduction over nothing. Sums here and below: of a single -0, which may come out as -0 or, where summing
- * starts from 0, as +0; no more than that. */
+/* A reduction over nothing. Sums here and below: of a single -0, which may come out as -0 or, where
+ * summing starts from 0, as +0; no more than that. */
 static ash_value reduce_nothing(ash_rewrite *rw, const ash_node *n) {
     (void)rw;
     return ash_node_attr(n, ASH_ATTR_AXES)->count == 0 ? n->ins[0] : ASH_NO_VALUE;
@@ -52,6 +53,79 @@ static ash_value extreme_twice(ash_rewrite *rw, const ash_node *n) {
     return ash_build(rw->to, n->op, inner.ins, 1, &both, 1);
 }
 
+/* True when `value` is a broadcast that repeats each number along all of the axes: *of is what it
+ * repeats. */
+static bool is_repeated(const ash_rewrite *rw, ash_value value, const ash_attr *axes, ash_value *of) {
+    ash_node node;
+    if (!ash_rewrite__def(rw, value, ASH_OP_BROADCAST, &node)) return false;
+    const ash_type *to = ash_graph__type(rw->to, value), *from = ash_graph__type(rw->to, node.ins[0]);
+    unsigned lead = to->rank - from->rank;
+    for (uint32_t i = 0; i < axes->count; i++)
+        if (axes->list[i] >= (int64_t)lead && from->dims[axes->list[i] - lead] != 1) return false;
+    *of = node.ins[0];
+    return true;
+}
+
+/* True when `value` is x with its mean over the axes subtracted, however the mean is spelled. */
+static bool is_centred(const ash_rewrite *rw, ash_value value, const ash_attr *axes) {
+    enum { DEEP = 6 };
+    ash_node less, node;
+    ash_value mean;
+    ash_number s;
+    double factor = 1;
+    if (!ash_rewrite__def(rw, value, ASH_OP_SUB, &less) || !is_repeated(rw, less.ins[1], axes, &mean))
+        return false;
+    const ash_type *x = ash_graph__type(rw->to, less.ins[0]);
+    for (uint32_t i = 0; i < axes->count; i++) {
+        if (!ash_dim_is_const(x->dims[axes->list[i]])) return false;
+        factor *= (double)x->dims[axes->list[i]];
+    }
+    for (unsigned depth = 0; depth < DEEP; depth++) {
+        if (ash_rewrite__def(rw, mean, ASH_OP_MUL, &node) && ash_rewrite__splat(rw, node.ins[1], &s))
+            factor *= s.f;
+        else if (ash_rewrite__def(rw, mean, ASH_OP_DIV, &node) && ash_rewrite__splat(rw, node.ins[1], &s))
+            factor /= s.f;
+        else if (!ash_rewrite__def(rw, mean, ASH_OP_RESHAPE, &node))
+            break;
+        mean = node.ins[0];
+    }
+    if (!ash_rewrite__def(rw, mean, ASH_OP_REDUCE_SUM, &node) || node.ins[0] != less.ins[0]) return false;
+    const ash_attr *own = ash_node_attr(&node, ASH_ATTR_AXES);
+    return own->count == axes->count && !memcmp(own->list, axes->list, own->count * sizeof *own->list) &&
+           __builtin_fabs(factor - 1) < 1e-5;
+}
+
+/* The sum of what is left of numbers when their mean is subtracted is 0, also scaled: what gradients of
+ * normalisations take of the way through the mean. Not exact: the roundings of the subtractions add up to
+ * something else, and infinite numbers have no mean; zero is what the numbers themselves would give. */
+static ash_value sum_of_centred(ash_rewrite *rw, const ash_node *n) {
+    enum { DEEP = 4 };
+    const ash_attr *axes = ash_node_attr(n, ASH_ATTR_AXES);
+    ash_type type = ash_rewrite__type(rw, n->ins[0]);
+    ash_value value = n->ins[0], of;
+    ash_node node;
+    if (!ash_dtype_is_float(type.dtype) || axes->count == 0) return ASH_NO_VALUE;
+    for (unsigned depth = 0; depth < DEEP && !is_centred(rw, value, axes); depth++) {
+        if (ash_rewrite__def(rw, value, ASH_OP_NEG, &node) ||
+            (ash_rewrite__def(rw, value, ASH_OP_ADD, &node) && node.ins[0] == node.ins[1]))
+            value = node.ins[0];
+        else if (ash_rewrite__def(rw, value, ASH_OP_MUL, &node) && is_repeated(rw, node.ins[0], axes, &of))
+            value = node.ins[1];
+        else if (ash_rewrite__def(rw, value, ASH_OP_MUL, &node) && is_repeated(rw, node.ins[1], axes, &of))
+            value = node.ins[0];
+        else
+            return ASH_NO_VALUE;
+    }
+    if (!is_centred(rw, value, axes)) return ASH_NO_VALUE;
+    unsigned rank = 0, next = 0;
+    for (unsigned d = 0; d < type.rank; d++) {
+        bool reduced = next < axes->count && axes->list[next] == (int64_t)d;
+        next += reduced;
+        if (!reduced) type.dims[rank++] = type.dims[d];
+    }
+    return ash_build__fill(rw->to, type.dtype, 0, type.dims, rank);
+}
+
 /* argmax and argmin along a dim of 1 are 0. */
 static ash_value argmax_one(ash_rewrite *rw, const ash_node *n) {
     ash_type type = ash_rewrite__type(rw, n->ins[0]);
@@ -65,8 +139,8 @@ static ash_value argmax_one(ash_rewrite *rw, const ash_node *n) {
 
 /* --- contractions --------------------------------------------------------------------------------- */
 
-/* True when `value` is the same [k, n] for every element of the batch; *matrix is that, with all batch dims
- * dropped or 1. */
+/* True when `value` is the same [k, n] for every element of the batch; *matrix is that, with all batch
+ * dims dropped or 1. */
 static bool is_shared_matrix(const ash_rewrite *rw, ash_value value, ash_value *matrix) {
     ash_node inner;
     *matrix = value;
@@ -99,6 +173,39 @@ static ash_value matmul_shared(ash_rewrite *rw, const ash_node *n) {
     ash_value y = ash_build(rw->to, ASH_OP_MATMUL, ins, 2, n->attrs, n->n_attrs);
     a.dims[a.rank - 1] = b.dims[b.rank - 1];
     return ash_reshape(rw->to, y, a.dims, a.rank);
+}
+
+/* --- gradients by weights ------------------------------------------------------------------------- */
+
+/* A convolution's gradient by its weights comes as a convolution whose operands have images and channels
+ * exchanged, and whose window is as large as an image (grad/rule_conv.c). Where the target has no
+ * kernel for it, products of images that are laid flat compute the same (ir/build_flat.c), but for
+ * images so small that the convolution does. Not exact: the sums are taken in another order. */
+static ash_value conv_flat(ash_rewrite *rw, const ash_node *n) {
+    ash_value x, g;
+    if (!ash_layout__is_swapped(rw->to, n, &x, &g) ||
+        ash_layout__has_weights_kernel(rw->opt->target, rw->to, n))
+        return ASH_NO_VALUE;
+    ash_build_conv v = {.x = ash_rewrite__type(rw, x),
+                        .y = ash_rewrite__type(rw, g),
+                        .groups = 1,
+                        .strides = ash_node_list(n, ASH_ATTR_DILATIONS),
+                        .dilations = ash_node_list(n, ASH_ATTR_STRIDES),
+                        .before = ash_node_list(n, ASH_ATTR_BEFORE),
+                        .after = ash_node_list(n, ASH_ATTR_AFTER)};
+    v.space = v.x.rank - 2;
+    v.ins = v.x.dims[1], v.outs = v.y.dims[1];
+    v.w = (ash_type){.dtype = v.x.dtype, .rank = v.x.rank, .dims = {v.outs, v.ins}};
+    for (unsigned d = 0; d < v.space; d++) {
+        const ash_dim in = v.x.dims[2 + d], out = v.y.dims[2 + d];
+        if (!ash_dim_is_const(in) || !ash_dim_is_const(v.before[d]) || !ash_dim_is_const(v.after[d]))
+            return ASH_NO_VALUE;
+        const int64_t more = in + v.before[d] + v.after[d] - (out - 1) * v.strides[d] - 1;
+        if (more < 0) return ASH_NO_VALUE;
+        v.w.dims[2 + d] = more / v.dilations[d] + 1;
+    }
+    if (!ash_build__is_flat(&v)) return ASH_NO_VALUE;
+    return ash_build__swap(rw->to, ash_build__conv_flat(rw->to, &v, x, g), 0, 1);
 }
 
 /* --- windows -------------------------------------------------------------------------------------- */
@@ -186,14 +293,24 @@ static ash_value gather_known(ash_rewrite *rw, const ash_node *n) {
 }
 
 static const ash_rule rules[] = {
-    ASH_RULE(REDUCE_SUM, reduce, reduce_nothing), ASH_RULE(REDUCE_PROD, reduce, reduce_nothing),
-    ASH_RULE(REDUCE_MAX, reduce, reduce_nothing), ASH_RULE(REDUCE_MIN, reduce, reduce_nothing),
-    ASH_RULE(REDUCE_SUM, reduce, reduce_ones),    ASH_RULE(REDUCE_PROD, reduce, reduce_ones),
-    ASH_RULE(REDUCE_MAX, reduce, reduce_ones),    ASH_RULE(REDUCE_MIN, reduce, reduce_ones),
-    ASH_RULE(REDUCE_MAX, reduce, extreme_twice),  ASH_RULE(REDUCE_MIN, reduce, extreme_twice),
-    ASH_RULE(ARGMAX, reduce, argmax_one),         ASH_RULE(ARGMIN, reduce, argmax_one),
-    ASH_RULE(MATMUL, reduce, matmul_shared),      ASH_RULE_LOOSE(CONV, reduce, conv_of_pad),
-    ASH_RULE(POOL_MAX, reduce, pool_of_pad),      ASH_RULE(POOL_SUM, reduce, pool_of_pad),
+    ASH_RULE(REDUCE_SUM, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_PROD, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_MAX, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_MIN, reduce, reduce_nothing),
+    ASH_RULE(REDUCE_SUM, reduce, reduce_ones),
+    ASH_RULE(REDUCE_PROD, reduce, reduce_ones),
+    ASH_RULE(REDUCE_MAX, reduce, reduce_ones),
+    ASH_RULE(REDUCE_MIN, reduce, reduce_ones),
+    ASH_RULE_LOOSE(REDUCE_SUM, reduce, sum_of_centred),
+    ASH_RULE(REDUCE_MAX, reduce, extreme_twice),
+    ASH_RULE(REDUCE_MIN, reduce, extreme_twice),
+    ASH_RULE(ARGMAX, reduce, argmax_one),
+    ASH_RULE(ARGMIN, reduce, argmax_one),
+    ASH_RULE_LOOSE(CONV, reduce, conv_flat),
+    ASH_RULE(MATMUL, reduce, matmul_shared),
+    ASH_RULE_LOOSE(CONV, reduce, conv_of_pad),
+    ASH_RULE(POOL_MAX, reduce, pool_of_pad),
+    ASH_RULE(POOL_SUM, reduce, pool_of_pad),
     ASH_RULE(GATHER, reduce, gather_known),
 };
 
