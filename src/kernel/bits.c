@@ -18,9 +18,9 @@
  *   more rows   a strip of columns is unpacked, scaled, to scratch memory, where the tiles of all rows of
  *               the chunk read it as they do any packed operand.
  *
- * Which it is depends on how many rows there are, a number or not. Chunks are (strip, block of rows). A block
- * of columns (b_block) is as wide as a strip of few rows, so that a chunk reads its words from end to end,
- * and the next chunk what lies behind them: memory is read as one stream. */
+ * Which it is depends on how many rows there are, a number or not. Chunks are (strip, block of rows). A
+ * block of columns (b_block) is as wide as a strip of few rows, so that a chunk reads its words from end to
+ * end, and the next chunk what lies behind them: memory is read as one stream. */
 #include "bits.h"
 
 enum { FIGURES = 23, SHIFT = 12, PART = 256 /* terms in one accumulator, at most */ };
