@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: MIT
 """A step of a decoder whose weights have four bits: how much of the memory's bandwidth it reaches.
 
-usage: decoder.py [--ashlar PROGRAM] [--bandwidth PROGRAM] [--threads N] [--layers N] [--past N] [--rows N] [--check]
-                  [--keep FOLDER]
+usage: decoder.py [--ashlar PROGRAM] [--bandwidth PROGRAM] [--threads N] [--layers N] [--past N] [--rows N] [--halves]
+                  [--check] [--keep FOLDER]
 
 Writes a model of GroupQueryAttention and MatMulNBits, with random weights, as onnxruntime's model builder does (hidden
 size 2048, 32 heads over 8, 16 layers and 32,000 tokens make a billion parameters), runs a step of it, and compares the bytes of its
-weights over the time with what bench_bandwidth reads. --check compares the results with onnxruntime's, which a few
+weights over the time with what bench_bandwidth reads. --halves: scales are numbers that half floats have, as those of
+Q4_0 are; then they count two bytes. --keep: the model is written to a folder, and is read there when it is there already. --check compares the results with onnxruntime's, which a few
 layers are enough for. Needs the Python packages onnx, numpy and onnxruntime.
 """
 import argparse
+import json
 import os
 import subprocess
 import tempfile
-
 
 import numpy as np
 import onnx
@@ -25,8 +26,13 @@ HIDDEN, HEADS, SHARED, SIZE, INNER, TOKENS, LENGTH, BLOCK = 2048, 32, 8, 64, 819
 RANDOM = np.random.default_rng(1)
 
 
+def scales_of(n, k):
+    return (RANDOM.random((n, k // BLOCK), np.float32) + 0.5) * np.float32(0.2 / np.sqrt(k))
+
+
 class Net:
-    def __init__(self):
+    def __init__(self, halves):
+        self.halves = halves
         self.nodes, self.constants, self.bytes, self.weights = [], [], 0, 0
 
     def const(self, array):
@@ -39,9 +45,11 @@ class Net:
         return names[0] if outs == 1 else names
 
     def packed(self, n, k):
-        self.bytes += n * k // 2 + n * k // BLOCK * 4
+        self.bytes += n * k // 2 + n * k // BLOCK * (2 if self.halves else 4)
         self.weights += n * k
-        scales = (RANDOM.random((n, k // BLOCK), np.float32) + 0.5) * np.float32(0.2 / np.sqrt(k))
+        scales = scales_of(n, k)
+        if self.halves:
+            scales = scales.astype(np.float16).astype(np.float32)
         return RANDOM.integers(0, 256, (n, k // BLOCK, BLOCK // 2), np.uint8), scales
 
     def linear(self, x, k, n):
@@ -52,13 +60,13 @@ class Net:
         return self.const(1 + RANDOM.standard_normal(HIDDEN).astype(np.float32) / 10)
 
 
-def model_of(layers):
-    n = Net()
+def model_of(layers, halves):
+    n = Net(halves)
     cache = ["batch", SHARED, "past", SIZE]
     inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "seq"]),
               helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", "past + seq"])]
     rows, scales = n.packed(TOKENS, HIDDEN)
-    n.bytes -= n.weights // 2 + n.weights // BLOCK * 4  # a step reads one row of them
+    n.bytes = 0  # a step reads one row of them
     x = n.op("GatherBlockQuantized", n.const(rows.reshape(TOKENS, -1)), "ids", n.const(scales), bits=4, block_size=BLOCK,
              quantize_axis=1, gather_axis=0, domain=MS)
     count = n.op("ReduceSum", "mask", n.const(np.array([1])), keepdims=0)
@@ -97,6 +105,55 @@ def run(command):
     return done.stdout.strip()
 
 
+def write_case(folder, layers, seq, past, halves):
+    """The model and its inputs, and what of them a measurement wants to know."""
+    n, model = model_of(layers, halves)
+    path = os.path.join(folder, "model.onnx")
+    for old in (path, os.path.join(folder, "weights.bin")):
+        if os.path.exists(old):
+            os.remove(old)
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=1024)
+    feeds = {"ids": RANDOM.integers(0, TOKENS, (1, seq)), "mask": np.ones((1, past + seq), np.int64)}
+    for i in model.graph.input[2:]:
+        feeds[i.name] = RANDOM.standard_normal((1, SHARED, past, SIZE), np.float32)
+    for name, data in feeds.items():
+        np.save(os.path.join(folder, name + ".npy"), data)
+    with open(os.path.join(folder, "case.json"), "w") as file:
+        json.dump({"bytes": n.bytes, "weights": n.weights, "inputs": list(feeds)}, file)
+
+
+def read_case(folder):
+    """The bytes that a step reads, and the command's model and inputs."""
+    with open(os.path.join(folder, "case.json")) as file:
+        case = json.load(file)
+    print(f"{case['weights'] / 1e6:.0f} million weights, {case['bytes'] / 1e6:.0f} MB read by a step")
+    command = [os.path.join(folder, "model.onnx")]
+    for name in case["inputs"]:
+        command += ["--input", f"{name}={folder}/{name}.npy"]
+    return case["bytes"], command
+
+
+def time_reading(program, threads, n_bytes):
+    """Gigabytes a second, of as many bytes as a step reads: a part of fewer may be in a cache."""
+    return float(run([program, str(threads), str(n_bytes >> 20)]).split()[0])
+
+
+def time_step(program, command, threads, repeat):
+    """Seconds."""
+    line = run([program, "bench", *command, "--threads", str(threads), "--csv", "--repeat", str(repeat)]).splitlines()[-1]
+    return int(line.split(",")[2]) * 1e-9
+
+
+def check(program, folder, command):
+    import onnxruntime
+    run([program, "run", *command, "--repeat", "1", "--output-dir", folder])
+    session = onnxruntime.InferenceSession(command[0])
+    feeds = {i.name: np.load(os.path.join(folder, i.name + ".npy")) for i in session.get_inputs()}
+    for k, theirs in enumerate(session.run(None, feeds)):
+        ours = np.load(os.path.join(folder, f"output_{k}.npy"))
+        print(f"output {k}: {abs(ours - theirs).max() / abs(theirs).max():.2e}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ashlar", default="build/ashlar")
@@ -106,39 +163,26 @@ def main():
     parser.add_argument("--past", type=int, default=128)
     parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--halves", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--keep", metavar="FOLDER")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or temporary
-        path = os.path.join(folder, "model.onnx")
-        n, model = model_of(options.layers)
         os.makedirs(folder, exist_ok=True)
-        onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=1024)
-        seq, past = options.rows, options.past
-        feeds = {"ids": RANDOM.integers(0, TOKENS, (1, seq)), "mask": np.ones((1, past + seq), np.int64)}
-        for i in model.graph.input[2:]:
-            feeds[i.name] = RANDOM.standard_normal((1, SHARED, past, SIZE), np.float32)
-        command = [path, "--threads", str(options.threads)]
-        for name, data in feeds.items():
-            np.save(os.path.join(folder, name + ".npy"), data)
-            command += ["--input", f"{name}={folder}/{name}.npy"]
-        print(f"{n.weights / 1e6:.0f} million weights, {n.bytes / 1e6:.0f} MB read by a step")
+        if not os.path.exists(os.path.join(folder, "case.json")):
+            write_case(folder, options.layers, options.rows, options.past, options.halves)
+        n_bytes, command = read_case(folder)
         if options.check:
-            import onnxruntime
-            run([options.ashlar, "run", *command, "--repeat", "1", "--output-dir", folder])
-            session = onnxruntime.InferenceSession(path)
-            for k, theirs in enumerate(session.run(None, feeds)):
-                ours = np.load(os.path.join(folder, f"output_{k}.npy"))
-                print(f"output {k}: {abs(ours - theirs).max() / abs(theirs).max():.2e}")
+            check(options.ashlar, folder, command)
             return
         floors, steps = [], []
         for _ in range(options.rounds):
-            floors.append(float(run([options.bandwidth, str(options.threads)]).split()[0]))
-            steps.append(int(run([options.ashlar, "bench", *command, "--csv", "--repeat", "20"]).splitlines()[-1].split(",")[2]))
-        floor, step = sorted(floors)[len(floors) // 2], sorted(steps)[len(steps) // 2] * 1e-9
-        print(f"{floor:.1f} GB/s can be read; a step takes {step * 1e3:.1f} ms, {n.bytes / step * 1e-9:.1f} GB/s: "
-              f"{n.bytes / step * 1e-9 / floor * 100:.0f} %")
+            floors.append(time_reading(options.bandwidth, options.threads, n_bytes))
+            steps.append(time_step(options.ashlar, command, options.threads, 20))
+        floor, step = sorted(floors)[len(floors) // 2], sorted(steps)[len(steps) // 2]
+        print(f"{floor:.1f} GB/s can be read; a step takes {step * 1e3:.1f} ms, {n_bytes / step * 1e-9:.1f} GB/s: "
+              f"{n_bytes / step * 1e-9 / floor * 100:.0f} %")
 
 
 if __name__ == "__main__":

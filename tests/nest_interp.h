@@ -375,13 +375,14 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst) {
             break;
         }
         case ASH_NEST_DOT4: {
-            bool shared = in->nest->code.at[inst->a].lanes == 4;
+            bool a_shared = in->nest->code.at[inst->a].lanes == 4;
+            bool b_shared = in->nest->code.at[inst->b].lanes == 4;
             to[lane] = interp_at(in, inst->c)[lane];
             bad[lane] = interp_poison(in, inst->c)[lane];
             for (unsigned i = 0; i < 4; i++) {
-                unsigned at = 4 * lane + i, from = shared ? i : at;
-                to[lane].i += interp_at(in, inst->a)[from].i * interp_at(in, inst->b)[at].i;
-                bad[lane] |= interp_poison(in, inst->a)[from] || interp_poison(in, inst->b)[at];
+                unsigned a = a_shared ? i : 4 * lane + i, b = b_shared ? i : 4 * lane + i;
+                to[lane].i += interp_at(in, inst->a)[a].i * interp_at(in, inst->b)[b].i;
+                bad[lane] |= interp_poison(in, inst->a)[a] || interp_poison(in, inst->b)[b];
             }
             break;
         }

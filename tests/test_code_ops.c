@@ -488,14 +488,15 @@ static void check_fma(test_code *t, ash_dtype dtype, unsigned lanes) {
     ash_code__release(code);
 }
 
-/* Products of bytes at both ends of their ranges and at random: a form that saturates would be wrong. */
-static void check_dot4(test_code *t, unsigned lanes, bool shared) {
+/* Products of bytes at both ends of their ranges and at random: a form that saturates would be wrong. Four
+ * bytes of one operand may count for every lane. */
+static void check_dot4(test_code *t, unsigned lanes, bool a_shared, bool b_shared) {
     ash_nest n = test_nest();
     uint16_t x = test_buffer(&n, ASH_U8, false), w = test_buffer(&n, ASH_I8, false);
     uint16_t s = test_buffer(&n, ASH_I32, false), y = test_buffer(&n, ASH_I32, true);
     ash_ref zero = ash_nest_index(&n, 0),
-            a = ash_nest_load(&n, x, zero, shared ? 4 : 4 * lanes, ASH_NO_REF);
-    ash_ref b = ash_nest_load(&n, w, zero, 4 * lanes, ASH_NO_REF);
+            a = ash_nest_load(&n, x, zero, a_shared ? 4 : 4 * lanes, ASH_NO_REF);
+    ash_ref b = ash_nest_load(&n, w, zero, b_shared ? 4 : 4 * lanes, ASH_NO_REF);
     ash_ref c = ash_nest_load(&n, s, zero, lanes, ASH_NO_REF);
     ash_nest_store(&n, y, zero, ash_nest_dot4(&n, a, b, c), ASH_NO_REF);
     ash_code *code;
@@ -514,7 +515,8 @@ static void check_dot4(test_code *t, unsigned lanes, bool shared) {
         fn((void *[]){in, by, sums, out}, NULL, 0, 1, 0);
         for (unsigned j = 0; j < lanes; j++) {
             int64_t sum = sums[j];
-            for (unsigned i = 0; i < 4; i++) sum += in[shared ? i : 4 * j + i] * by[4 * j + i];
+            for (unsigned i = 0; i < 4; i++)
+                sum += in[a_shared ? i : 4 * j + i] * by[b_shared ? i : 4 * j + i];
             assert_int_equal(out[j], (int32_t)sum);
         }
     }
@@ -563,8 +565,8 @@ static void test_others(void **state) {
             check_index_division(&t, lanes[k]);
             static const ash_dtype small[] = {ASH_U8, ASH_I8, ASH_U16, ASH_I16};
             for (size_t d = 0; d < ASH_COUNT(small); d++) check_rounded_cast(&t, small[d], lanes[k]);
-            if (lanes[k] > 1) check_dot4(&t, lanes[k], true);
-            check_dot4(&t, 2 * lanes[k], false);
+            if (lanes[k] > 1) check_dot4(&t, lanes[k], true, false), check_dot4(&t, lanes[k], false, true);
+            check_dot4(&t, 2 * lanes[k], false, false);
             for (int dtype = ASH_F32; dtype <= ASH_BF16; dtype++) check_fma(&t, (ash_dtype)dtype, lanes[k]);
         }
     }

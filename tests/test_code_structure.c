@@ -191,6 +191,7 @@ static void check_lanes(test_code *t) {
     ash_ref a = ash_nest_load(&n, x, zero, 4, ASH_NO_REF), b = ash_nest_load(&n, x, four, 4, ASH_NO_REF);
     static const int32_t zip[] = {0, 4, 1, 5, 2, 6, 3, 7}, back[] = {3, 2, 1};
     ash_nest_prefetch(&n, x, four, false);
+    ash_nest_prefetch_far(&n, x, four);
     ash_nest_prefetch(&n, y, ash_nest_index(&n, INT64_C(1) << 40), true); /* nowhere: must not fault */
     ash_nest_store(&n, y, zero, ash_nest_shuffle(&n, a, b, 8, zip), ASH_NO_REF);
     ash_nest_store(&n, y, ash_nest_index(&n, 8), ash_nest_shuffle(&n, a, ASH_NO_REF, 3, back), ASH_NO_REF);

@@ -7,6 +7,9 @@
 #include "ir/build.h"
 #include "opt_testing.h"
 
+/* Those that multiply bytes, with vectors of 16 and of 8. */
+static const char *const byte_makings[] = {"+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+fma",
+                                           "+avx2,+avxvnni,+fma"};
 static const char *const makings[] = {"+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma", "+avx2,+fma", ""};
 
 /* How a file spells a weight [k, n]. */
@@ -239,14 +242,179 @@ static void compiled(void **state) {
         ash_target target;
         if (!runs_here(f->context, compiled_levels[t], &target)) continue;
         for (unsigned s = 0; s < 2 * ASH_COUNT(every_bits); s++) {
-            weight w = {200,   75, every_bits[s / 2], 32, ROWS_IN_BLOCKS, s % 2 ? ZERO_BYTES : ZERO_REAL,
+            weight w = {208,   75, every_bits[s / 2], 32, ROWS_IN_BLOCKS, s % 2 ? ZERO_BYTES : ZERO_REAL,
                         ASH_U8};
-            for (int64_t m = 1; m < 40; m += 19) {
+            for (int64_t m = 1; m < 40; m += m < 5 ? 1 : 30) {
                 restart(f);
                 build(f, &w, m);
                 check(f, &target, 1, NULL, true);
             }
         }
+    }
+}
+
+/* --- digits --------------------------------------------------------------------------------------- */
+
+/* Steps that make digits, of the graph as it was optimised. */
+static unsigned count_digits(const fixture *f, const ash_target *target) {
+    ash_lower_options options = {.fuse = true};
+    ash_diag diag;
+    ash_program *p;
+    unsigned n = 0;
+    assert_ok(ash_program__lower(f->out, target, &options, &p, &diag));
+    for (size_t i = 0; i < p->steps.len; i++) n += !strcmp(p->steps.at[i].name, "digits");
+    ash_program__free(p);
+    return n;
+}
+
+/* Few rows where bytes are multiplied: every number of them, spans that leave a part over, blocks of one
+ * and of several vectors. More rows, and terms that fill no vector, are left to f32. */
+static void digits(void **state) {
+    fixture *f = *state;
+    static const ash_dim columns[] = {5, 64, 75};
+    for (size_t t = 0; t < ASH_COUNT(byte_makings); t++) {
+        ash_target target = made(byte_makings[t]);
+        for (unsigned i = 0; i < 5 * ZEROS * ASH_COUNT(every_bits) * ASH_COUNT(columns); i++) {
+            weight w = {.k = i % 4 == 3 ? 92 : 80 + 32 * (ash_dim)(i % 4),
+                        .n = columns[i % 3],
+                        .bits = every_bits[i / 3 % 3],
+                        .block = 16 << i / 2 % 3,
+                        .spelling = i % 2 ? ROWS_IN_BLOCKS : COLUMNS,
+                        .zero = (zero)(i / 9 % ZEROS),
+                        .dtype = ASH_U8};
+            int64_t rows = 1 + i % 5;
+            bool whole = w.k % (t ? 8 : 16) == 0 && (t == 0 || w.bits > 2);
+            restart(f);
+            build(f, &w, rows);
+            check(f, &target, 1, NULL, false);
+            assert_int_equal(count_digits(f, &target), whole && rows <= target.costs.bits_rows);
+            if (i % 7) continue;
+            restart(f);
+            build(f, &w, ash_graph_var(f->g, "rows", 0, 50));
+            check(f, &target, 1, &rows, false);
+            assert_int_equal(count_digits(f, &target), whole);
+        }
+    }
+}
+
+/* Products of one operand share its digits, where their weights have parts of one length. */
+static void shared_digits(void **state) {
+    fixture *f = *state;
+    ash_target target = made(byte_makings[0]);
+    static const int64_t blocks[] = {32, 32, 64, 64};
+    ash_value x = INPUT(f, "x", ASH_F32, 2, 128);
+    for (size_t i = 0; i < ASH_COUNT(blocks); i++) {
+        char name[] = {'y', (char)('0' + i), 0};
+        weight w = {128, 20 + (ash_dim)i, 4, blocks[i], ROWS_IN_BLOCKS, NO_ZERO, ASH_U8};
+        ash_graph_output(f->g, name, ash_matmul(f->g, x, build_weight(f, &w)));
+    }
+    check(f, &target, 4, NULL, false);
+    assert_int_equal(count_digits(f, &target), 2);
+}
+
+/* What a row of `terms` numbers makes of weights that are all alike, read by the interpreter. */
+static void compute(fixture *f, const double *terms, int64_t rows, float *out) {
+    enum { K = 64, N = 16 };
+    ash_graph *g = f->g;
+    ash_target target = made(byte_makings[0]);
+    ash_lower_options options = {.fuse = true};
+    ash_diag diag;
+    int64_t threes[K * N];
+    for (size_t i = 0; i < ASH_COUNT(threes); i++) threes[i] = 3;
+    ash_type q = TYPE(ASH_U8, K, N);
+    ash_value x = INPUT(f, "x", ASH_F32, rows, K), w = ash_cast(g, ash_build__ints(g, &q, threes), ASH_F32);
+    w = ash_mul(g, w, ash_broadcast_to(g, CONSTANT(f, ASH_F32, 1, N), q.dims, 2));
+    ash_graph_output(g, "y", ash_matmul(g, x, w));
+    ash_graph_output(g, "scale", CONSTANT(f, ASH_F32, 1));
+    assert_ok(optimise(f, NULL, &target, (ash_opt_options){0}, &diag));
+    assert_int_equal(count_digits(f, &target), 1);
+    ash_wide *inputs = test_inputs(g, NULL);
+    memcpy(inputs[0].f, terms, (size_t)(rows * K) * sizeof *terms);
+    ash_program *p;
+    assert_ok(ash_program__lower(f->out, &target, &options, &p, &diag));
+    void **memory = calloc(p->buffers.len + 1, sizeof *memory);
+    test_interpret_program(p, inputs, NULL, memory);
+    memcpy(out, memory[p->outputs.at[0]], (size_t)(rows * N) * sizeof *out);
+    for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+    free(memory);
+    ash_program__free(p);
+    test_free_inputs(g, inputs);
+}
+
+/* Zeros are exact, also beside large numbers of another part; what is no finite number makes results that
+ * are none, in its own row alone; and nothing is too small or too large. */
+static void special_terms(void **state) {
+    enum { K = 64, N = 16, ROWS = 4 };
+    double terms[ROWS * K] = {0};
+    float out[ROWS * N];
+    terms[K + 40] = INFINITY;
+    for (unsigned i = 0; i < K; i++) terms[2 * K + i] = i % 2 ? 1e-40 : 0, terms[3 * K + i] = i ? 1 : 1e30;
+    compute(*state, terms, ROWS, out);
+    for (unsigned i = 0; i < N; i++) {
+        assert_true(out[i] == 0);
+        assert_true(!isfinite(out[N + i]));
+        assert_true(fabsf(out[2 * N + i]) < 1e-35f);
+        assert_true(isfinite(out[3 * N + i]) && (out[3 * N + i] == 0 || fabsf(out[3 * N + i]) > 1e25f));
+    }
+}
+
+/* Scales are half floats where these have all of them. */
+static void half_scales(void **state) {
+    fixture *f = *state;
+    ash_target target = made(byte_makings[0]);
+    static const struct {
+        double scale;
+        bool half;
+    } cases[] = {{0, true},
+                 {1, true},
+                 {-0.375, true},
+                 {1 + 0x1p-10, true},
+                 {1 + 0x1p-11, false},
+                 {65504, true},
+                 {65520, false},
+                 {0x1p-14, true},
+                 {0x1.8p-24, false},
+                 {0x1p-24, true},
+                 {0x1p-25, false},
+                 {0x1.004p-14, true},
+                 {0x1.ffcp-15, false},
+                 {0x1.ff8p-15, true},
+                 {0x1p100, false}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        restart(f);
+        ash_graph *g = f->g;
+        double all[16];
+        for (unsigned k = 0; k < 16; k++) all[k] = k == 7 ? cases[i].scale : 0.5;
+        ash_type one = TYPE(ASH_F32, 1, 16), q = TYPE(ASH_U8, 32, 16);
+        ash_value w = ash_cast(g, numbers(f, ASH_U8, 0, 16, q), ASH_F32);
+        w = ash_mul(g, w, ash_broadcast_to(g, ash_build__floats(g, &one, all), q.dims, 2));
+        ash_graph_output(g, "y", ash_matmul(g, INPUT(f, "x", ASH_F32, 1, 32), w));
+        check(f, &target, 1, NULL, false);
+        for (size_t n = 0; n < f->out->nodes.len; n++) {
+            const ash_node *node = &f->out->nodes.at[n];
+            if (node->op != ASH_OP_MATMUL_BITS) continue;
+            ash_dtype dtype = ash_graph_type(f->out, node->ins[2])->dtype;
+            assert_int_equal(dtype, cases[i].half ? ASH_F16 : ASH_F32);
+        }
+    }
+}
+
+/* A block is as wide as the vectors of few rows, unless too much of the last one would be padding. */
+static void blocks_of_columns(void **state) {
+    fixture *f = *state;
+    ash_target target = made(byte_makings[0]);
+    static const struct {
+        ash_dim n;
+        int64_t block;
+    } cases[] = {{16, 16}, {21, 32}, {33, 16}, {64, 64}, {80, 16}, {500, 64}, {520, 64}, {2048, 64}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        weight w = {32, cases[i].n, 4, 16, COLUMNS, NO_ZERO, ASH_U8};
+        restart(f);
+        build(f, &w, 1);
+        check(f, &target, 1, NULL, false);
+        for (size_t n = 0; n < f->out->nodes.len; n++)
+            if (f->out->nodes.at[n].op == ASH_OP_MATMUL_BITS)
+                assert_int_equal(ash_node_int(&f->out->nodes.at[n], ASH_ATTR_B_BLOCK), cases[i].block);
     }
 }
 
@@ -316,6 +484,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(rows, begin, teardown),
         cmocka_unit_test_setup_teardown(long_sums, begin, teardown),
         cmocka_unit_test_setup_teardown(compiled, begin, teardown),
+        cmocka_unit_test_setup_teardown(digits, begin, teardown),
+        cmocka_unit_test_setup_teardown(shared_digits, begin, teardown),
+        cmocka_unit_test_setup_teardown(special_terms, begin, teardown),
+        cmocka_unit_test_setup_teardown(half_scales, begin, teardown),
+        cmocka_unit_test_setup_teardown(blocks_of_columns, begin, teardown),
         cmocka_unit_test_setup_teardown(tables, begin, teardown),
         cmocka_unit_test_setup_teardown(others_are_left_alone, begin, teardown),
     };

@@ -172,13 +172,17 @@ static LLVMValueRef byte_of(ash_emit *e, LLVMValueRef words, unsigned i, bool ha
     return has_sign ? LLVMBuildAShr(e->b, top, by, "") : LLVMBuildLShr(e->b, top, by, "");
 }
 
+/* Bytes as words of four; four for every lane are one i32. */
+static LLVMValueRef words_of(ash_emit *e, LLVMValueRef bytes, LLVMTypeRef words, unsigned lanes) {
+    bool shared = ash_emit__lanes(bytes) == 4;
+    bytes = LLVMBuildBitCast(e->b, bytes, shared ? LLVMInt32TypeInContext(e->ctx) : words, "");
+    return shared ? ash_emit__splat(e, bytes, lanes) : bytes;
+}
+
 LLVMValueRef ash_emit__dot4(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
     LLVMTypeRef words = LLVMTypeOf(c);
-    unsigned lanes = ash_emit__lanes(c);
-    bool shared = ash_emit__lanes(a) == 4; /* four bytes for every lane are one i32 */
-    a = LLVMBuildBitCast(e->b, a, shared ? LLVMInt32TypeInContext(e->ctx) : words, "");
-    if (shared) a = ash_emit__splat(e, a, lanes);
-    b = LLVMBuildBitCast(e->b, b, words, "");
+    a = words_of(e, a, words, ash_emit__lanes(c));
+    b = words_of(e, b, words, ash_emit__lanes(c));
     LLVMValueRef sum = e->kind->dot4(e, a, b, c);
     if (sum) return sum;
     sum = c;

@@ -372,11 +372,12 @@ static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValu
 }
 
 static void prefetch(ash_emit *e, const ash_inst *inst) {
-    enum { KEEP = 3, DATA = 1 }; /* locality, kind of cache: as llvm.prefetch numbers them */
+    enum { KEEP = 3, SECOND = 2, DATA = 1 }; /* localities, kind of cache: as llvm.prefetch numbers them */
     uint64_t multiple;
     LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple);
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx), type = LLVMTypeOf(ptr);
-    LLVMValueRef args[] = {ptr, LLVMConstInt(i32, inst->i != 0, false), LLVMConstInt(i32, KEEP, false),
+    LLVMValueRef args[] = {ptr, LLVMConstInt(i32, inst->i == 1, false),
+                           LLVMConstInt(i32, inst->i == 2 ? SECOND : KEEP, false),
                            LLVMConstInt(i32, DATA, false)};
     ash_emit__intrinsic(e, "llvm.prefetch", &type, 1, args, ASH_COUNT(args));
 }

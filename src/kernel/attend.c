@@ -211,13 +211,18 @@ static void emit_exponentials(attend *a, unsigned vectors, ash_ref first, const 
                                  load_state(a, SCALE, row[v], a->lanes), ash_nest_get(n, sum[v])));
 }
 
+/* Of a product that makes a score. */
+static int64_t score_steps(const attend *a) {
+    return a->scores ? ash_kern_max(a->k, a->inner) : 1;
+}
+
 /* Weights of the present block of keys, for `vectors` vectors of rows from number `first` on. */
 static void emit_weights(attend *a, unsigned vectors, ash_ref first) {
     ash_nest *n = &a->k->nest;
     ash_ref most[ASH_TILE_MAX], from = number(a, 0);
     const ash_tile_shape shape = {a->scores ? a->score_tile.rows : 1, vectors};
     const ash_tile_heights heights = ash_tile_cut_rows(
-        a->k->low->target, shape, ash_dim_is_const(a->keys) ? a->keys % a->block : a->keys);
+        a->k->low->target, shape, ash_dim_is_const(a->keys) ? a->keys % a->block : a->keys, score_steps(a));
     for (unsigned v = 0; v < vectors; v++)
         most[v] = ash_nest_cell(
             n, load_state(a, MOST, times(a, add(a, first, number(a, v)), a->lanes), a->lanes));
@@ -280,15 +285,16 @@ static void emit_values(attend *a, unsigned rows, unsigned vectors, ash_ref row,
 
 /* The widths of the tiles that the columns are cut into. */
 static ash_tile_heights column_strips(const attend *a) {
-    return ash_tile_cut_rows(a->k->low->target, (ash_tile_shape){a->value_tile.vectors, 1}, a->strips);
+    return ash_tile_cut_rows(a->k->low->target, (ash_tile_shape){a->value_tile.vectors, 1}, a->strips,
+                             a->block);
 }
 
 static void emit_sums(attend *a) {
     ash_nest *n = &a->k->nest;
     const ash_tile_heights strips = column_strips(a);
     int64_t all = a->vectors * a->lanes; /* a multiple of a tile's rows */
-    const ash_tile_heights heights = ash_tile_cut_rows(a->k->low->target, a->value_tile,
-                                                       ash_dim_is_const(a->rows) ? a->rows % all : a->rows);
+    const ash_tile_heights heights = ash_tile_cut_rows(
+        a->k->low->target, a->value_tile, ash_dim_is_const(a->rows) ? a->rows % all : a->rows, a->block);
     ash_ref strip = number(a, 0);
     for (unsigned s = 0; s < strips.n; s++) {
         ash_ref first = ash_tile_open_height(n, &strips, s, &strip, number(a, a->strips)),
@@ -656,8 +662,8 @@ static void emit_chunk(attend *a) {
     int64_t all = a->vectors * a->lanes;
     const ash_tile_shape widths = {a->score_tile.vectors, 1};
     ash_dim blocks = ash_kern_ceil_div(k, a->rows, a->lanes);
-    const ash_tile_heights strips =
-        ash_tile_cut_rows(k->low->target, widths, ash_dim_is_const(blocks) ? blocks % a->vectors : blocks);
+    const ash_tile_heights strips = ash_tile_cut_rows(
+        k->low->target, widths, ash_dim_is_const(blocks) ? blocks % a->vectors : blocks, score_steps(a));
     if (a->few) {
         ash_nest_if(n,
                     ash_nest_binary(n, ASH_OP_LE, a->n_rows, number(a, k->low->target->costs.attend_few)));

@@ -13,101 +13,120 @@
  *   few rows    the accumulators take the numbers as they are; at the end of each span, they are multiplied
  *               by its scale, less what the zero point makes of the sum of the span's operands:
  *                   sum += scale * (acc - (zero - middle) * sum of a)
- *               Each weight is read once and unpacked for all rows, at the speed of memory.
+ *               Each weight is read once and unpacked for all rows, at the speed of memory. Where the
+ *               target multiplies bytes, the operand is taken as digits (bits_digits.c).
  *   more rows   a strip of columns is unpacked, scaled, to scratch memory, where the tiles of all rows of
  *               the chunk read it as they do any packed operand.
  *
- * Which it is depends on how many rows a chunk has, a number or not. Chunks are (strip, block of rows). */
-#include "tile.h"
+ * Which it is depends on how many rows there are, a number or not. Chunks are (strip, block of rows). A
+ * block of columns (b_block) is as wide as a strip of few rows, so that a chunk reads its words from end to
+ * end, and the next chunk what lies behind them: memory is read as one stream. */
+#include "bits.h"
 
-enum { DIGITS = 23, SHIFT = 12, MOST_VECTORS = 8, PART = 256 /* terms in one accumulator, at most */ };
+enum { FIGURES = 23, SHIFT = 12, PART = 256 /* terms in one accumulator, at most */ };
 
-typedef struct bits {
-    ash_kern *k;
-    const ash_node *node;
-    ash_dim m;
-    int64_t n, inner, span;
-    unsigned lanes, bits, terms; /* terms: in a word */
-    int64_t part;                /* terms of a span that one accumulator takes, a multiple of `terms` */
-    ash_sym row, block, lane, term, word, scale;
-    ash_ix out[2];
-    ash_tile_operand a, words, scales, zeros;
-    bool has_zeros;
-    ash_tile_shape shape; /* of the tiles over an unpacked strip */
-    uint16_t panel;       /* the strip: [inner][vectors][lanes] */
-    ash_ref panel_at;     /* the worker's */
-} bits;
-
-static ash_ref number(const bits *b, int64_t value) {
+static ash_ref number(const ash_bits *b, int64_t value) {
     return ash_nest_index(&b->k->nest, value);
 }
 
-static ash_ref plus(const bits *b, ash_ref a, int64_t value) {
+static ash_ref plus(const ash_bits *b, ash_ref a, int64_t value) {
     return ash_nest_binary(&b->k->nest, ASH_OP_ADD, a, number(b, value));
 }
 
-static ash_ref times(const bits *b, ash_ref a, int64_t value) {
+static ash_ref times(const ash_bits *b, ash_ref a, int64_t value) {
     return ash_nest_binary(&b->k->nest, ASH_OP_MUL, a, number(b, value));
 }
 
-static ash_ref splat(const bits *b, ash_ref scalar) {
+static ash_ref splat(const ash_bits *b, ash_ref scalar) {
     return ash_nest_splat(&b->k->nest, scalar, b->lanes);
 }
 
-static ash_ref real(const bits *b, double value) {
+static ash_ref real(const ash_bits *b, double value) {
     return splat(b, ash_nest_float(&b->k->nest, ASH_F32, value));
 }
 
-static double middle(const bits *b) {
+double ash_bits__middle(const ash_bits *b) {
     return (double)(1u << (b->bits - 1));
+}
+
+/* --- reading -------------------------------------------------------------------------------------- */
+
+void ash_bits__set_vector(ash_bits *b, ash_ref first, unsigned v) {
+    ash_nest *n = &b->k->nest;
+    unsigned of_block = b->within ? v : 0;
+    ash_ref at = b->within ? first : plus(b, first, v), per = number(b, b->per);
+    ash_ref column = times(b, ash_nest_imod(n, at, per), b->lanes);
+    ash_kern_set_sym(b->k, b->block, ash_nest_idiv(n, at, per));
+    ash_kern_set_sym(b->k, b->column, plus(b, column, (int64_t)of_block * b->lanes));
+    b->taken = v;
+}
+
+/* Asks for what lies `ahead` bytes behind a load of some lanes: once for each line. */
+static void ask_ahead(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes, int64_t ahead) {
+    ash_nest *n = &b->k->nest;
+    int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, buf));
+    if (b->taken * lanes * size % b->k->low->target->costs.line_bytes) return;
+    ash_nest_prefetch_far(n, buf, plus(b, index, ahead / size));
+}
+
+ash_ref ash_bits__load_words(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes) {
+    ask_ahead(b, buf, index, lanes, b->k->low->target->costs.bits_ahead);
+    return ash_nest_load(&b->k->nest, buf, index, lanes, ASH_NO_REF);
+}
+
+/* Numbers of spans are as far ahead in time as words are. */
+static ash_ref load_span(const ash_bits *b, const ash_tile_operand *from) {
+    ash_nest *n = &b->k->nest;
+    const ash_costs *c = &b->k->low->target->costs;
+    int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, from->buf));
+    uint64_t ahead = (uint64_t)(c->bits_ahead * size * 8 / (b->span * b->bits));
+    ash_ref index = ash_kern_index(b->k, from->linear);
+    ask_ahead(b, from->buf, index, b->lanes, (int64_t)ash_align_up(ahead, (uint64_t)c->line_bytes));
+    return ash_nest_cast(n, ASH_F32, ash_nest_load(n, from->buf, index, b->lanes, ASH_NO_REF));
+}
+
+ash_ref ash_bits__load_scale(const ash_bits *b) {
+    return load_span(b, &b->scales);
+}
+
+ash_ref ash_bits__load_zero(const ash_bits *b) {
+    return ash_nest_binary(&b->k->nest, ASH_OP_SUB, load_span(b, &b->zeros), real(b, ash_bits__middle(b)));
 }
 
 /* --- unpacking ------------------------------------------------------------------------------------ */
 
 /* Some neighbouring vectors of words, and the same shifted. */
 typedef struct words {
-    ash_ref at[MOST_VECTORS], shifted[MOST_VECTORS];
+    ash_ref at[ASH_BITS_VECTORS], shifted[ASH_BITS_VECTORS];
 } words;
 
-static words load_words(bits *b, ash_ref block0, unsigned vectors, ash_ref word) {
+static words load_words(ash_bits *b, ash_ref first, unsigned vectors, ash_ref word) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     words w;
     ash_kern_set_sym(k, b->word, word);
     for (unsigned v = 0; v < vectors; v++) {
-        ash_kern_set_sym(k, b->block, plus(b, block0, v));
-        w.at[v] = ash_nest_load(n, b->words.buf, ash_kern_index(k, b->words.linear), b->lanes, ASH_NO_REF);
+        ash_bits__set_vector(b, first, v);
+        w.at[v] = ash_bits__load_words(b, b->words.buf, ash_kern_index(k, b->words.linear), b->lanes);
         w.shifted[v] = ash_nest_binary(n, ASH_OP_SHR, w.at[v], splat(b, ash_nest_int(n, ASH_U32, SHIFT)));
     }
     return w;
 }
 
 /* Term t of vector v: number - middle. */
-static ash_ref unpack(const bits *b, const words *w, unsigned t, unsigned v) {
+static ash_ref unpack(const ash_bits *b, const words *w, unsigned t, unsigned v) {
     ash_nest *n = &b->k->nest;
     unsigned place = t * b->bits % 32; /* in the word */
-    bool far = place + b->bits > DIGITS;
+    bool far = place + b->bits > FIGURES;
     if (far) place = ASH_MAX(place, (unsigned)SHIFT) - SHIFT;
-    float one = (float)(1u << (DIGITS - place));
+    float one = (float)(1u << (FIGURES - place));
     uint32_t exponent, mask = ((1u << b->bits) - 1) << place;
     memcpy(&exponent, &one, sizeof exponent);
     ash_ref x = ash_nest_binary(n, ASH_OP_AND, far ? w->shifted[v] : w->at[v],
                                 splat(b, ash_nest_int(n, ASH_U32, mask)));
     x = ash_nest_binary(n, ASH_OP_OR, x, splat(b, ash_nest_int(n, ASH_U32, exponent)));
     return ash_nest_binary(n, ASH_OP_SUB, ash_nest_bitcast(n, ASH_F32, x),
-                           real(b, (double)one + middle(b)));
-}
-
-/* A vector of scales or zero points of the span that the symbols are at, in f32. */
-static ash_ref load_scale(const bits *b, const ash_tile_operand *from) {
-    ash_nest *n = &b->k->nest;
-    ash_ref x = ash_nest_load(n, from->buf, ash_kern_index(b->k, from->linear), b->lanes, ASH_NO_REF);
-    return ash_nest_cast(n, ASH_F32, x);
-}
-
-/* Zero points, less the middle. */
-static ash_ref load_zero(const bits *b) {
-    return ash_nest_binary(&b->k->nest, ASH_OP_SUB, load_scale(b, &b->zeros), real(b, middle(b)));
+                           real(b, (double)one + ash_bits__middle(b)));
 }
 
 /* --- few rows ------------------------------------------------------------------------------------- */
@@ -119,12 +138,12 @@ typedef struct sums {
 } sums;
 
 /* Adds the `terms` terms of a word to the sums; `first` is the number of the first one. */
-static void add_word(bits *b, const ash_tile *t, const sums *s, ash_ref row0, ash_ref word,
+static void add_word(ash_bits *b, const ash_tile *t, const sums *s, ash_ref row0, ash_ref word,
                      unsigned terms) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     words w = load_words(b, t->first, t->vectors, word);
-    ash_ref first = times(b, word, b->terms), weight[MOST_VECTORS];
+    ash_ref first = times(b, word, b->terms), weight[ASH_BITS_VECTORS];
     for (unsigned i = 0; i < terms; i++) {
         for (unsigned v = 0; v < t->vectors; v++) weight[v] = unpack(b, &w, i, v);
         ash_kern_set_sym(k, b->term, plus(b, first, i));
@@ -144,7 +163,7 @@ static void add_word(bits *b, const ash_tile *t, const sums *s, ash_ref row0, as
 }
 
 /* A part of a span, `terms` terms from `first` on: its sums, scaled, go to those of the tile. */
-static void add_part(bits *b, ash_tile *t, ash_ref row0, ash_ref first, int64_t terms) {
+static void add_part(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref first, int64_t terms) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     int64_t whole = terms / b->terms;
@@ -162,8 +181,8 @@ static void add_part(bits *b, ash_tile *t, ash_ref row0, ash_ref first, int64_t 
     if (rest) add_word(b, t, &s, row0, plus(b, word, whole), rest);
     ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
     for (unsigned v = 0; v < t->vectors; v++) {
-        ash_kern_set_sym(k, b->block, plus(b, t->first, v));
-        ash_ref scale = load_scale(b, &b->scales), shift = b->has_zeros ? load_zero(b) : ASH_NO_REF;
+        ash_bits__set_vector(b, t->first, v);
+        ash_ref scale = ash_bits__load_scale(b), shift = b->has_zeros ? ash_bits__load_zero(b) : ASH_NO_REF;
         for (unsigned r = 0; r < t->rows; r++) {
             ash_ref cell = t->cells[0][r * t->vectors + v], sum = ash_nest_get(n, s.at[r * t->vectors + v]);
             if (b->has_zeros)
@@ -175,8 +194,8 @@ static void add_part(bits *b, ash_tile *t, ash_ref row0, ash_ref first, int64_t 
     }
 }
 
-/* A tile whose accumulators are open, for rows from `row0` on and vectors from `block0` on. */
-static ash_tile make_tile(bits *b, unsigned rows, unsigned vectors, ash_ref block0, int64_t trips,
+/* A tile whose accumulators are open, for rows from `row0` on and vectors from `first` on. */
+static ash_tile make_tile(ash_bits *b, unsigned rows, unsigned vectors, ash_ref first, int64_t trips,
                           ash_partial_blocks *blocks) {
     ash_tile t = {.k = b->k,
                   .anchor = b->node,
@@ -185,9 +204,9 @@ static ash_tile make_tile(bits *b, unsigned rows, unsigned vectors, ash_ref bloc
                   .vectors = vectors,
                   .lanes = b->lanes,
                   .store_lanes = b->lanes,
-                  .block = b->block,
+                  .block = b->vector,
                   .lane = b->lane,
-                  .first = block0,
+                  .first = first,
                   .columns = b->n};
     int64_t terms = 1;
     *blocks = ash_blocks_plan(trips, ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
@@ -196,41 +215,72 @@ static ash_tile make_tile(bits *b, unsigned rows, unsigned vectors, ash_ref bloc
     return t;
 }
 
-static void emit_few(bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0) {
+/* Parts of spans, or records of digits, `whole` of them and one more of `rest` terms. */
+static void emit_few(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref first) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
+    bool digits = b->digits.buffer != ASH_NO_BUFFER;
     int64_t whole = b->inner / b->part, rest = b->inner % b->part;
     ash_partial_blocks blocks;
-    ash_tile t = make_tile(b, rows, vectors, block0, whole, &blocks);
+    ash_tile t = make_tile(b, rows, vectors, first, whole, &blocks);
     size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, b->lane, number(b, 0));
     ash_ref from = number(b, 0), to = number(b, whole);
     ash_blocks_open(n, &blocks, 1, &from, &to);
-    add_part(b, &t, row0, times(b, ash_nest_loop(n, from, to, 1, 1), b->part), b->part);
+    ash_ref part = ash_nest_loop(n, from, to, 1, 1);
+    if (digits)
+        ash_bits__add_record(b, &t, row0, part, b->part);
+    else
+        add_part(b, &t, row0, times(b, part, b->part), b->part);
     ash_nest_end(n);
     ash_tile_close_blocks(&t, &blocks);
     ash_kern_forget(k, mark);
     if (rest) {
         ash_tile last = t;
         memcpy(last.cells[0], t.cells[t.top], sizeof last.cells[0]);
-        add_part(b, &last, row0, number(b, whole * b->part), rest);
+        if (digits)
+            ash_bits__add_record(b, &last, row0, number(b, whole), rest);
+        else
+            add_part(b, &last, row0, number(b, whole * b->part), rest);
         ash_kern_forget(k, mark);
     }
     ash_tile_store(&t, b->row, row0, NULL, ASH_NO_REF);
 }
 
+/* The vectors of a tile of few rows: as many as hide an accumulator's latency, with the tile's own sums
+ * beside them; of a block, so that they divide it. */
+static unsigned few_vectors(const ash_bits *b, unsigned rows) {
+    unsigned registers = b->k->low->target->vector_registers,
+             most = rows <= 2 ? registers / 8 : registers / 16;
+    if (b->digits.buffer != ASH_NO_BUFFER) most = ash_bits__digit_vectors(b, rows);
+    unsigned out = ASH_MIN(ASH_MAX(most, 1u), b->per);
+    while (b->per % out || b->shape.vectors % out) out--;
+    return out;
+}
+
+/* Few rows of a strip, in tiles of as many vectors as they have registers for. */
+static void emit_few_strip(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref first) {
+    ash_nest *n = &b->k->nest;
+    unsigned each = few_vectors(b, rows), rest = vectors % each;
+    b->within = true;
+    ash_ref end = plus(b, first, vectors - rest);
+    emit_few(b, rows, each, row0, ash_nest_loop(n, first, end, each, 1));
+    ash_nest_end(n);
+    if (rest) emit_few(b, rows, rest, row0, end);
+    b->within = false;
+}
+
 /* --- more rows ------------------------------------------------------------------------------------ */
 
-static ash_ref panel_row(const bits *b, ash_ref term) {
+static ash_ref panel_row(const ash_bits *b, ash_ref term) {
     return ash_nest_binary(&b->k->nest, ASH_OP_ADD, b->panel_at,
                            times(b, term, b->shape.vectors * b->lanes));
 }
 
 /* Unpacks `terms` terms of a word into the panel. */
-static void unpack_word(bits *b, unsigned vectors, ash_ref block0, ash_ref word, unsigned terms,
+static void unpack_word(ash_bits *b, unsigned vectors, ash_ref vector0, ash_ref word, unsigned terms,
                         const ash_ref *scale, const ash_ref *zero) {
     ash_nest *n = &b->k->nest;
-    words w = load_words(b, block0, vectors, word);
+    words w = load_words(b, vector0, vectors, word);
     ash_ref at = panel_row(b, times(b, word, b->terms));
     for (unsigned i = 0; i < terms; i++)
         for (unsigned v = 0; v < vectors; v++) {
@@ -242,52 +292,52 @@ static void unpack_word(bits *b, unsigned vectors, ash_ref block0, ash_ref word,
 }
 
 /* The same of `terms` terms of a span from `first` on. */
-static void unpack_part(bits *b, unsigned vectors, ash_ref block0, ash_ref first, int64_t terms) {
+static void unpack_part(ash_bits *b, unsigned vectors, ash_ref vector0, ash_ref first, int64_t terms) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     int64_t whole = terms / b->terms;
     unsigned rest = (unsigned)(terms % b->terms);
-    ash_ref word = ash_nest_idiv(n, first, number(b, b->terms)), scale[MOST_VECTORS], zero[MOST_VECTORS];
+    ash_ref word = ash_nest_idiv(n, first, number(b, b->terms)), scale[ASH_BITS_VECTORS],
+            zero[ASH_BITS_VECTORS];
     ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
     for (unsigned v = 0; v < vectors; v++) {
-        ash_kern_set_sym(k, b->block, plus(b, block0, v));
-        scale[v] = load_scale(b, &b->scales);
-        zero[v] = b->has_zeros ? load_zero(b) : ASH_NO_REF;
+        ash_bits__set_vector(b, vector0, v);
+        scale[v] = ash_bits__load_scale(b);
+        zero[v] = b->has_zeros ? ash_bits__load_zero(b) : ASH_NO_REF;
     }
     if (whole) {
         size_t mark = ash_kern_mark(k);
-        unpack_word(b, vectors, block0, ash_nest_loop(n, word, plus(b, word, whole), 1, 1), b->terms, scale,
-                    zero);
+        unpack_word(b, vectors, vector0, ash_nest_loop(n, word, plus(b, word, whole), 1, 1), b->terms,
+                    scale, zero);
         ash_nest_end(n);
         ash_kern_forget(k, mark);
     }
-    if (rest) unpack_word(b, vectors, block0, plus(b, word, whole), rest, scale, zero);
+    if (rest) unpack_word(b, vectors, vector0, plus(b, word, whole), rest, scale, zero);
 }
 
-static void unpack_strip(bits *b, unsigned vectors, ash_ref block0) {
+static void unpack_strip(ash_bits *b, unsigned vectors, ash_ref vector0) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     int64_t whole = b->inner / b->part, rest = b->inner % b->part;
     size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, b->lane, number(b, 0));
     if (whole) {
         ash_ref part = ash_nest_loop(n, number(b, 0), number(b, whole), 1, 1);
-        unpack_part(b, vectors, block0, times(b, part, b->part), b->part);
+        unpack_part(b, vectors, vector0, times(b, part, b->part), b->part);
         ash_nest_end(n);
         ash_kern_forget(k, mark);
     }
-    if (rest) unpack_part(b, vectors, block0, number(b, whole * b->part), rest);
+    if (rest) unpack_part(b, vectors, vector0, number(b, whole * b->part), rest);
     ash_kern_forget(k, mark);
 }
 
 /* One tile over the panel: all terms, then the results. */
-static void emit_tile(bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0) {
+static void emit_tile(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref vector0) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     ash_partial_blocks blocks;
-    ash_tile t = make_tile(b, rows, vectors, block0, b->inner, &blocks);
+    ash_tile t = make_tile(b, rows, vectors, vector0, b->inner, &blocks);
     size_t mark = ash_kern_mark(k);
-    ash_ref from = number(b, 0), to = number(b, b->inner), weight[MOST_VECTORS];
+    ash_ref from = number(b, 0), to = number(b, b->inner), weight[ASH_BITS_VECTORS];
     ash_blocks_open(n, &blocks, 1, &from, &to);
     ash_ref term = ash_kern_loop(k, b->term, from, to, 1, ash_tile_unroll(k->low->target, rows, vectors));
     ash_ref at = panel_row(b, term);
@@ -305,22 +355,22 @@ static void emit_tile(bits *b, unsigned rows, unsigned vectors, ash_ref row0, as
 }
 
 /* Rows [from, to) of a strip of `vectors` vectors, unpacked first. */
-static void emit_many(bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+static void emit_many(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref vector0) {
     ash_nest *n = &b->k->nest;
     unsigned rows = b->shape.rows;
-    unpack_strip(b, vectors, block0);
+    unpack_strip(b, vectors, vector0);
     ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from);
     ash_ref middle =
         ash_nest_binary(n, ASH_OP_ADD, from, times(b, ash_nest_idiv(n, size, number(b, rows)), rows));
-    emit_tile(b, rows, vectors, ash_nest_loop(n, from, middle, rows, 1), block0);
+    emit_tile(b, rows, vectors, ash_nest_loop(n, from, middle, rows, 1), vector0);
     ash_nest_end(n);
     if (!ash_dim_is_const(b->m) && rows > 1) {
-        emit_tile(b, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), block0);
+        emit_tile(b, 1, vectors, ash_nest_loop(n, middle, to, 1, 1), vector0);
         ash_nest_end(n);
     } else if (b->m %
                rows) { /* blocks of rows are whole tiles: only the last has a rest, always the same */
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, middle, to));
-        emit_tile(b, (unsigned)(b->m % rows), vectors, middle, block0);
+        emit_tile(b, (unsigned)(b->m % rows), vectors, middle, vector0);
         ash_nest_end(n);
     }
 }
@@ -329,49 +379,43 @@ static void emit_many(bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_r
 
 /* The rows of a chunk: all at once where they are few and a number, one after the other where only an
  * execution knows. */
-static void emit_strip(bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+static void emit_strip(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref first) {
     ash_nest *n = &b->k->nest;
     int64_t few = b->k->low->target->costs.bits_rows;
     if (ash_dim_is_const(b->m)) {
         if (b->m <= few)
-            emit_few(b, (unsigned)b->m, vectors, from, block0);
+            emit_few_strip(b, (unsigned)b->m, vectors, from, first);
         else
-            emit_many(b, vectors, from, to, block0);
+            emit_many(b, vectors, from, to, first);
         return;
     }
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, plus(b, from, few), to));
-    emit_many(b, vectors, from, to, block0);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, number(b, few), ash_kern_dim(b->k, b->m)));
+    emit_many(b, vectors, from, to, first);
     ash_nest_else(n);
-    emit_few(b, 1, vectors, ash_nest_loop(n, from, to, 1, 1), block0);
+    emit_few_strip(b, 1, vectors, ash_nest_loop(n, from, to, 1, 1), first);
     ash_nest_end(n);
     ash_nest_end(n);
 }
 
-/* Few rows: as many vectors as hide an accumulator's latency, with the tile's own sums beside them. */
-static unsigned few_vectors(const bits *b, unsigned rows, int64_t blocks) {
-    unsigned most = b->k->low->target->vector_registers / 8;
-    return (unsigned)ASH_MIN(ASH_MAX(rows <= 2 ? most : most / 2, 1), (unsigned)blocks);
-}
-
-static ash_dim emit(bits *b) {
+static ash_dim emit(ash_bits *b) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     const ash_target *target = k->low->target;
     const ash_costs *c = &target->costs;
-    int64_t m = ASH_MAX(ash_kern_max(k, b->m), 1), blocks = ash_ceil_div(b->n, b->lanes);
+    int64_t m = ASH_MAX(ash_kern_max(k, b->m), 1), vectors = ash_ceil_div(b->n, b->lanes);
     bool few = ash_dim_is_const(b->m) && m <= c->bits_rows;
     int64_t vector_bytes = b->inner * b->lanes * (int64_t)sizeof(float);
     int64_t near = ASH_MAX(ash_share_of(target->l2_bytes, c->near_share) / ASH_MAX(vector_bytes, 1), 1);
     bool apart = b->inner * (int64_t)sizeof(float) % c->set_bytes;
     unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
-    ash_tile_extents extents = {.rows = m, .blocks = blocks};
-    b->shape = few ? (ash_tile_shape){(unsigned)m, few_vectors(b, (unsigned)m, blocks)}
+    ash_tile_extents extents = {.rows = m, .blocks = vectors};
+    b->shape = few ? (ash_tile_shape){(unsigned)m, b->per}
                    : ash_tile_choose(target, &extents, b->inner, most_rows, ASH_TILE_F32);
     extents.blocks = near;
     if (!few && b->shape.vectors > near)
         b->shape = ash_tile_choose(target, &extents, b->inner, most_rows, ASH_TILE_F32);
     unsigned width = b->shape.vectors * b->lanes;
-    int64_t strips = ash_ceil_div(blocks, b->shape.vectors), line = 2 * ASH_MAX(b->inner, 1) * width;
+    int64_t strips = ash_ceil_div(vectors, b->shape.vectors), line = 2 * ASH_MAX(b->inner, 1) * width;
     int64_t per = few ? m : ASH_MIN(ASH_MAX(c->chunk_most_flops / line, c->bits_lines), m);
     per = ash_ceil_div(m, ash_ceil_div(m, per));
     per = ash_ceil_div(per, b->shape.rows) * b->shape.rows;
@@ -382,60 +426,76 @@ static ash_dim emit(bits *b) {
     ash_ref n_parts = ash_kern_dim(k, parts), strip = ash_nest_idiv(n, chunk, n_parts);
     ash_ref from = times(b, ash_nest_imod(n, chunk, n_parts), per);
     ash_ref to = ash_nest_binary(n, ASH_OP_MIN, plus(b, from, per), ash_kern_dim(k, b->m));
-    ash_ref block0 = times(b, strip, b->shape.vectors);
-    unsigned last = (unsigned)(blocks % b->shape.vectors);
+    ash_ref first = times(b, strip, b->shape.vectors);
+    unsigned last = (unsigned)(vectors % b->shape.vectors);
     if (last) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, number(b, strips - 1)));
-        emit_strip(b, b->shape.vectors, from, to, block0);
+        emit_strip(b, b->shape.vectors, from, to, first);
         ash_nest_else(n);
-        emit_strip(b, last, from, to, block0);
+        emit_strip(b, last, from, to, first);
         ash_nest_end(n);
     } else {
-        emit_strip(b, b->shape.vectors, from, to, block0);
+        emit_strip(b, b->shape.vectors, from, to, first);
     }
     ash_nest_end(n);
     return ash_kern_product(k, parts, strips);
 }
 
 /* Symbols, the result's index and the operands' addresses. */
-static bool find_operands(bits *b) {
+static bool find_operands(ash_bits *b) {
     ash_kern *k = b->k;
     ash_ixs *ixs = &k->ixs;
     const ash_dim *in = ash_graph__type(k->graph, b->node->ins[1])->dims,
                   *spans = ash_graph__type(k->graph, b->node->ins[2])->dims;
     b->row = ash_kern_sym(k, b->m);
-    b->block = ash_kern_sym(k, in[0]);
+    b->vector = ash_kern_sym(k, ash_ceil_div(b->n, b->lanes));
     b->lane = ash_kern_sym(k, b->lanes);
+    b->block = ash_kern_sym(k, in[0]);
+    b->column = ash_kern_sym(k, in[2]);
     b->term = ash_kern_sym(k, b->inner);
     b->word = ash_kern_sym(k, in[1]);
     b->scale = ash_kern_sym(k, spans[1]);
-    ash_ix block = ash_ix_sym(ixs, b->block), lane = ash_ix_sym(ixs, b->lane);
+    ash_ix block = ash_ix_sym(ixs, b->block), column = ash_ix_sym(ixs, b->column);
     b->out[0] = ash_ix_sym(ixs, b->row);
-    b->out[1] = ash_ix_add(ixs, ash_ix_scale(ixs, block, b->lanes), lane);
+    b->out[1] =
+        ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, b->vector), b->lanes), ash_ix_sym(ixs, b->lane));
     const ash_ix a[ASH_MAX_RANK] = {b->out[0], ash_ix_sym(ixs, b->term)},
-                 word[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->word), lane},
-                 scale[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->scale), lane};
-    return ash_tile_operand_at(k, b->node->ins[0], a, &b->a) &&
-           ash_tile_operand_at(k, b->node->ins[1], word, &b->words) &&
-           ash_tile_operand_at(k, b->node->ins[2], scale, &b->scales) &&
-           (!b->has_zeros || ash_tile_operand_at(k, b->node->ins[3], scale, &b->zeros));
+                 word[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->word), column},
+                 scale[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->scale), column};
+    bool whole = ash_dim_is_const(b->m) && b->m <= k->low->target->costs.bits_rows;
+    bool reads_a = !whole || k->digits == ASH_NO_BUFFER;
+    bool placed = (!reads_a || ash_tile_operand_at(k, b->node->ins[0], a, &b->a)) &&
+                  ash_tile_operand_at(k, b->node->ins[1], word, &b->words) &&
+                  ash_tile_operand_at(k, b->node->ins[2], scale, &b->scales) &&
+                  (!b->has_zeros || ash_tile_operand_at(k, b->node->ins[3], scale, &b->zeros));
+    if (placed) ash_bits__find_digits(b);
+    return placed;
 }
 
-void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks) {
-    const ash_node *node = &k->graph->nodes.at[k->group->anchor];
+ash_bits ash_bits__of(ash_kern *k, const ash_node *node) {
     const ash_type *a = ash_graph__type(k->graph, node->ins[0]);
-    bits b = {.k = k,
-              .node = node,
-              .m = a->dims[0],
-              .n = ash_node_int(node, ASH_ATTR_N),
-              .inner = a->dims[1],
-              .span = ash_node_int(node, ASH_ATTR_SPAN),
-              .lanes = (unsigned)ash_node_int(node, ASH_ATTR_B_BLOCK),
-              .bits = (unsigned)ash_node_int(node, ASH_ATTR_BITS),
-              .has_zeros = node->n_ins > 3};
+    int64_t block = ash_node_int(node, ASH_ATTR_B_BLOCK),
+            lanes = ash_target_lanes(k->low->target, sizeof(float));
+    while (block % lanes) lanes /= 2;
+    ash_bits b = {.k = k,
+                  .node = node,
+                  .m = a->dims[0],
+                  .n = ash_node_int(node, ASH_ATTR_N),
+                  .inner = a->dims[1],
+                  .span = ash_node_int(node, ASH_ATTR_SPAN),
+                  .lanes = (unsigned)lanes,
+                  .bits = (unsigned)ash_node_int(node, ASH_ATTR_BITS),
+                  .per = (unsigned)(block / lanes),
+                  .has_zeros = node->n_ins > 3,
+                  .digits.buffer = ASH_NO_BUFFER};
     b.terms = 32 / b.bits;
     /* the largest power of two that divides the span and PART, or PART where a span has all terms */
     b.part = b.span <= PART ? b.span : b.span >= b.inner ? PART : ASH_MIN(b.span & -b.span, PART);
+    return b;
+}
+
+void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks) {
+    ash_bits b = ash_bits__of(k, &k->graph->nodes.at[k->group->anchor]);
     *chunks = 0;
     bool placed = find_operands(&b);
     ash_kern_expect(k, placed);

@@ -23,6 +23,14 @@ typedef struct ash_value_place {
     int64_t begin, end; /* bytes of the buffer that access records name for the value */
 } ash_value_place;
 
+/* Digits of a value, which products of the same kind share. */
+typedef struct ash_digits {
+    uint32_t buffer; /* of the program, or ASH_NO_BUFFER: none */
+    ash_value value;
+    int64_t part, bits; /* terms of a record; of the weights */
+    bool constant;      /* made in the prologue */
+} ash_digits;
+
 typedef struct ash_lowering {
     const ash_graph *graph;
     const ash_target *target;
@@ -36,6 +44,7 @@ typedef struct ash_lowering {
     ash_map nest_ids;             /* hash of a nest's content to its index in the program */
     const ash_progress *progress; /* or NULL */
     size_t lowered;               /* groups */
+    ash_digits digits;            /* that the last product with packed weights read */
     uint32_t settled; /* the buffer that the last step to settle a variable writes, or ASH_NO_BUFFER */
     ash_diag *diag;
 } ash_lowering;
@@ -119,7 +128,8 @@ typedef struct ash_kern {
     ash_map memo_ids;
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
     ASH_VEC(ash_ix) leaves;
-    ash_ix stored; /* the index that the root was stored at; valid when has_stored */
+    uint32_t digits; /* buffer of the program with the first operand as digits, or ASH_NO_BUFFER */
+    ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
     bool failed;    /* out of memory, or too large */
     bool too_large; /* a number of rows, chunks or bytes past 64 bits */
@@ -221,6 +231,10 @@ void ash_kern_lower_conv_weights(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_attend(ash_kern *k, ash_dim *chunks);
+/* bits_digits.c: whether a group's kernel reads digits of its first operand, and which; and the kernel of a
+ * step that makes them, in a buffer that it adds to the program and returns. */
+bool ash_kern_wants_digits(ash_kern *k, ash_digits *out);
+uint32_t ash_kern_lower_digits(ash_kern *k, ash_dim *chunks);
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks);
 ash_dim ash_kern_lower_nms(ash_kern *k); /* nms.c; the number of chunks */
 /* A buffer of scratch memory: for each worker so many bytes, rounded up to whole lines, so that those of

@@ -84,7 +84,9 @@ static bool is_updated_by(const ash_lowering *low, uint32_t state, uint32_t buff
 static int inplace_rank(const ash_kern *k, uint32_t from, uint32_t to) {
     const ash_buffer *b = &k->low->program->buffers.at[from];
     if (b->kind == ASH_BUFFER_STATE) return is_updated_by(k->low, from, to) ? 4 : 1;
-    return b->kind != ASH_BUFFER_LOCAL ? 0 : k->low->last_reads[b->value] == k->group->root ? 3 : 2;
+    return b->kind != ASH_BUFFER_LOCAL || b->value == ASH_NO_VALUE ? 0
+           : k->low->last_reads[b->value] == k->group->root        ? 3
+                                                                   : 2;
 }
 
 /* A buffer in whose place the result could lie: the state that it is the new value of, else a local one
@@ -211,24 +213,30 @@ static ash_status make_stoppable(ash_kern *k, ash_dim chunks, double *work) {
     return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;
 }
 
-/* The step of a kernel that computes the whole group, or only moves a part of its result into place. */
-static ash_status add_step(ash_kern *k, ash_dim chunks, bool whole_group) {
+/* What a step does of its group. */
+typedef enum task {
+    ALL,  /* it computes the result */
+    MOVE, /* it moves a part of the result into place */
+    READY /* it makes of an operand what the next step reads */
+} task;
+
+static ash_status add_step(ash_kern *k, ash_dim chunks, task what) {
     ash_lowering *low = k->low;
     ash_program *p = low->program;
     const ash_group *g = k->group;
     ash_kern_read_settled(k, chunks);
     ASH_TRY(ash_kern_status(k));
     ash_step step = {
-        .kind = ASH_STEP_KERNEL, .chunks = chunks, .inplace = inplace_candidate(k), .moves = !whole_group};
+        .kind = ASH_STEP_KERNEL, .chunks = chunks, .inplace = inplace_candidate(k), .moves = what == MOVE};
     uint32_t *buffers = ash_arena_alloc(&p->arena, k->uses.len, sizeof *buffers);
     ash_access *accesses = ash_arena_copy(&p->arena, k->accesses.at, k->accesses.len, sizeof *accesses);
     const char **nodes = ash_arena_alloc(&p->arena, g->n_nodes, sizeof *nodes);
-    step.name = step_name(low, g);
+    step.name = what == READY ? "digits" : step_name(low, g);
     if (!buffers || !accesses || !nodes || !step.name) return ASH_NO_MEMORY(low->diag);
     for (size_t i = 0; i < k->uses.len; i++) buffers[i] = k->uses.at[i].buffer;
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const ash_node *node = &low->graph->nodes.at[g->nodes[i]];
-        if (whole_group) step.flops += node_flops(low, node), step.work += node_work(low, node);
+        if (what == ALL) step.flops += node_flops(low, node), step.work += node_work(low, node);
         if (!node->name) continue;
         nodes[step.n_nodes] = ash_arena_strdup(&p->arena, node->name);
         if (!nodes[step.n_nodes++]) return ASH_NO_MEMORY(low->diag);
@@ -254,11 +262,38 @@ static bool are_empty(const ash_lowering *low, const ash_node *node) {
     return true;
 }
 
+/* The step that makes digits of a product's first operand, where the product reads them: unless the product
+ * before has read the same. */
+static ash_status lower_digits(ash_lowering *low, uint32_t id, uint32_t *buffer) {
+    ash_digits wanted, *last = &low->digits;
+    ash_status status = ASH_OK;
+    ash_kern k;
+    ash_dim chunks;
+    *buffer = ASH_NO_BUFFER;
+    ash_kern_init(&k, low, id);
+    if (ash_kern_wants_digits(&k, &wanted)) {
+        bool same = last->buffer != ASH_NO_BUFFER && last->value == wanted.value &&
+                    last->part == wanted.part && last->bits == wanted.bits &&
+                    last->constant == wanted.constant;
+        if (!same) {
+            wanted.buffer = ash_kern_lower_digits(&k, &chunks);
+            status = add_step(&k, chunks, READY);
+            *last = wanted;
+        }
+        *buffer = last->buffer;
+    }
+    ash_kern_free(&k);
+    return status;
+}
+
 static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
     ash_kern k;
     ash_dim chunks = 0;
     bool tiled = false;
+    uint32_t digits;
+    ASH_TRY(lower_digits(low, id, &digits));
     ash_kern_init(&k, low, id);
+    k.digits = digits;
     ash_status status = ASH_OK;
     if (k.group->kind == ASH_GROUP_OTHER)
         status = ash_kern_lower_other(&k, &chunks);
@@ -266,7 +301,7 @@ static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
         status = ash_kern_lower_tile(&k, &chunks, &tiled);
     if (status == ASH_OK && !tiled && k.group->kind != ASH_GROUP_OTHER)
         status = ash_kern_lower_loops(&k, &chunks);
-    if (status == ASH_OK) status = add_step(&k, chunks, true);
+    if (status == ASH_OK) status = add_step(&k, chunks, ALL);
     ash_kern_free(&k);
     return status;
 }
@@ -288,7 +323,7 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
             ash_dim chunks = 0;
             ash_kern_init(&k, low, id);
             status = ash_kern_lower_part(&k, concat->ins[i], concat->out, (unsigned)axis, shift, &chunks);
-            if (status == ASH_OK) status = add_step(&k, chunks, false);
+            if (status == ASH_OK) status = add_step(&k, chunks, MOVE);
             ash_kern_free(&k);
         }
         ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
@@ -308,7 +343,7 @@ static ash_status lower_scatter(ash_lowering *low, uint32_t id) {
     ash_dim chunks = 0;
     ash_kern_init(&k, low, id);
     ash_status status = ash_kern_lower_part(&k, node->ins[0], node->out, 0, 0, &chunks);
-    if (status == ASH_OK) status = add_step(&k, chunks, false);
+    if (status == ASH_OK) status = add_step(&k, chunks, MOVE);
     ash_kern_free(&k);
     return status == ASH_OK ? lower_kernel(low, id) : status;
 }
@@ -471,6 +506,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
                         .aligns = options->aligns,
                         .fuse = options->fuse,
                         .progress = options->progress,
+                        .digits.buffer = ASH_NO_BUFFER,
                         .settled = ASH_NO_BUFFER,
                         .diag = diag};
     low.fusion.allocator = a;

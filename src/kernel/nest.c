@@ -443,10 +443,18 @@ void ash_nest_poll(ash_nest *n) {
     n->polls = true;
 }
 
-void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing) {
+static void prefetch(ash_nest *n, uint16_t buf, ash_ref index, int64_t how) {
     ash_inst inst = make(ASH_NEST_PREFETCH, ash_nest_dtype(n, buf), 0, index, ASH_NO_REF, ASH_NO_REF);
-    inst.i = for_writing;
+    inst.i = how;
     access(n, inst, buf);
+}
+
+void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing) {
+    prefetch(n, buf, index, for_writing);
+}
+
+void ash_nest_prefetch_far(ash_nest *n, uint16_t buf, ash_ref index) {
+    prefetch(n, buf, index, 2);
 }
 
 /* --- blocks of threads ------------------------------------------------------------------------------- */

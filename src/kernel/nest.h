@@ -71,7 +71,8 @@ typedef enum ash_nest_op {
     ASH_NEST_STORE,    /* c to neighbours from index a */
     ASH_NEST_GATHER,   /* a: vector of i64 indices */
     ASH_NEST_SCATTER,  /* c to the elements a; of equal indices the last lane wins */
-    ASH_NEST_PREFETCH, /* the line at index a; i: 0 for reading, 1 for writing; never faults */
+    ASH_NEST_PREFETCH, /* the line at index a; i: 0 for reading, 1 for writing, 2 for reading much later,
+                          into the second-level cache; never faults */
     /* arithmetic */
     ASH_NEST_COMPUTE, /* the elementwise core operator i (an ash_op) of a, b, c; CAST: to the result's type.
                          i64 index arithmetic uses ADD, SUB, MUL, MIN, MAX here and does not overflow */
@@ -79,8 +80,8 @@ typedef enum ash_nest_op {
     ASH_NEST_IMOD,    /* a % b for i64, a >= 0, b > 0 */
     ASH_NEST_FMA,     /* a * b + c; one rounding where the target has the instruction */
     ASH_NEST_DOT4,  /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
-                         result: i32, exact but that sums wrap. b has four times the result's lanes; a
-                         too, or 4, which count for every lane */
+                         result: i32, exact but that sums wrap. a and b have four times the result's
+                         lanes; one of them may have 4, which count for every lane */
     ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
     ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
                          (an index, scalar i64). i8 counts by its bits: -1 is 255 */
@@ -222,6 +223,7 @@ ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask);
 void ash_nest_poll(ash_nest *n);
 void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing);
+void ash_nest_prefetch_far(ash_nest *n, uint16_t buf, ash_ref index);
 
 /* Elementwise core operators; the result has the operands' lanes, and the dtype that the operator gives.
  * Index arithmetic on constants is folded. */

@@ -158,7 +158,7 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
     case ASH_NEST_PREFETCH:
         ash_text_add(out, "prefetch");
         place(n, inst, out);
-        if (inst->i) ash_text_add(out, " for writing");
+        if (inst->i) ash_text_add(out, inst->i == 1 ? " for writing" : " for later");
         break;
     case ASH_NEST_COPY_ASYNC:
         ash_text_add(out, "copy %u", inst->unroll);

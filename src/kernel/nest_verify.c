@@ -114,7 +114,10 @@ static ash_status memory(struct check *c, ash_ref ref) {
     bool stores = inst->op == ASH_NEST_STORE || inst->op == ASH_NEST_SCATTER;
     bool indexed = inst->op == ASH_NEST_GATHER || inst->op == ASH_NEST_SCATTER;
     unsigned lanes = inst->lanes;
-    if (inst->op == ASH_NEST_PREFETCH) return use_typed(c, ref, inst->a, ASH_I64, 1);
+    if (inst->op == ASH_NEST_PREFETCH) {
+        REQUIRE(c, ref, inst->i >= 0 && inst->i <= 2, "no such way to ask ahead");
+        return use_typed(c, ref, inst->a, ASH_I64, 1);
+    }
     if (stores) {
         ASH_TRY(use(c, ref, inst->c));
         lanes = at(c, inst->c)->lanes;
@@ -205,10 +208,12 @@ static ash_status dot4(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     ASH_TRY(result(c, ref, ASH_I32, lanes));
     ASH_TRY(use(c, ref, inst->a));
-    unsigned have = at(c, inst->a)->lanes;
-    REQUIRE(c, ref, have == 4 || have == 4 * lanes, "neither four bytes nor four for each lane");
-    ASH_TRY(use_typed(c, ref, inst->a, ASH_U8, have));
-    ASH_TRY(use_typed(c, ref, inst->b, ASH_I8, 4 * lanes));
+    ASH_TRY(use(c, ref, inst->b));
+    unsigned a = at(c, inst->a)->lanes, b = at(c, inst->b)->lanes;
+    REQUIRE(c, ref, (a == 4 || a == 4 * lanes) && (b == 4 || b == 4 * lanes),
+            "neither four bytes nor four for each lane");
+    ASH_TRY(use_typed(c, ref, inst->a, ASH_U8, a));
+    ASH_TRY(use_typed(c, ref, inst->b, ASH_I8, b));
     return use_typed(c, ref, inst->c, ASH_I32, lanes);
 }
 

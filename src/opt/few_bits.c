@@ -10,7 +10,8 @@
  * being unpacked by every execution; without the pass, the prologue unpacks them once, as floating point
  * numbers.
  *
- * Not exact: a sum's terms are scaled together, behind the sum.
+ * Not exact: a sum's terms are scaled together, behind the sum, and may be taken as whole numbers
+ * (kernel/bits_digits.c).
  *
  * Rows that are gathered from such weights (an embedding) are gathered from what these are computed from:
  * few_bits_rows.c.
@@ -411,29 +412,66 @@ static ash_value zeros_of(ash_rewrite *rw, const weights *w, int64_t rows) {
 typedef struct operands {
     bool found;
     weights w;
+    int64_t block; /* columns */
     ash_value words, scale, zeros;
 } operands;
+
+/* Whether a half float has the number: its digits, and its range, down to subnormal ones. */
+static bool is_half(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 23 & 255) - 127, lost = exponent < -14 ? 13 - 14 - exponent : 13;
+    if ((bits & 0x7fffffff) == 0) return true;
+    return exponent <= 15 && exponent >= -24 && (bits & ((1u << lost) - 1)) == 0;
+}
+
+/* Columns of a block: as many vectors as a kernel of few rows takes at a time, fewer where the last block
+ * would be padded by more than an eighth of all columns. */
+static int64_t block_of(const ash_target *target, int64_t lanes, int64_t n) {
+    int64_t vectors = 1, have = ash_ceil_div(n, lanes);
+    while (2 * vectors <= target->vector_registers / 8) vectors *= 2;
+    while (vectors > 1 && 8 * (ash_ceil_div(have, vectors) * vectors - have) > have) vectors /= 2;
+    return vectors * lanes;
+}
+
+/* Scales as half floats, where these have all of their numbers, as those have that were half floats before
+ * they came into the file: each execution reads them. */
+static ash_value shorten(ash_rewrite *rw, const operand *scale) {
+    ash_value image = ash_rewrite__get(rw, scale->value);
+    const ash_value_info *info = ash_graph__value(rw->from, scale->value);
+    int64_t count;
+    if (info->kind != ASH_VALUE_CONSTANT || info->type.dtype != ASH_F32 ||
+        !ash_type_static_count(&info->type, &count))
+        return image;
+    for (int64_t i = 0; i < count; i++) {
+        float number;
+        memcpy(&number, (const char *)info->blob->data + (size_t)i * sizeof number, sizeof number);
+        if (!is_half(number)) return image;
+    }
+    return ash_cast(rw->to, image, ASH_F16);
+}
 
 /* What becomes of the second operand of a product; the same for all products that read it. */
 static void pack(ash_rewrite *rw, const ash_node *node, int64_t lanes, operands *o) {
     const weights *w = &o->w;
-    int64_t rows = ash_ceil_div(w->k, w->span), blocks = ash_ceil_div(w->n, lanes);
-    const ash_layout_columns c = {.n = w->n, .blocks = blocks, .missing = blocks * lanes - w->n};
-    ash_value scale = ash_rewrite__get(rw, w->scale.value);
+    o->block = block_of(rw->opt->target, lanes, w->n);
+    int64_t rows = ash_ceil_div(w->k, w->span), blocks = ash_ceil_div(w->n, o->block);
+    const ash_layout_columns c = {.n = w->n, .blocks = blocks, .missing = blocks * o->block - w->n};
     ash_rewrite__name(rw, node);
-    o->words = ash_layout__pack_columns(rw, words(rw, w), &c, lanes);
-    o->scale = ash_layout__pack_columns(rw, matrix(rw, &w->scale, scale, rows, w->n), &c, lanes);
-    o->zeros = ash_layout__pack_columns(rw, zeros_of(rw, w, rows), &c, lanes);
+    ash_value scale = shorten(rw, &w->scale);
+    o->words = ash_layout__pack_columns(rw, words(rw, w), &c, o->block);
+    o->scale = ash_layout__pack_columns(rw, matrix(rw, &w->scale, scale, rows, w->n), &c, o->block);
+    o->zeros = ash_layout__pack_columns(rw, zeros_of(rw, w, rows), &c, o->block);
 }
 
-static ash_value product(ash_rewrite *rw, const ash_node *node, int64_t lanes, const operands *o) {
+static ash_value product(ash_rewrite *rw, const ash_node *node, const operands *o) {
     ash_graph *to = rw->to;
     ash_value a = ash_rewrite__get(rw, node->ins[0]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
     ash_dtype dtype = ash_rewrite__type(rw, a).dtype;
     const ash_value ins[] = {ash_cast(to, a, ASH_F32), o->words, o->scale, o->zeros};
-    const ash_attr attrs[] = {ASH_ATTR_I(N, o->w.n), ASH_ATTR_I(B_BLOCK, lanes),
+    const ash_attr attrs[] = {ASH_ATTR_I(N, o->w.n), ASH_ATTR_I(B_BLOCK, o->block),
                               ASH_ATTR_I(BITS, o->w.bits), ASH_ATTR_I(SPAN, o->w.span)};
     size_t n = o->zeros == ASH_NO_VALUE ? 3 : 4;
     return ash_cast(to, ash_build(to, ASH_OP_MATMUL_BITS, ins, n, attrs, 4), dtype);
@@ -458,7 +496,7 @@ static ash_value image_of(few_bits *p, const ash_node *node) {
         (*known)->found = find(rw->from, node, p->constant, &(*known)->w);
         if ((*known)->found) pack(rw, node, p->lanes, *known);
     }
-    return (*known)->found ? product(rw, node, p->lanes, *known) : ASH_NO_VALUE;
+    return (*known)->found ? product(rw, node, *known) : ASH_NO_VALUE;
 }
 
 ash_status ash_opt__few_bits(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {

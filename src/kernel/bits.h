@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* What the kernels of products with weights of few bits share: bits.c, and bits_digits.c for its digits. */
+#ifndef ASH_BITS_H
+#define ASH_BITS_H
+
+#include "tile.h"
+
+enum { ASH_BITS_VECTORS = 8 /* of words, at most */ };
+
+/* The first operand in digits (bits_digits.c). */
+typedef struct ash_bits_digits {
+    uint32_t buffer;       /* of the program, or ASH_NO_BUFFER: the operand is taken as it is */
+    uint16_t i8, i32, f32; /* the buffer in the kernel, seen as each */
+    uint16_t words;        /* those of the weights, seen as u8 */
+} ash_bits_digits;
+
+/* A product, while its kernel is built. */
+typedef struct ash_bits {
+    ash_kern *k;
+    const ash_node *node;
+    ash_dim m;
+    int64_t n, inner, span;
+    unsigned lanes, bits, terms; /* terms: in a word */
+    unsigned per;                /* vectors in a block of columns */
+    int64_t part;                /* terms of a span that one accumulator takes, a multiple of `terms` */
+    ash_sym row, vector, lane;   /* of the result: column vector * lanes + lane */
+    ash_sym block, column;       /* of the weights: columns block * per * lanes + column */
+    ash_sym term, word, scale;
+    ash_ix out[2];
+    ash_tile_operand a, words, scales, zeros;
+    bool has_zeros;
+    unsigned taken; /* the vector that the symbols are at, of those taken together */
+    bool within; /* vectors that are taken together lie in one block, whose vectors their number divides */
+    ash_bits_digits digits;
+    ash_tile_shape shape; /* of the tiles over an unpacked strip */
+    uint16_t panel;       /* the strip: [inner][vectors][lanes] */
+    ash_ref panel_at;     /* the worker's */
+} ash_bits;
+
+/* What the node says; no symbols, no operands. */
+ash_bits ash_bits__of(ash_kern *k, const ash_node *node);
+/* Sets block and column for vector `v` of those from `first` on. */
+void ash_bits__set_vector(ash_bits *b, ash_ref first, unsigned v);
+/* The words of the present symbols, read ahead: the line that a thread comes by some time later is asked
+ * for now. `index` and `lanes` are those of the load from `buf`. */
+ash_ref ash_bits__load_words(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes);
+/* A vector of scales of the span that the symbols are at, in f32; and of zero points, less the middle. */
+ash_ref ash_bits__load_scale(const ash_bits *b);
+ash_ref ash_bits__load_zero(const ash_bits *b);
+/* The number that weights are less by without zero points. */
+double ash_bits__middle(const ash_bits *b);
+
+/* The vectors whose sums have registers beside the digits of a word, perhaps none. */
+unsigned ash_bits__digit_vectors(const ash_bits *b, unsigned rows);
+/* Makes the operand's records known to the product's kernel. */
+void ash_bits__find_digits(ash_bits *b);
+/* Adds the product of a record's terms to the sums of a tile: as add_part does. */
+void ash_bits__add_record(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref record, int64_t terms);
+
+#endif

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/* Few rows by weights of few bits, in integers: the first operand as digits.
+ *
+ * Where the target multiplies bytes (DOT4), 64 weights take an instruction, and 1.5 to be unpacked, instead
+ * of 4 and 8 in f32: the memory is waited for, and not the arithmetic. A step before the product makes
+ * whole numbers q of the operand, of a unit that is a power of two, one for each part of a span:
+ *
+ *     a = unit * q        |q| <= 2^22, so a is off by at most 2^-22 of the part's largest
+ *     q = (d2 * 256 + d1) * 256 + d0,        d in [-128, 127]
+ *
+ * and the product adds up number * d for each digit, exactly. The three sums, put together in f32, are
+ * rounded about as often as one sum in f32 is within its first terms; what follows is that of bits.c.
+ * A row is a record for each part, one behind the other:
+ *
+ *     i32 start[3]        -middle * the sum of each digit: what the sums begin with
+ *     f32 unit            NaN where a term is no finite number: then so are all results
+ *     f32 sum             of q, for zero points
+ *     i8 d0[terms], d1[terms], d2[terms]        at HEAD; terms in the order of the bytes below
+ *
+ * Byte j of a word of T = 32 / bits terms, shifted down by g * bits, has term j * (8 / bits) + g, so that
+ * unpacking is a shift and a mask of bytes; the words lie as ops.def says. Terms are taken in this order:
+ * (word, g, j). */
+#include "bits.h"
+
+enum { DIGITS = 3, HEAD = 32, UNIT = 3, SUM = 4 /* in numbers of 4 bytes */, MOST_PARTS = 64 };
+
+/* f32: the exponent's place and mask, how far below it 1 is, and what is added so that the last digit
+ * stands for 1. */
+enum { EXPONENT = 23, MASK = 0x7f800000, DEPTH = 21, HALVES = 0x808080, ROUNDER_BITS = 0x4b400000 };
+static const double ROUNDER = 0x1.8p23;
+
+static ash_ref number(const ash_bits *b, int64_t value) {
+    return ash_nest_index(&b->k->nest, value);
+}
+
+static ash_ref plus(const ash_bits *b, ash_ref a, int64_t value) {
+    return ash_nest_binary(&b->k->nest, ASH_OP_ADD, a, number(b, value));
+}
+
+static ash_ref with(const ash_bits *b, ash_op op, ash_ref a, int64_t value) {
+    ash_nest *n = &b->k->nest;
+    const ash_inst *at = ash_nest_at(n, a);
+    ash_ref by = ash_nest_int(n, (ash_dtype)at->dtype, value);
+    return ash_nest_binary(n, op, a, ash_nest_splat(n, by, at->lanes));
+}
+
+static unsigned groups(const ash_bits *b) {
+    return 8 / b->bits;
+}
+
+/* Whether few rows are multiplied as digits. */
+static bool takes_digits(const ash_bits *b) {
+    const ash_target *target = b->k->low->target;
+    return target->dot4 == 1 && b->lanes % b->terms == 0 && b->part % b->lanes == 0 &&
+           b->part / b->lanes <= MOST_PARTS && b->inner % b->lanes == 0 && b->inner > 0;
+}
+
+unsigned ash_bits__digit_vectors(const ash_bits *b, unsigned rows) {
+    enum { OTHERS = 2 };
+    unsigned registers = b->k->low->target->vector_registers, digits = rows * DIGITS * groups(b);
+    return registers > digits + OTHERS ? (registers - digits - OTHERS) / (rows * (DIGITS + 1)) : 0;
+}
+
+static int64_t record_bytes(const ash_bits *b) {
+    return HEAD + DIGITS * b->part;
+}
+
+static int64_t records(const ash_bits *b) {
+    return ash_ceil_div(b->inner, b->part);
+}
+
+/* The number of a row's record among all, and where it begins, in elements of `size` bytes. */
+static ash_ref record_of(const ash_bits *b, ash_ref row, ash_ref record) {
+    ash_nest *n = &b->k->nest;
+    ash_ref first = ash_nest_binary(n, ASH_OP_MUL, row, number(b, records(b)));
+    return ash_nest_binary(n, ASH_OP_ADD, first, record);
+}
+
+static ash_ref record_at(const ash_bits *b, ash_ref number_of, int64_t size) {
+    return ash_nest_binary(&b->k->nest, ASH_OP_MUL, number_of, number(b, record_bytes(b) / size));
+}
+
+/* --- making them ---------------------------------------------------------------------------------- */
+
+/* The largest exponent of some vectors, as it stands in f32, in u32. */
+static ash_ref exponent_of(const ash_bits *b, ash_ref most) {
+    ash_nest *n = &b->k->nest;
+    ash_ref bits = with(b, ASH_OP_AND, ash_nest_bitcast(n, ASH_U32, most), MASK);
+    return with(b, ASH_OP_MAX, bits, (int64_t)(DEPTH + 1) << EXPONENT);
+}
+
+static ash_ref power(const ash_bits *b, ash_ref bits) {
+    return ash_nest_bitcast(&b->k->nest, ASH_F32, bits);
+}
+
+/* Byte d of a vector of neighbouring terms, in the order of a record. */
+static ash_ref bytes_of(const ash_bits *b, ash_ref x, unsigned d) {
+    ash_nest *n = &b->k->nest;
+    int32_t pick[64];
+    for (unsigned i = 0, p = groups(b); i < b->lanes; i++) {
+        unsigned word = i / b->terms, g = i % b->terms / 4, j = i % 4;
+        pick[i] = (int32_t)(word * b->terms + j * p + g);
+    }
+    if (d) x = with(b, ASH_OP_SHR, x, 8 * d);
+    x = ash_nest_shuffle(n, ash_nest_cast(n, ASH_U8, x), ASH_NO_REF, b->lanes, pick);
+    return ash_nest_bitcast(n, ASH_I8, x);
+}
+
+/* With HALVES added, the bytes of q are the digits more 128, and not less than 0; turning their highest
+ * bits makes them digits. */
+static void emit_record(ash_bits *b, const ash_ix *at, ash_ref row, ash_ref record, int64_t terms) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    unsigned vectors = (unsigned)(terms / b->lanes);
+    ash_ref x[MOST_PARTS], sums[DIGITS], most = ASH_NO_REF, own = record_of(b, row, record);
+    ash_ref first = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part));
+    ash_ref to = record_at(b, own, 1), head = record_at(b, own, sizeof(float));
+    for (unsigned i = 0; i < vectors; i++) {
+        ash_kern_set_sym(k, b->term, plus(b, first, (int64_t)i * b->lanes));
+        size_t mark = ash_kern_mark(k);
+        x[i] = ash_kern_splat(k, ash_kern_eval(k, b->node->ins[0], at));
+        ash_kern_forget(k, mark); /* the next vector has the same index in symbols */
+        ash_ref size = ash_nest_unary(n, ASH_OP_ABS, x[i]);
+        most = i ? ash_nest_binary(n, ASH_OP_MAX, most, size) : size;
+    }
+    most = ash_nest_hreduce(n, ASH_OP_MAX, most);
+    ash_ref exponent = exponent_of(b, most);
+    ash_ref top = ash_nest_int(n, ASH_U32, (254 + DEPTH) * (INT64_C(1) << EXPONENT));
+    ash_ref factor = power(b, ash_nest_binary(n, ASH_OP_SUB, top, exponent));
+    ash_ref unit = power(b, with(b, ASH_OP_SUB, exponent, (int64_t)DEPTH << EXPONENT));
+    ash_ref broken = ash_nest_binary(n, ASH_OP_SUB, most, most); /* 0, or NaN */
+    unit = ash_nest_binary(n, ASH_OP_ADD, unit, broken);
+    ash_ref rounder = ash_nest_splat(n, ash_nest_float(n, ASH_F32, ROUNDER), b->lanes);
+    factor = ash_nest_splat(n, factor, b->lanes);
+    for (unsigned i = 0; i < vectors; i++) {
+        ash_ref q = ash_nest_bitcast(n, ASH_U32, ash_nest_fma(n, x[i], factor, rounder));
+        q = with(b, ASH_OP_SUB, q, ROUNDER_BITS - HALVES);
+        ash_ref turned = with(b, ASH_OP_XOR, q, HALVES);
+        for (unsigned d = 0; d < DIGITS; d++) {
+            ash_ref byte = plus(b, to, HEAD + d * b->part + (int64_t)i * b->lanes);
+            ash_nest_store(n, b->digits.i8, byte, bytes_of(b, turned, d), ASH_NO_REF);
+            ash_ref above = d ? with(b, ASH_OP_SHR, q, 8 * d) : q;
+            sums[d] = i ? ash_nest_binary(n, ASH_OP_ADD, sums[d], above) : above;
+        }
+    }
+    for (unsigned d = 0; d < DIGITS; d++) sums[d] = ash_nest_hreduce(n, ASH_OP_ADD, sums[d]);
+    for (unsigned d = 0; d < DIGITS; d++) { /* modulo 2^32, as all of this */
+        ash_ref sum = sums[d];
+        if (d + 1 < DIGITS)
+            sum = ash_nest_binary(n, ASH_OP_SUB, sum, with(b, ASH_OP_MUL, sums[d + 1], 256));
+        sum = with(b, ASH_OP_SUB, sum, 128 * terms);
+        sum = with(b, ASH_OP_MUL, sum, UINT32_MAX + INT64_C(1) - (int64_t)ash_bits__middle(b));
+        ash_nest_store(n, b->digits.i32, plus(b, head, d), ash_nest_bitcast(n, ASH_I32, sum), ASH_NO_REF);
+    }
+    ash_ref sum = with(b, ASH_OP_SUB, sums[0], (int64_t)HALVES * terms);
+    sum = ash_nest_cast(n, ASH_F32, ash_nest_bitcast(n, ASH_I32, sum));
+    ash_nest_store(n, b->digits.f32, plus(b, head, UNIT), unit, ASH_NO_REF);
+    ash_nest_store(n, b->digits.f32, plus(b, head, SUM), sum, ASH_NO_REF);
+}
+
+/* A row's records. */
+static void emit_records(ash_bits *b, const ash_ix *at, ash_ref row) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    int64_t whole = b->inner / b->part, rest = b->inner % b->part;
+    size_t mark = ash_kern_mark(k);
+    emit_record(b, at, row, ash_nest_loop(n, number(b, 0), number(b, whole), 1, 1), b->part);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    if (rest) emit_record(b, at, row, number(b, whole), rest);
+    ash_kern_forget(k, mark);
+}
+
+/* The records of all rows; false where there is no room for them. */
+static bool make_buffer(ash_bits *b, ash_dim rows) {
+    ash_kern *k = b->k;
+    ash_program *p = k->low->program;
+    int64_t bytes;
+    if (!ash_mul_i64(records(b), record_bytes(b), &bytes) ||
+        !ash_mul_i64(bytes, ash_kern_max(k, rows), &bytes))
+        return k->failed = k->too_large = true, false;
+    const ash_buffer buffer = {
+        .kind = k->group->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL,
+        .type = {.dtype = ASH_I8, .rank = 2, .dims = {rows, records(b) * record_bytes(b)}},
+        .bytes = bytes,
+        .align = (uint32_t)k->low->target->costs.align_bytes,
+        .value = ASH_NO_VALUE,
+        .origin = ASH_NO_VALUE,
+        .root = ASH_NO_BUFFER};
+    b->digits.buffer = (uint32_t)p->buffers.len;
+    if (!ash_vec_push(p->allocator, &p->buffers, buffer)) k->failed = true;
+    return !k->failed;
+}
+
+/* The buffer in the kernel as elements of a dtype. */
+static uint16_t view(ash_bits *b, uint32_t buffer, ash_dtype dtype, bool write) {
+    ash_kern *k = b->k;
+    uint16_t buf = ash_kern_buffer(k, buffer, dtype, write);
+    if (!ash_kern_lost(k)) k->uses.at[buf].single = false, k->uses.at[buf].read |= !write;
+    return buf;
+}
+
+static void view_digits(ash_bits *b, bool write) {
+    ash_kern *k = b->k;
+    ash_bits_digits *d = &b->digits;
+    if (ash_kern_lost(k)) return;
+    const ash_access access = {d->buffer, write, 0, k->low->program->buffers.at[d->buffer].bytes};
+    if (!ash_vec_push(k->low->allocator, &k->accesses, access)) k->failed = true;
+    d->i8 = view(b, d->buffer, ASH_I8, write);
+    d->i32 = view(b, d->buffer, ASH_I32, write);
+    d->f32 = view(b, d->buffer, ASH_F32, write);
+}
+
+/* The rows that have digits: 0 where there are always too many. */
+static ash_dim digit_rows(ash_bits *b) {
+    ash_dim rows = b->m;
+    int64_t few = b->k->low->target->costs.bits_rows;
+    if (ash_dim_is_const(rows)) return rows <= few ? rows : 0;
+    if (ash_dims_combine(b->k->ixs.dims, ASH_DIM_MIN, rows, few, &rows, NULL) != ASH_OK)
+        b->k->failed = true;
+    return rows;
+}
+
+bool ash_kern_wants_digits(ash_kern *k, ash_digits *out) {
+    const ash_node *node = &k->graph->nodes.at[k->group->anchor];
+    if (k->group->kind != ASH_GROUP_TILE || node->op != ASH_OP_MATMUL_BITS) return false;
+    ash_bits b = ash_bits__of(k, node);
+    *out = (ash_digits){ASH_NO_BUFFER, node->ins[0], b.part, b.bits, k->group->constant};
+    return takes_digits(&b) && digit_rows(&b) != 0;
+}
+
+uint32_t ash_kern_lower_digits(ash_kern *k, ash_dim *chunks) {
+    ash_bits b = ash_bits__of(k, &k->graph->nodes.at[k->group->anchor]);
+    ash_nest *n = &k->nest;
+    *chunks = digit_rows(&b);
+    if (!make_buffer(&b, *chunks)) return ASH_NO_BUFFER;
+    view_digits(&b, true);
+    b.row = ash_kern_sym(k, b.m);
+    b.term = ash_kern_sym(k, b.inner);
+    const ash_ix at[ASH_MAX_RANK] = {ash_ix_sym(&k->ixs, b.row), ash_ix_sym(&k->ixs, b.term)};
+    k->vsym = b.term, k->lanes = b.lanes, k->aligned = true;
+    ash_ref row = ash_kern_loop(k, b.row, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    emit_records(&b, at, row);
+    ash_nest_end(n);
+    k->vsym = ASH_NO_SYM, k->lanes = 1;
+    return b.digits.buffer;
+}
+
+/* --- multiplying ---------------------------------------------------------------------------------- */
+
+void ash_bits__find_digits(ash_bits *b) {
+    if (b->k->digits == ASH_NO_BUFFER || ash_kern_lost(b->k)) return;
+    b->digits.buffer = b->k->digits;
+    view_digits(b, false);
+    b->digits.words = view(b, b->k->uses.at[b->words.buf].buffer, ASH_U8, false);
+}
+
+/* Bytes of the numbers of group g. */
+static ash_ref numbers_of(const ash_bits *b, ash_ref words, unsigned g) {
+    ash_ref x = words;
+    if (b->bits == 8) return x;
+    if (g) x = with(b, ASH_OP_SHR, x, (int64_t)g * b->bits);
+    return g + 1 < groups(b) ? with(b, ASH_OP_AND, x, (1 << b->bits) - 1) : x;
+}
+
+/* Four digits of a row's record, which count for every column. */
+static ash_ref digits_at(const ash_bits *b, ash_ref at, ash_ref byte, unsigned g, unsigned d) {
+    ash_nest *n = &b->k->nest;
+    ash_ref from = ash_nest_binary(n, ASH_OP_ADD, record_at(b, at, 1), byte);
+    from = plus(b, from, HEAD + d * b->part + 4 * (int64_t)g);
+    return ash_nest_load(n, b->digits.i8, from, 4, ASH_NO_REF);
+}
+
+/* One word of each column of a tile, by the digits of rows whose records are `at`. Vector by vector: the
+ * lines of memory are asked for evenly, not some at once and then none, which is 8 % faster. */
+static void add_word(ash_bits *b, const ash_tile *t, const ash_ref (*cells)[ASH_TILE_MAX],
+                     const ash_ref *at, ash_ref word0, ash_ref word) {
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    ash_ref byte = ash_nest_binary(n, ASH_OP_MUL, word, number(b, b->terms));
+    ash_kern_set_sym(k, b->word, ash_nest_binary(n, ASH_OP_ADD, word0, word));
+    for (unsigned v = 0; v < t->vectors; v++) {
+        ash_bits__set_vector(b, t->first, v);
+        ash_ref index = ash_nest_binary(n, ASH_OP_MUL, ash_kern_index(k, b->words.linear), number(b, 4));
+        ash_ref words = ash_bits__load_words(b, b->digits.words, index, 4 * b->lanes);
+        for (unsigned g = 0; g < groups(b); g++) {
+            ash_ref numbers = numbers_of(b, words, g);
+            for (unsigned r = 0; r < t->rows; r++)
+                for (unsigned d = 0; d < DIGITS; d++) {
+                    ash_ref cell = cells[d][r * t->vectors + v], digits = digits_at(b, at[r], byte, g, d);
+                    ash_nest_set(n, cell, ash_nest_dot4(n, numbers, digits, ash_nest_get(n, cell)));
+                }
+        }
+    }
+}
+
+/* A number of a record's head, in every lane. */
+static ash_ref head_of(const ash_bits *b, uint16_t buf, ash_ref at, unsigned which) {
+    ash_nest *n = &b->k->nest;
+    ash_ref index = plus(b, record_at(b, at, sizeof(float)), which);
+    return ash_nest_splat(n, ash_nest_load(n, buf, index, 1, ASH_NO_REF), b->lanes);
+}
+
+void ash_bits__add_record(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref record, int64_t terms) {
+    enum { COPIES = 4 };
+    ash_kern *k = b->k;
+    ash_nest *n = &k->nest;
+    int64_t count = terms / b->terms;
+    ash_ref cells[DIGITS][ASH_TILE_MAX], at[ASH_TILE_MAX];
+    ash_ref first = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part));
+    ash_ref word0 = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part / b->terms));
+    ash_ref by = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 256), b->lanes);
+    for (unsigned r = 0; r < t->rows; r++) {
+        at[r] = record_of(b, plus(b, row0, r), record);
+        for (unsigned d = 0; d < DIGITS; d++) {
+            ash_ref start = head_of(b, b->digits.i32, at[r], d);
+            for (unsigned v = 0; v < t->vectors; v++)
+                cells[d][r * t->vectors + v] = ash_nest_cell(n, start);
+        }
+    }
+    size_t mark = ash_kern_mark(k);
+    add_word(b, t, (const ash_ref(*)[ASH_TILE_MAX])cells, at, word0,
+             ash_nest_loop(n, number(b, 0), number(b, count), 1, COPIES));
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
+    for (unsigned v = 0; v < t->vectors; v++) {
+        ash_bits__set_vector(b, t->first, v);
+        ash_ref scale = ash_bits__load_scale(b), shift = b->has_zeros ? ash_bits__load_zero(b) : ASH_NO_REF;
+        for (unsigned r = 0; r < t->rows; r++) {
+            unsigned i = r * t->vectors + v;
+            ash_ref sum = ash_nest_cast(n, ASH_F32, ash_nest_get(n, cells[DIGITS - 1][i]));
+            for (unsigned d = DIGITS - 1; d-- > 0;)
+                sum = ash_nest_fma(n, sum, by, ash_nest_cast(n, ASH_F32, ash_nest_get(n, cells[d][i])));
+            if (b->has_zeros)
+                sum = ash_nest_binary(
+                    n, ASH_OP_SUB, sum,
+                    ash_nest_binary(n, ASH_OP_MUL, shift, head_of(b, b->digits.f32, at[r], SUM)));
+            ash_ref unit = ash_nest_binary(n, ASH_OP_MUL, scale, head_of(b, b->digits.f32, at[r], UNIT));
+            ash_nest_set(n, t->cells[0][i], ash_nest_fma(n, unit, sum, ash_nest_get(n, t->cells[0][i])));
+        }
+    }
+}
