@@ -255,50 +255,50 @@ static val is_whole(ash_emit *e, val x) {
 }
 
 /* A number as a sum of two, the second below half a unit of the first. */
-typedef struct pair {
+typedef struct double_pair {
     val high, low;
-} pair;
+} double_pair;
 
 /* a + b where a is 0 or no smaller than b; exact. */
-static pair pair_sum(ash_emit *e, val a, val b) {
+static double_pair pair_sum(ash_emit *e, val a, val b) {
     val sum = f_add(e, a, b);
-    return (pair){sum, f_sub(e, b, f_sub(e, sum, a))};
+    return (double_pair){sum, f_sub(e, b, f_sub(e, sum, a))};
 }
 
 /* a * b; exact with a fused multiply-add. */
-static pair pair_product(ash_emit *e, val a, val b) {
+static double_pair pair_product(ash_emit *e, val a, val b) {
     val product = f_mul(e, a, b);
-    return (pair){product, f_fma(e, a, b, f_neg(e, product))};
+    return (double_pair){product, f_fma(e, a, b, f_neg(e, product))};
 }
 
 /* log x for pow, with an error of about 2^-65: x = 2^k (1 + f), s = f / (2 + f), and k ln(2) + 2s +
  * 2/3 s^3 in pairs. Below, `low` is anything where the logarithm is not finite. */
-static pair log_pair(ash_emit *e, val x) {
+static double_pair log_pair(ash_emit *e, val x) {
     val m, k = split(e, x, 0x1p-1022, 0x1.6a09e667f3bcdp-1, &m), two = f_const(x, 2);
     val f = f_sub(e, m, f_const(x, 1));
-    pair under = pair_sum(e, two, f);
+    double_pair under = pair_sum(e, two, f);
     val s = f_div(e, f, under.high), minus_s = f_neg(e, s);
     val rest = f_fma(e, minus_s, under.low, f_fma(e, minus_s, under.high, f));
     val s_low = f_div(e, rest, under.high), s_twice = f_add(e, s, s);
-    pair z = pair_product(e, s, s);
+    double_pair z = pair_product(e, s, s);
     z.low = f_fma(e, s_twice, s_low, z.low);
-    pair cube = pair_product(e, s, z.high);
+    double_pair cube = pair_product(e, s, z.high);
     cube.low = f_add(e, cube.low, f_fma(e, s, z.low, f_mul(e, s_low, z.high)));
     val third = f_const(x, 0x1.5555555555555p-1);
-    pair term = pair_product(e, third, cube.high);
+    double_pair term = pair_product(e, third, cube.high);
     term.low = f_fma(e, third, cube.low, f_fma(e, cube.high, f_const(x, 0x1.5555555555555p-55), term.low));
     val tail = f_mul(e, f_mul(e, cube.high, z.high), F_POLY(e, z.high, log_wide));
-    pair sum = pair_sum(e, s_twice, term.high);
+    double_pair sum = pair_sum(e, s_twice, term.high);
     val low = f_add(e, sum.low, f_fma(e, two, s_low, f_add(e, term.low, tail)));
     low = f_fma(e, k, f_const(x, 0x1.a39ef35793c76p-33), low);
-    pair all = pair_sum(e, f_mul(e, k, f_const(x, 0x1.62e42fee00000p-1)), sum.high);
-    pair out = pair_sum(e, all.high, f_add(e, all.low, low));
-    return (pair){log_special(e, x, out.high), out.low};
+    double_pair all = pair_sum(e, f_mul(e, k, f_const(x, 0x1.62e42fee00000p-1)), sum.high);
+    double_pair out = pair_sum(e, all.high, f_add(e, all.low, low));
+    return (double_pair){log_special(e, x, out.high), out.low};
 }
 
 /* e^(y log x) in f64. What is past the range of results needs no second part, and may have none. */
 static val power_f64(ash_emit *e, val x, val y) {
-    pair log = log_pair(e, x), out = pair_product(e, y, log.high);
+    double_pair log = log_pair(e, x), out = pair_product(e, y, log.high);
     val low = f_fma(e, y, log.low, out.low), bounded = f_lt(e, f_abs(e, out.high), 0x1p10);
     return exp_pair(e, out.high, f_select(e, bounded, low, f_const(x, 0)));
 }

@@ -16,15 +16,15 @@ enum {
     NODES = 48, /* instructions that are looked at for one index */
 };
 
-struct term {
+struct index_term {
     LLVMValueRef value;
     uint32_t depth; /* loops that it varies in */
     int64_t coef;
     unsigned shift; /* the value is a multiple of 2^shift */
 };
 
-struct form {
-    struct term terms[TERMS];
+struct index_form {
+    struct index_term terms[TERMS];
     unsigned count, nodes;
     int64_t constant;
     bool overflow; /* too much to take apart, or a coefficient past 64 bits */
@@ -60,12 +60,13 @@ static unsigned multiple_of(const ash_emit *e, ash_ref ref, unsigned fuel) {
     }
 }
 
-static void add_constant(struct form *f, int64_t value, int64_t coef) {
+static void add_constant(struct index_form *f, int64_t value, int64_t coef) {
     int64_t product;
     f->overflow |= !ash_mul_i64(value, coef, &product) || !ash_add_i64(f->constant, product, &f->constant);
 }
 
-static void add_term(struct form *f, LLVMValueRef value, uint32_t depth, int64_t coef, unsigned shift) {
+static void add_term(struct index_form *f, LLVMValueRef value, uint32_t depth, int64_t coef,
+                     unsigned shift) {
     for (unsigned i = 0; i < f->count; i++)
         if (f->terms[i].value == value) {
             f->overflow |= !ash_add_i64(f->terms[i].coef, coef, &f->terms[i].coef);
@@ -75,7 +76,7 @@ static void add_term(struct form *f, LLVMValueRef value, uint32_t depth, int64_t
         f->overflow = true;
         return;
     }
-    f->terms[f->count++] = (struct term){value, depth, coef, shift};
+    f->terms[f->count++] = (struct index_term){value, depth, coef, shift};
 }
 
 static bool as_number(const ash_emit *e, ash_ref ref, int64_t *value) {
@@ -86,7 +87,7 @@ static bool as_number(const ash_emit *e, ash_ref ref, int64_t *value) {
 }
 
 /* Adds coef * ref. */
-static void take_apart(const ash_emit *e, struct form *f, ash_ref ref, int64_t coef) {
+static void take_apart(const ash_emit *e, struct index_form *f, ash_ref ref, int64_t coef) {
     const ash_inst *inst = ash_nest_at(e->nest, ref);
     int64_t number, product;
     if (++f->nodes > NODES) f->overflow = true;
@@ -137,11 +138,11 @@ static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr
 }
 
 /* The sum of the terms that vary in exactly `depth` loops, or NULL. */
-static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
+static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t depth) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
     LLVMValueRef sum = NULL;
     for (unsigned i = 0; i < f->count; i++) {
-        const struct term *t = &f->terms[i];
+        const struct index_term *t = &f->terms[i];
         if (t->depth != depth || !t->coef) continue;
         LLVMValueRef v = t->value;
         if (t->coef != 1) v = LLVMBuildMul(e->b, v, LLVMConstInt(i64, (uint64_t)t->coef, true), "");
@@ -152,9 +153,9 @@ static LLVMValueRef sum_at(ash_emit *e, const struct form *f, uint32_t depth) {
 
 /* The term at `depth` that the innermost loop counts by itself, in bytes, or NULL; it is taken out of the
  * form. */
-static LLVMValueRef counter_at(ash_emit *e, struct form *f, uint32_t depth, int64_t size) {
+static LLVMValueRef counter_at(ash_emit *e, struct index_form *f, uint32_t depth, int64_t size) {
     for (unsigned i = 0; i < f->count; i++) {
-        struct term *t = &f->terms[i];
+        struct index_term *t = &f->terms[i];
         int64_t bytes;
         if (t->depth != depth || !t->coef || !ash_mul_i64(t->coef, size, &bytes)) continue;
         LLVMValueRef counter = ash_emit__counter(e, t->value, bytes);
@@ -171,10 +172,10 @@ static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *
     ash_dtype dtype = ash_nest_dtype(e->nest, buf);
     LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);
     LLVMValueRef ptr = base_of(e, buf);
-    struct form f = {0};
+    struct index_form f = {0};
     take_apart(e, &f, index, 1);
     if (f.overflow) {
-        f = (struct form){0};
+        f = (struct index_form){0};
         add_term(&f, ash_emit__value(e, index), e->depth[index], 1, multiple_of(e, index, 8));
     }
     uint32_t deepest = 0;

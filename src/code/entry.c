@@ -32,7 +32,7 @@
 #include <llvm-c/Core.h>
 #include <stdio.h>
 
-struct entry {
+struct captured_entry {
     const ash_allocator *allocator;
     ash_linker *linker;
     ash_linked linked;
@@ -212,13 +212,13 @@ static ash_status fill(const ash_target *target, const void *what, const char *s
 }
 
 static void release(void *owner) {
-    struct entry *entry = owner;
+    struct captured_entry *entry = owner;
     ash_linker__unload(entry->linker, &entry->linked);
     ash_mem_free(entry->allocator, entry, 1, sizeof *entry);
 }
 
-static ash_status compile(ash_compiler *compiler, const struct entry_source *source, struct entry *entry,
-                          ash_diag *diag) {
+static ash_status compile(ash_compiler *compiler, const struct entry_source *source,
+                          struct captured_entry *entry, ash_diag *diag) {
     ash_llvm_machine machine = {0};
     LLVMMemoryBufferRef object;
     char symbol[40]; /* an address of its own, while it lives */
@@ -241,9 +241,9 @@ ash_status ash_code__entry(ash_context *context, const ash_command *commands, si
     const ash_allocator *a = ash_context__allocator(context);
     ash_compiler *compiler;
     ASH_TRY(ash_compiler__get(context, &compiler, diag));
-    struct entry *entry = ash_mem_calloc(a, 1, sizeof *entry);
+    struct captured_entry *entry = ash_mem_calloc(a, 1, sizeof *entry);
     if (!entry) return ASH_NO_MEMORY(diag);
-    *entry = (struct entry){.allocator = a, .linker = ash_compiler__linker(compiler)};
+    *entry = (struct captured_entry){.allocator = a, .linker = ash_compiler__linker(compiler)};
     struct entry_source source = {commands, count};
     ash_status status = compile(compiler, &source, entry, diag);
     ash_code__give_back(context);

@@ -25,7 +25,7 @@ struct file {
     uint64_t size; /* bytes */
 };
 
-struct listing {
+struct cache_listing {
     const ash_allocator *allocator;
     ASH_VEC(struct file) files;
     uint64_t size; /* bytes of all */
@@ -40,7 +40,7 @@ static bool is_ours(const char *name, bool *draft) {
     return !*draft || name[hex + 2] == '.';
 }
 
-static bool add(struct listing *l, int dir, const char *name) {
+static bool add(struct cache_listing *l, int dir, const char *name) {
     bool draft;
     struct stat info;
     if (!is_ours(name, &draft) || fstatat(dir, name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode))
@@ -69,7 +69,7 @@ void ash_cache__prune(const ash_allocator *a, const char *dir, uint64_t most) {
         if (fd >= 0) close(fd);
         return;
     }
-    struct listing l = {.allocator = a, .now = time(NULL)};
+    struct cache_listing l = {.allocator = a, .now = time(NULL)};
     bool listed = true;
     for (struct dirent *entry; listed && (entry = readdir(d));) listed = add(&l, fd, entry->d_name);
     if (listed && l.size > most) {

@@ -18,7 +18,7 @@
 #include "stream_cpu.h"
 
 /* A function of the host, in one of the streams. */
-struct work {
+struct lane_work {
     struct lanes *of;
     ash_host host; /* which the engine runs */
     uint32_t lane;
@@ -31,8 +31,8 @@ struct lane {
     ash_streams *own;      /* one stream of its device; NULL: the engine runs its commands */
     ash_command *commands; /* that are issued: what its works point at */
     uint32_t count, room;
-    struct work *open;   /* that takes the next command, or NULL */
-    ash_passage passage; /* of copies */
+    struct lane_work *open; /* that takes the next command, or NULL */
+    ash_passage passage;    /* of copies */
 };
 
 struct lanes {
@@ -42,7 +42,7 @@ struct lanes {
     ash_device *cpu; /* the engine's; held */
     ash_streams *engine;
     struct lane *lanes;
-    struct work *works; /* of one round */
+    struct lane_work *works; /* of one round */
     uint32_t n_lanes, n_works, room;
     bool full;
     _Atomic uint64_t hosts; /* functions that are over and are no steps, since the streams were made */
@@ -70,7 +70,7 @@ static void fail(struct lanes *l, ash_status status, const ash_diag *diag) {
 }
 
 static void run_batch(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
-    const struct work *work = arg;
+    const struct lane_work *work = arg;
     ash_streams *own = work->of->lanes[work->lane].own;
     ash_diag diag;
     (void)buffers, (void)begin, (void)end, (void)worker;
@@ -82,7 +82,7 @@ static void run_batch(void *arg, void *const *buffers, int64_t begin, int64_t en
 }
 
 static void run_copy(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
-    const struct work *work = arg;
+    const struct lane_work *work = arg;
     struct lanes *l = work->of;
     const ash_transfer *copy = work->commands->copy;
     ash_diag diag;
@@ -96,7 +96,7 @@ static void run_copy(void *arg, void *const *buffers, int64_t begin, int64_t end
 }
 
 static void run_fill(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
-    const struct work *work = arg;
+    const struct lane_work *work = arg;
     struct lanes *l = work->of;
     const ash_fill *fill = work->commands->fill;
     ash_device *device = l->devices[fill->device];
@@ -129,10 +129,10 @@ static ash_command *keep(struct lanes *l, struct lane *lane, const ash_command *
     return kept;
 }
 
-static struct work *add_work(struct lanes *l, const ash_command *command, const ash_command *kept,
-                             ash_host_fn fn) {
-    struct work *work = &l->works[l->n_works++];
-    *work = (struct work){.of = l, .lane = command->stream, .commands = kept, .count = 1};
+static struct lane_work *add_work(struct lanes *l, const ash_command *command, const ash_command *kept,
+                                  ash_host_fn fn) {
+    struct lane_work *work = &l->works[l->n_works++];
+    *work = (struct lane_work){.of = l, .lane = command->stream, .commands = kept, .count = 1};
     work->host = (ash_host){.fn = fn, .arg = work, .chunks = {.end = 1}};
     ash_command host = {.kind = ASH_COMMAND_HOST, .stream = command->stream, .host = &work->host};
     if (fn == run_copy) host.timing = command->timing;

@@ -84,13 +84,13 @@ static ash_streams_counts get_counts(const ash_streams *streams) {
 
 /* --- one stream: the calling thread ------------------------------------------------------------- */
 
-struct run {
+struct chunk_run {
     ash_cpu *cpu;
     const ash_command *command;
 };
 
 static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
-    const struct run *run = arg;
+    const struct chunk_run *run = arg;
     int64_t first = ash_cpu__chunks(run->command)->begin;
     ash_cpu__run_range(run->cpu, run->command, first + begin, first + end, worker);
 }
@@ -112,7 +112,7 @@ static inline unsigned run_work(ash_cpu *cpu, const ash_command *command) {
     const ash_chunks *chunks = ash_cpu__chunks(command);
     if (chunks->end <= chunks->begin) return 1;
     if (chunks->parallel && cpu->pool && cpu->n_streams == 1) {
-        struct run run = {cpu, command};
+        struct chunk_run run = {cpu, command};
         return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
     }
     ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, 0);
@@ -184,7 +184,7 @@ struct act {
 };
 
 /* An entry, shared by captures that do the same at other places. */
-struct shared {
+struct shared_entry {
     _Atomic long refs;
     ash_entry entry;
     struct act *acts;
@@ -192,7 +192,7 @@ struct shared {
 };
 
 struct ash_capture {
-    struct shared *shared; /* of one stream */
+    struct shared_entry *shared; /* of one stream */
     ash_entry_place place;
     bool compiled;
     ash_cpu_queues queues; /* of several */
@@ -243,7 +243,7 @@ static bool is_same_act(const struct act *a, const struct act *b) {
 }
 
 /* Whether an entry does what the commands say. */
-static bool does(const struct shared *shared, const ash_command *commands, size_t count) {
+static bool does(const struct shared_entry *shared, const ash_command *commands, size_t count) {
     const void *first = ash_command__first(commands, count);
     uint32_t n = 0;
     for (const ash_command *c = commands; c < commands + count; c++) {
@@ -255,17 +255,17 @@ static bool does(const struct shared *shared, const ash_command *commands, size_
     return n == shared->count;
 }
 
-static void release_shared(const ash_allocator *a, struct shared *shared) {
+static void release_shared(const ash_allocator *a, struct shared_entry *shared) {
     if (!shared || atomic_fetch_sub(&shared->refs, 1) != 1) return;
     if (shared->entry.release) shared->entry.release(shared->entry.owner);
     ash_mem_free(a, shared->acts, shared->count, sizeof *shared->acts);
     ash_mem_free(a, shared, 1, sizeof *shared);
 }
 
-static ash_status compile(ash_cpu *cpu, const ash_command *commands, size_t count, struct shared **out,
-                          ash_diag *diag) {
+static ash_status compile(ash_cpu *cpu, const ash_command *commands, size_t count,
+                          struct shared_entry **out, ash_diag *diag) {
     const ash_allocator *a = cpu->allocator;
-    struct shared *shared = ash_mem_calloc(a, 1, sizeof *shared);
+    struct shared_entry *shared = ash_mem_calloc(a, 1, sizeof *shared);
     if (!shared) return ASH_NO_MEMORY(diag);
     atomic_init(&shared->refs, 1);
     for (size_t i = 0; i < count; i++) shared->count += ash_command__works(&commands[i]);

@@ -14,17 +14,17 @@
 
 typedef enum kind { KIND_RULE = 1, KIND_ZERO, KIND_NONE } kind;
 
-typedef struct row {
+typedef struct rule_row {
     kind kind;
     ash_grad_rule *rule;
     const char *why;
-} row;
+} rule_row;
 
 /* In the order of the operators. */
 #define RULE(ID, rule) {KIND_RULE, ash_grad__##rule, NULL},
 #define ZERO(ID, why)  {KIND_ZERO, NULL, why},
 #define NONE(ID, why)  {KIND_NONE, NULL, why},
-static const row rows[] = {
+static const rule_row rows[] = {
 #include "gradients.def"
 };
 #undef RULE

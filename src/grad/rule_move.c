@@ -92,14 +92,15 @@ ash_value ash_grad__take(ash_graph *graph, ash_value x, const ash_places *places
 /* --- putting -------------------------------------------------------------------------------------- */
 
 /* A slice and the padding of what it leaves, along each axis. */
-typedef struct frame {
+typedef struct move_frame {
     ash_dim first[ASH_MAX_RANK], count[ASH_MAX_RANK], before[ASH_MAX_RANK], after[ASH_MAX_RANK];
     int64_t interior[ASH_MAX_RANK];
     bool empty; /* nothing lies inside */
-} frame;
+} move_frame;
 
 /* The same with numbers. */
-static void frame_numbers(frame *f, unsigned d, int64_t count, int64_t start, int64_t step, int64_t size) {
+static void frame_numbers(move_frame *f, unsigned d, int64_t count, int64_t start, int64_t step,
+                          int64_t size) {
     int64_t first = start < 0 ? (-start + step - 1) / step : 0;
     int64_t end = start < size ? ASH_MIN(count, (size - 1 - start) / step + 1) : 0;
     f->empty |= end <= first;
@@ -111,7 +112,7 @@ static void frame_numbers(frame *f, unsigned d, int64_t count, int64_t start, in
 }
 
 /* Whether padding alone is seen to give exactly `size`. */
-static bool frame_dims(ash_graph *t, frame *f, unsigned d, ash_dim count, ash_dim start, int64_t step,
+static bool frame_dims(ash_graph *t, move_frame *f, unsigned d, ash_dim count, ash_dim start, int64_t step,
                        ash_dim size) {
     ash_dim end = ash_grad__dim(t, ASH_DIM_ADD, start, reach(t, count, step));
     ash_dim rest = ash_grad__dim(t, ASH_DIM_SUB, size, end);
@@ -145,7 +146,7 @@ static ash_value put_by_index(ash_graph *t, ash_value x, unsigned axis, ash_dim 
 
 ash_value ash_grad__put(ash_graph *graph, ash_value x, const ash_places *places) {
     const ash_type type = ash_grad__type(graph, x);
-    frame f = {.empty = false};
+    move_frame f = {.empty = false};
     uint32_t hidden = 0;
     for (unsigned d = 0; d < type.rank; d++) {
         ash_dim count = type.dims[d], size = places->sizes[d];

@@ -65,19 +65,19 @@ ash_value ash_graph_clip_norm(ash_graph *graph, ash_value *grads, size_t n, doub
 /* --- optimisers ----------------------------------------------------------------------------------- */
 
 /* One step: what all states have in common. */
-typedef struct step {
+typedef struct optimizer_step {
     ash_graph *graph;
     const ash_optimizer_options *options;
     ash_value rate;              /* as it was given */
     ash_value unbiased, squares; /* of Adam, f64: rate / (1 - beta1^t), and sqrt(1 - beta2^t) */
-} step;
+} optimizer_step;
 
-static ash_value like(const step *s, ash_value value, ash_value state) {
+static ash_value like(const optimizer_step *s, ash_value value, ash_value state) {
     return ash_cast(s->graph, value, ash_grad__type(s->graph, state).dtype);
 }
 
 /* A state of zeros beside `state`, whose name its name begins with. */
-static ash_value beside(const step *s, ash_value state, const char *what) {
+static ash_value beside(const optimizer_step *s, ash_value state, const char *what) {
     char name[256];
     const ash_type type = ash_grad__type(s->graph, state);
     int length = snprintf(name, sizeof name, "%s.%s", s->graph->values.at[state].name, what);
@@ -89,13 +89,13 @@ static ash_value beside(const step *s, ash_value state, const char *what) {
 }
 
 /* What a state is after this execution, if the step is taken in it. */
-static void become(const step *s, ash_value state, ash_value next) {
+static void become(const optimizer_step *s, ash_value state, ash_value next) {
     if (s->options->when) next = ash_select(s->graph, *s->options->when, next, state);
     ash_graph_update(s->graph, state, next);
 }
 
 /* Moves a mean towards a value, and returns what it is then. */
-static ash_value follow(const step *s, ash_value mean, ash_value value, double beta) {
+static ash_value follow(const optimizer_step *s, ash_value mean, ash_value value, double beta) {
     ash_graph *t = s->graph;
     ash_value next = ash_add(t, with(t, ASH_OP_MUL, mean, beta), with(t, ASH_OP_MUL, value, 1 - beta));
     become(s, mean, next);
@@ -103,7 +103,7 @@ static ash_value follow(const step *s, ash_value mean, ash_value value, double b
 }
 
 /* What is subtracted from a state, but for the decay of AdamW. */
-static ash_value sgd_move(const step *s, ash_value state, ash_value g) {
+static ash_value sgd_move(const optimizer_step *s, ash_value state, ash_value g) {
     ash_graph *t = s->graph;
     const double momentum = s->options->momentum;
     if (momentum != 0) {
@@ -115,7 +115,7 @@ static ash_value sgd_move(const step *s, ash_value state, ash_value g) {
     return ash_mul(t, g, like(s, s->rate, state));
 }
 
-static ash_value adam_move(const step *s, ash_value state, ash_value g) {
+static ash_value adam_move(const optimizer_step *s, ash_value state, ash_value g) {
     ash_graph *t = s->graph;
     ash_value mean = follow(s, beside(s, state, "mean"), g, s->options->beta1);
     ash_value square = follow(s, beside(s, state, "square"), ash_mul(t, g, g), s->options->beta2);
@@ -124,7 +124,7 @@ static ash_value adam_move(const step *s, ash_value state, ash_value g) {
     return ash_mul(t, ash_div(t, mean, down), like(s, s->unbiased, state));
 }
 
-static void update_state(const step *s, ash_value state, ash_value g) {
+static void update_state(const optimizer_step *s, ash_value state, ash_value g) {
     ash_graph *t = s->graph;
     const ash_optimizer_options *o = s->options;
     ash_value old = state;
@@ -140,7 +140,7 @@ static void update_state(const step *s, ash_value state, ash_value g) {
 
 /* The count of steps, and what follows from it for all states alike: in double precision, since 1 - beta^t
  * is a small difference of large numbers. */
-static void count_steps(step *s) {
+static void count_steps(optimizer_step *s) {
     ash_graph *t = s->graph;
     const ash_optimizer_options *o = s->options;
     const ash_type scalar = {.dtype = ASH_I64};
@@ -210,7 +210,7 @@ ash_status ash_graph_optimize(ash_graph *graph, const ash_value *states, const a
         return status;
     }
     uint8_t phase = ash_grad__enter(graph, ASH_PHASE_UPDATE);
-    step s = {graph, &taken, rate, ASH_NO_VALUE, ASH_NO_VALUE};
+    optimizer_step s = {graph, &taken, rate, ASH_NO_VALUE, ASH_NO_VALUE};
     if (taken.kind != ASH_OPTIMIZER_SGD) count_steps(&s);
     for (size_t i = 0; i < n && graph->status == ASH_OK; i++) update_state(&s, states[i], grads[i]);
     graph->phase = phase;

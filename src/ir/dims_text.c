@@ -66,16 +66,16 @@ void ash_dims_print(const ash_dims *dims, ash_dim dim, ash_text *out) {
 
 /* --- parsing -------------------------------------------------------------------------------------- */
 
-typedef struct reader {
+typedef struct dims_reader {
     ash_dims *dims;
     ash_scan scan;
-} reader;
+} dims_reader;
 
 #define TOO_LARGE(r) ash_scan__fail(&(r)->scan, "a dim expression exceeds 64 bits, or is too large")
 
-static ash_status read_sum(reader *r, ash_poly *out, int depth);
+static ash_status read_sum(dims_reader *r, ash_poly *out, int depth);
 
-static ash_status read_argument(reader *r, ash_dim *out, int depth) {
+static ash_status read_argument(dims_reader *r, ash_dim *out, int depth) {
     ash_poly p;
     size_t start = r->scan.pos;
     ASH_TRY(read_sum(r, &p, depth));
@@ -84,7 +84,7 @@ static ash_status read_argument(reader *r, ash_dim *out, int depth) {
     return status;
 }
 
-static ash_status read_function(reader *r, ash_dim_op op, ash_poly *out, int depth) {
+static ash_status read_function(dims_reader *r, ash_dim_op op, ash_poly *out, int depth) {
     ash_dim a, b, value;
     size_t start = r->scan.pos;
     ASH_TRY(read_argument(r, &a, depth));
@@ -99,7 +99,7 @@ static ash_status read_function(reader *r, ash_dim_op op, ash_poly *out, int dep
     return status;
 }
 
-static ash_status read_variable(reader *r, const char *name, size_t len, size_t start, ash_poly *out) {
+static ash_status read_variable(dims_reader *r, const char *name, size_t len, size_t start, ash_poly *out) {
     uint64_t found;
     if (!ash_strmap_get(&r->dims->var_names, name, len, &found))
         return ash_fail_at(r->scan.diag, ASH_ERROR_FORMAT, start, "no variable is called %.*s",
@@ -108,7 +108,7 @@ static ash_status read_variable(reader *r, const char *name, size_t len, size_t 
     return ASH_OK;
 }
 
-static ash_status read_factor(reader *r, ash_poly *out, int depth) {
+static ash_status read_factor(dims_reader *r, ash_poly *out, int depth) {
     ash_scan *s = &r->scan;
     if (depth > 2 * ASH_POLY_DEPTH) return ash_scan__fail(s, "a dim expression is nested too deeply");
     char c = ash_scan__peek(s);
@@ -140,7 +140,7 @@ static ash_status read_factor(reader *r, ash_poly *out, int depth) {
     return read_variable(r, word, len, start, out);
 }
 
-static ash_status read_product(reader *r, ash_poly *out, int depth) {
+static ash_status read_product(dims_reader *r, ash_poly *out, int depth) {
     ASH_TRY(read_factor(r, out, depth));
     while (ash_scan__accept(&r->scan, "*")) {
         ash_poly factor, product;
@@ -151,7 +151,7 @@ static ash_status read_product(reader *r, ash_poly *out, int depth) {
     return ASH_OK;
 }
 
-static ash_status read_sum(reader *r, ash_poly *out, int depth) {
+static ash_status read_sum(dims_reader *r, ash_poly *out, int depth) {
     out->n = 0;
     for (bool first = true;; first = false) {
         int64_t sign = ash_scan__accept(&r->scan, "-") ? -1 : 1;
@@ -164,7 +164,7 @@ static ash_status read_sum(reader *r, ash_poly *out, int depth) {
 
 ash_status ash_dims_parse(ash_dims *dims, const char *text, size_t len, size_t *pos, ash_dim *out,
                           ash_diag *diag) {
-    reader r = {dims, {text, len, *pos, diag}};
+    dims_reader r = {dims, {text, len, *pos, diag}};
     ash_poly p;
     ash_scan__peek(&r.scan);
     size_t start = r.scan.pos;

@@ -70,7 +70,7 @@ ash_status ash_eval_node(const ash_graph *graph, const ash_node *node, const int
 
 #define NEVER UINT32_MAX
 
-typedef struct run {
+typedef struct eval_run {
     const ash_graph *graph;
     int64_t *vars; /* the caller's values, and those that nodes have settled */
     ash_eval_precision precision;
@@ -80,14 +80,14 @@ typedef struct run {
     uint32_t *last_use; /* per value: the last node that reads it, the node count for an output or update,
                            NEVER for no use */
     ash_wide *ins;      /* operands of the present node */
-} run;
+} eval_run;
 
-static uint32_t node_count(const run *r) {
+static uint32_t node_count(const eval_run *r) {
     return (uint32_t)r->graph->nodes.len;
 }
 
 struct use {
-    run *r;
+    eval_run *r;
     uint32_t node;
 };
 
@@ -98,7 +98,7 @@ static void use_settler(void *user, ash_value settler) {
 
 /* Goes back from the outputs and updates: a node is needed when one of its results is, or the variable that
  * it settles. */
-static void find_last_uses(run *r) {
+static void find_last_uses(eval_run *r) {
     const ash_graph *g = r->graph;
     for (size_t v = 0; v < g->values.len; v++) r->last_use[v] = NEVER;
     for (size_t o = 0; o < g->outputs.len; o++) r->last_use[g->outputs.at[o].value] = node_count(r);
@@ -115,13 +115,13 @@ static void find_last_uses(run *r) {
     }
 }
 
-static void free_value(run *r, ash_value value) {
+static void free_value(eval_run *r, ash_value value) {
     ash_value_kind kind = ash_graph__value(r->graph, value)->kind;
     if (kind != ASH_VALUE_INPUT && (kind != ASH_VALUE_STATE || !r->states))
         ash_wide_free(r->graph->allocator, &r->values[value]);
 }
 
-static ash_status alloc_value(run *r, ash_value value) {
+static ash_status alloc_value(eval_run *r, ash_value value) {
     const ash_type *type = ash_graph__type(r->graph, value);
     int64_t dims[ASH_MAX_RANK];
     for (unsigned d = 0; d < type->rank; d++)
@@ -132,7 +132,7 @@ static ash_status alloc_value(run *r, ash_value value) {
 
 /* Makes sure that a value can be read: what has data is widened at its first use, a state without begins as
  * zeros. */
-static ash_status need_value(run *r, ash_value value) {
+static ash_status need_value(eval_run *r, ash_value value) {
     const ash_value_info *info = ash_graph__value(r->graph, value);
     if (r->values[value].f || (!info->blob && info->kind != ASH_VALUE_STATE)) return ASH_OK;
     ASH_TRY(alloc_value(r, value));
@@ -145,7 +145,7 @@ static ash_status need_value(run *r, ash_value value) {
     return ASH_OK;
 }
 
-static ash_status run_node(run *r, uint32_t n) {
+static ash_status run_node(eval_run *r, uint32_t n) {
     const ash_node *node = &r->graph->nodes.at[n];
     unsigned n_outs = node->n_outs;
     for (unsigned i = 0; i < node->n_ins; i++) {
@@ -165,14 +165,14 @@ static ash_status run_node(run *r, uint32_t n) {
     return ASH_OK;
 }
 
-static bool is_needed(const run *r, uint32_t n) {
+static bool is_needed(const eval_run *r, uint32_t n) {
     const ash_node *node = &r->graph->nodes.at[n];
     for (unsigned i = 0; i < node->n_outs; i++)
         if (r->last_use[node->out + i] != NEVER) return true;
     return false;
 }
 
-static ash_status check_vars(const run *r) {
+static ash_status check_vars(const eval_run *r) {
     for (size_t i = 0; i < ash_dims_var_count(r->graph->dims); i++) {
         const ash_var *var = ash_dims_var(r->graph->dims, i);
         if (var->settled) continue;
@@ -184,7 +184,7 @@ static ash_status check_vars(const run *r) {
 }
 
 /* A tensor that the caller gives for a leaf has the leaf's type. */
-static ash_status take(run *r, const char *what, ash_value leaf, const ash_wide *given) {
+static ash_status take(eval_run *r, const char *what, ash_value leaf, const ash_wide *given) {
     const ash_value_info *info = ash_graph__value(r->graph, leaf);
     ASH_FAIL_IF(given->dtype != info->type.dtype, r->diag, ASH_ERROR_TYPE, "%s %s is %s, not %s", what,
                 info->name, ash_dtype_name(given->dtype), ash_dtype_name(info->type.dtype));
@@ -200,7 +200,7 @@ static ash_status take(run *r, const char *what, ash_value leaf, const ash_wide 
     return ASH_OK;
 }
 
-static ash_status take_leaves(run *r, const ash_wide *inputs) {
+static ash_status take_leaves(eval_run *r, const ash_wide *inputs) {
     const ash_graph *g = r->graph;
     for (size_t i = 0; i < g->inputs.len; i++) ASH_TRY(take(r, "input", g->inputs.at[i], &inputs[i]));
     for (size_t i = 0; r->states && i < g->states.len; i++)
@@ -208,7 +208,7 @@ static ash_status take_leaves(run *r, const ash_wide *inputs) {
     return ASH_OK;
 }
 
-static ash_status copy_value(run *r, ash_value value, ash_wide *out) {
+static ash_status copy_value(eval_run *r, ash_value value, ash_wide *out) {
     ASH_TRY(need_value(r, value));
     const ash_wide *from = &r->values[value];
     ASH_TRY(ash_wide_alloc(r->graph->allocator, from->dtype, from->rank, from->dims, out, r->diag));
@@ -221,7 +221,7 @@ static void free_all(const ash_graph *g, ash_wide *tensors, size_t count) {
 }
 
 /* The outputs are copies: one value may be several of them, or an input. On failure none is left. */
-static ash_status copy_outputs(run *r, ash_wide *outputs) {
+static ash_status copy_outputs(eval_run *r, ash_wide *outputs) {
     const ash_graph *g = r->graph;
     for (size_t made = 0; made < g->outputs.len; made++) {
         ash_status status = copy_value(r, g->outputs.at[made].value, &outputs[made]);
@@ -233,7 +233,7 @@ static ash_status copy_outputs(run *r, ash_wide *outputs) {
 }
 
 /* All new values are copied before the first old one goes: one state may become another. */
-static ash_status update_states(run *r) {
+static ash_status update_states(eval_run *r) {
     const ash_graph *g = r->graph;
     if (!r->states) return ASH_OK;
     ash_wide *fresh = ash_mem_calloc(g->allocator, g->states.len, sizeof *fresh);
@@ -252,7 +252,7 @@ static ash_status update_states(run *r) {
     return status;
 }
 
-static ash_status run_graph(run *r, const ash_wide *inputs, ash_wide *outputs) {
+static ash_status run_graph(eval_run *r, const ash_wide *inputs, ash_wide *outputs) {
     ASH_TRY(check_vars(r));
     ASH_TRY(take_leaves(r, inputs));
     find_last_uses(r);
@@ -271,7 +271,7 @@ static ash_status eval_whole(const ash_graph *graph, const ash_wide *inputs, con
     size_t n_values = graph->values.len, n_vars = ash_dims_var_count(graph->dims), n_ins = 0;
     for (size_t n = 0; n < graph->nodes.len; n++) n_ins = ASH_MAX(n_ins, graph->nodes.at[n].n_ins);
     for (size_t o = 0; o < graph->outputs.len; o++) outputs[o] = (ash_wide){0};
-    run r = {.graph = graph, .precision = precision, .states = states, .diag = diag};
+    eval_run r = {.graph = graph, .precision = precision, .states = states, .diag = diag};
     r.vars = ash_mem_alloc(a, n_vars, sizeof *r.vars);
     if (r.vars && n_vars) memcpy(r.vars, vars, n_vars * sizeof *vars);
     r.values = ash_mem_calloc(a, n_values, sizeof *r.values);

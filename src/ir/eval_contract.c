@@ -143,7 +143,7 @@ void ash_eval__box_window(ash_eval_box *box, unsigned dim, int64_t ins, int64_t 
 }
 
 /* A convolution's sizes. Blocks are 1 where a layout has none. */
-typedef struct conv {
+typedef struct conv_walk {
     unsigned space;                          /* spatial dims */
     int64_t batch, x_chans, y_chans;         /* channels */
     int64_t group_ins, group_outs;           /* channels of one group */
@@ -154,7 +154,7 @@ typedef struct conv {
     int64_t x_step, y_step, w_step;          /* elements from one innermost spatial index to the next */
     bool in_lanes;                           /* w is [o/B, kernel..., group_ins B] */
     const int64_t *x_dims, *y_dims, *w_dims; /* spatial dims */
-} conv;
+} conv_walk;
 
 static int64_t product(const int64_t *dims, unsigned n) {
     int64_t count = 1;
@@ -162,13 +162,13 @@ static int64_t product(const int64_t *dims, unsigned n) {
     return count;
 }
 
-static conv conv_sizes(const ash_eval *e) {
+static conv_walk conv_sizes(const ash_eval *e) {
     const ash_wide *x = &e->ins[0], *w = &e->ins[1], *y = &e->outs[0];
     int64_t x_block = ash_node_int(e->node, ASH_ATTR_X_BLOCK),
             y_block = ash_node_int(e->node, ASH_ATTR_Y_BLOCK);
     int64_t w_block = ash_node_int(e->node, ASH_ATTR_W_BLOCK),
             groups = ash_node_int(e->node, ASH_ATTR_GROUPS);
-    conv c = {.space = ash_node_attr(e->node, ASH_ATTR_STRIDES)->count, .batch = x->dims[0]};
+    conv_walk c = {.space = ash_node_attr(e->node, ASH_ATTR_STRIDES)->count, .batch = x->dims[0]};
     c.x_block = ASH_MAX(x_block, 1);
     c.y_block = ASH_MAX(y_block, 1);
     c.w_block = ASH_MAX(w_block, 1);
@@ -198,7 +198,7 @@ static int64_t plane_at(int64_t n, int64_t chan, int64_t chans, int64_t size, in
 }
 
 /* The first element of the kernel from input channel `in` of its group to output channel `out`. */
-static int64_t kernel_at(const conv *c, int64_t in, int64_t out) {
+static int64_t kernel_at(const conv_walk *c, int64_t in, int64_t out) {
     if (c->in_lanes)
         return (out / c->w_block * c->w_size * c->group_ins + in) * c->w_block + out % c->w_block;
     int64_t group = out / c->group_outs, o = out % c->group_outs;
@@ -210,7 +210,7 @@ static int64_t kernel_at(const conv *c, int64_t in, int64_t out) {
 }
 
 /* The outputs that find an input at kernel position `at`, and those inputs, within one channel. */
-static ash_eval_box conv_box(const ash_eval *e, const conv *c, const int64_t *at) {
+static ash_eval_box conv_box(const ash_eval *e, const conv_walk *c, const int64_t *at) {
     const int64_t *strides = ash_node_list(e->node, ASH_ATTR_STRIDES);
     const int64_t *dilations = ash_node_list(e->node, ASH_ATTR_DILATIONS);
     const int64_t *before = ash_node_list(e->node, ASH_ATTR_BEFORE);
@@ -228,7 +228,7 @@ static ash_eval_box conv_box(const ash_eval *e, const conv *c, const int64_t *at
 }
 
 /* Adds what one position of the kernel gives: w_at is its offset in a kernel, `window` its box. */
-static void conv_position(const ash_eval *e, const conv *c, int64_t w_at, ash_eval_box window) {
+static void conv_position(const ash_eval *e, const conv_walk *c, int64_t w_at, ash_eval_box window) {
     const ash_wide *x = &e->ins[0], *w = &e->ins[1], *y = &e->outs[0];
     bool is_float = ash_dtype_is_float(y->dtype);
     for (int64_t n = 0; n < c->batch; n++)
@@ -250,7 +250,7 @@ static void conv_position(const ash_eval *e, const conv *c, int64_t w_at, ash_ev
 }
 
 void ash_eval__conv(const ash_eval *e) {
-    conv c = conv_sizes(e);
+    conv_walk c = conv_sizes(e);
     fill_zero(&e->outs[0]);
     ash_eval_box positions = {.rank = c.space};
     memcpy(positions.dims, c.w_dims, c.space * sizeof *c.w_dims);

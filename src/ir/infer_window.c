@@ -179,16 +179,16 @@ ash_status ash_infer__bits(const ash_inference *c) {
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-typedef struct conv {
+typedef struct conv_types {
     int64_t groups, x_block, y_block, w_block, o;
     int64_t terms;         /* that lie side by side in the weights */
     unsigned spatial;      /* spatial dims */
     ash_dim channels;      /* of the operand */
     ash_dim filters;       /* channels of the result */
     const ash_dim *kernel; /* the spatial dims of the weights */
-} conv;
+} conv_types;
 
-static ash_status read_conv(const ash_inference *c, conv *v) {
+static ash_status read_conv(const ash_inference *c, conv_types *v) {
     const ash_type *x = &c->ins[0];
     v->groups = ash_infer__attr(c, ASH_ATTR_GROUPS)->i;
     v->x_block = ash_infer__attr(c, ASH_ATTR_X_BLOCK)->i;
@@ -217,7 +217,7 @@ static ash_status fail_weights(const ash_inference *c, const char *layout) {
 }
 
 /* w is [o, c/groups, kernel...]. */
-static ash_status plain_weights(const ash_inference *c, conv *v) {
+static ash_status plain_weights(const ash_inference *c, conv_types *v) {
     const ash_type *w = &c->ins[1];
     ash_dim channels, filters;
     if (w->rank != v->spatial + 2) return fail_weights(c, "[o, c/groups, kernel...]");
@@ -236,7 +236,7 @@ static ash_status plain_weights(const ash_inference *c, conv *v) {
 
 /* w is [groups, ceil((o/groups)/B), (c/groups)/I, kernel..., I, B], or, in lanes, [o/B, kernel...,
  * (c/groups) B]. */
-static ash_status blocked_weights(const ash_inference *c, conv *v) {
+static ash_status blocked_weights(const ash_inference *c, conv_types *v) {
     const ash_type *w = &c->ins[1];
     int64_t block = v->w_block, inner = v->x_block ? v->x_block : 1;
     ASH_INFER_FAIL_IF(v->channels < 0 || v->channels % v->groups || v->o % v->groups, c, ASH_ERROR_SHAPE,
@@ -264,7 +264,7 @@ static ash_status blocked_weights(const ash_inference *c, conv *v) {
 
 ash_status ash_infer__conv(const ash_inference *c) {
     const ash_type *x = &c->ins[0];
-    conv v;
+    conv_types v;
     spatial s;
     ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
     ASH_TRY(read_conv(c, &v));

@@ -18,13 +18,13 @@ typedef struct parser {
 } parser;
 
 /* What stands left of "=": names, and types where they are given. */
-typedef struct target {
+typedef struct parse_target {
     const char *name[ASH_OP_OUTS];
     size_t len[ASH_OP_OUTS], start[ASH_OP_OUTS]; /* bytes; where the name stands in the text */
     bool typed[ASH_OP_OUTS];
     ash_type type[ASH_OP_OUTS];
     size_t count;
-} target;
+} parse_target;
 
 /* A failure that a lower layer described gets the place in the text. */
 static ash_status place(parser *p, ash_status status, size_t start) {
@@ -192,7 +192,7 @@ static ash_status read_data(parser *p, const ash_type *type, ash_blob **out) {
 
 /* --- statements ----------------------------------------------------------------------------------- */
 
-static ash_status define(parser *p, const target *t, size_t i, ash_value value) {
+static ash_status define(parser *p, const parse_target *t, size_t i, ash_value value) {
     uint64_t found;
     if (ash_strmap_get(&p->values, t->name[i], t->len[i], &found))
         return ash_fail_at(p->scan.diag, ASH_ERROR_FORMAT, t->start[i], "a value is called %%%.*s already",
@@ -201,7 +201,7 @@ static ash_status define(parser *p, const target *t, size_t i, ash_value value) 
     return ASH_OK;
 }
 
-static ash_status read_target(parser *p, target *t) {
+static ash_status read_target(parser *p, parse_target *t) {
     ash_scan *s = &p->scan;
     t->count = 0;
     do {
@@ -216,7 +216,7 @@ static ash_status read_target(parser *p, target *t) {
     return ash_scan__expect(s, "=");
 }
 
-static ash_status read_leaf(parser *p, const target *t, ash_value_kind kind) {
+static ash_status read_leaf(parser *p, const parse_target *t, ash_value_kind kind) {
     ash_scan *s = &p->scan;
     ash_blob *blob;
     ash_value value;
@@ -307,7 +307,7 @@ static ash_status read_attrs(parser *p, ash_attr *attrs, int64_t (*lists)[ASH_MA
     }
 }
 
-static ash_status check_types(parser *p, const target *t, const ash_value *outs) {
+static ash_status check_types(parser *p, const parse_target *t, const ash_value *outs) {
     for (size_t i = 0; i < t->count; i++) {
         const ash_type *type = ash_graph__type(p->graph, outs[i]);
         if (!t->typed[i] || ash_type_equal(type, &t->type[i])) continue;
@@ -322,7 +322,7 @@ static ash_status check_types(parser *p, const target *t, const ash_value *outs)
     return ASH_OK;
 }
 
-static ash_status read_node(parser *p, const target *t, ash_op op) {
+static ash_status read_node(parser *p, const parse_target *t, ash_op op) {
     ash_attr attrs[ASH_ATTR_COUNT + 1];
     int64_t lists[ASH_ATTR_COUNT][ASH_MAX_RANK];
     ash_value outs[ASH_OP_OUTS];
@@ -365,7 +365,7 @@ static ash_status read_node(parser *p, const target *t, ash_op op) {
 }
 
 static ash_status read_definition(parser *p) {
-    target t;
+    parse_target t;
     const char *word;
     size_t len;
     ASH_TRY(read_target(p, &t));

@@ -96,14 +96,14 @@ ash_ref ash_bits__load_zero(const ash_bits *b) {
 /* --- unpacking ------------------------------------------------------------------------------------ */
 
 /* Some neighbouring vectors of words, and the same shifted. */
-typedef struct words {
+typedef struct bit_words {
     ash_ref at[ASH_BITS_VECTORS], shifted[ASH_BITS_VECTORS];
-} words;
+} bit_words;
 
-static words load_words(ash_bits *b, ash_ref first, unsigned vectors, ash_ref word) {
+static bit_words load_words(ash_bits *b, ash_ref first, unsigned vectors, ash_ref word) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
-    words w;
+    bit_words w;
     ash_kern_set_sym(k, b->word, word);
     for (unsigned v = 0; v < vectors; v++) {
         ash_bits__set_vector(b, first, v);
@@ -114,7 +114,7 @@ static words load_words(ash_bits *b, ash_ref first, unsigned vectors, ash_ref wo
 }
 
 /* Term t of vector v: number - middle. */
-static ash_ref unpack(const ash_bits *b, const words *w, unsigned t, unsigned v) {
+static ash_ref unpack(const ash_bits *b, const bit_words *w, unsigned t, unsigned v) {
     ash_nest *n = &b->k->nest;
     unsigned place = t * b->bits % 32; /* in the word */
     bool far = place + b->bits > FIGURES;
@@ -132,17 +132,17 @@ static ash_ref unpack(const ash_bits *b, const words *w, unsigned t, unsigned v)
 /* --- few rows ------------------------------------------------------------------------------------- */
 
 /* The sums of a part of a span. */
-typedef struct sums {
+typedef struct bit_sums {
     ash_ref at[ASH_TILE_MAX],
         operands[ASH_TILE_MAX]; /* acc; of each row, the sum of a where there are zeros */
-} sums;
+} bit_sums;
 
 /* Adds the `terms` terms of a word to the sums; `first` is the number of the first one. */
-static void add_word(ash_bits *b, const ash_tile *t, const sums *s, ash_ref row0, ash_ref word,
+static void add_word(ash_bits *b, const ash_tile *t, const bit_sums *s, ash_ref row0, ash_ref word,
                      unsigned terms) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
-    words w = load_words(b, t->first, t->vectors, word);
+    bit_words w = load_words(b, t->first, t->vectors, word);
     ash_ref first = times(b, word, b->terms), weight[ASH_BITS_VECTORS];
     for (unsigned i = 0; i < terms; i++) {
         for (unsigned v = 0; v < t->vectors; v++) weight[v] = unpack(b, &w, i, v);
@@ -169,7 +169,7 @@ static void add_part(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref first, int6
     int64_t whole = terms / b->terms;
     unsigned rest = (unsigned)(terms % b->terms);
     ash_ref zero = real(b, 0), word = ash_nest_idiv(n, first, number(b, b->terms));
-    sums s;
+    bit_sums s;
     for (unsigned i = 0; i < t->rows * t->vectors; i++) s.at[i] = ash_nest_cell(n, zero);
     for (unsigned r = 0; b->has_zeros && r < t->rows; r++) s.operands[r] = ash_nest_cell(n, zero);
     if (whole) {
@@ -280,7 +280,7 @@ static ash_ref panel_row(const ash_bits *b, ash_ref term) {
 static void unpack_word(ash_bits *b, unsigned vectors, ash_ref vector0, ash_ref word, unsigned terms,
                         const ash_ref *scale, const ash_ref *zero) {
     ash_nest *n = &b->k->nest;
-    words w = load_words(b, vector0, vectors, word);
+    bit_words w = load_words(b, vector0, vectors, word);
     ash_ref at = panel_row(b, times(b, word, b->terms));
     for (unsigned i = 0; i < terms; i++)
         for (unsigned v = 0; v < vectors; v++) {

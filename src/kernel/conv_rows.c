@@ -83,10 +83,10 @@ bool ash_conv__has_fours(ash_conv *c) {
 }
 
 /* The columns [first, end) of a row's window, of one part of it, in the four inputs from `at` on. */
-typedef struct use {
+typedef struct four_use {
     unsigned row;
     int64_t part, first, end, at; /* inputs are counted from the one at column 0 of row 0 */
-} use;
+} four_use;
 
 enum { MOST_USES = ASH_TILE_MAX * ASH_CONV_ROWS / ASH_BYTE_TERMS };
 
@@ -94,7 +94,7 @@ typedef struct fours {
     int64_t part_columns; /* of the window, in each part but the last */
     int64_t low, high;    /* the first and the last input that the tile reads */
     unsigned n;
-    use uses[MOST_USES]; /* by `at`, ascending */
+    four_use uses[MOST_USES]; /* by `at`, ascending */
 } fours;
 
 /* Four inputs that are there and have these, else the first ones that do and reach as far as can be. */
@@ -104,7 +104,7 @@ static int64_t choose_four(const fours *f, int64_t first, int64_t last) {
     return ASH_MAX(ASH_MIN(first, f->high - (ASH_BYTE_TERMS - 1)), f->low);
 }
 
-static void insert_use(fours *f, use u) {
+static void insert_use(fours *f, four_use u) {
     unsigned i = f->n++;
     for (; i > 0 && f->uses[i - 1].at > u.at; i--) f->uses[i] = f->uses[i - 1];
     f->uses[i] = u;
@@ -123,7 +123,7 @@ static void plan_fours(const ash_conv *c, const ash_conv_pattern *p, fours *f) {
     for (int64_t part = 0, end; part < window; part = end) {
         end = ASH_MIN(part + f->part_columns, window);
         for (unsigned r = 0; r < p->rows; r++) {
-            use u = {.row = r, .part = part, .first = part, .end = end};
+            four_use u = {.row = r, .part = part, .first = part, .end = end};
             while (u.first < u.end && !is_inside(p, r, u.first)) u.first++;
             while (u.first < u.end && !is_inside(p, r, u.end - 1)) u.end--;
             if (u.first == u.end) continue;
@@ -157,7 +157,7 @@ static ash_ref load_part(ash_conv *c, const ash_tile *t, const fours *f, int64_t
 }
 
 /* What four inputs are multiplied by for a use: those of its weights that they meet, channel by channel. */
-static ash_ref place_weights(const ash_conv *c, const ash_tile *t, const use *u, ash_ref part) {
+static ash_ref place_weights(const ash_conv *c, const ash_tile *t, const four_use *u, ash_ref part) {
     ash_nest *n = &c->k->nest;
     int32_t pick[64];
     unsigned lanes = t->lanes, all = ASH_BYTE_TERMS * lanes;
@@ -198,7 +198,7 @@ static void emit_fours(ash_conv *c, ash_tile *t, const ash_conv_pattern *p) {
     for (unsigned i = 0; i < PARTS; i++) parts[i] = ASH_NO_REF;
     plan_fours(c, p, &f);
     for (unsigned i = 0; i < f.n; i++) {
-        const use *u = &f.uses[i];
+        const four_use *u = &f.uses[i];
         if (i == 0 || u->at != u[-1].at) four = load_four(c, t, &f, &x, first, u->at);
         if (parts[u->part] == ASH_NO_REF) parts[u->part] = load_part(c, t, &f, u->part);
         ash_ref weights = place_weights(c, t, u, parts[u->part]);
@@ -219,11 +219,11 @@ static ash_ref spread(const ash_conv *c, const ash_tile *t, ash_ref input, int64
 
 /* What a tile reads at one line of the window: per column, the input's operand, where its row 0 is, and the
  * weights, of vectors or, in lanes, of the group's channels. */
-typedef struct line {
+typedef struct window_line {
     ash_tile_operand x[ASH_CONV_ROWS];
     ash_ref starts[ASH_CONV_ROWS], weights[ASH_CONV_ROWS][ASH_CONV_ROWS];
     int64_t stride; /* from the input of one position to the next, elements */
-} line;
+} window_line;
 
 /* The first input from `from` on that the tile reads; they may lie far apart. INT64_MAX: there is none. */
 static int64_t next_input(const ash_conv *c, const ash_conv_pattern *p, int64_t from) {
@@ -239,7 +239,8 @@ static int64_t next_input(const ash_conv *c, const ash_conv_pattern *p, int64_t 
 }
 
 /* Adds an input, `at` positions behind that of column 0 and row 0, to the sums that it is part of. */
-static void add_input(ash_conv *c, ash_tile *t, const ash_conv_pattern *p, const line *from, int64_t at) {
+static void add_input(ash_conv *c, ash_tile *t, const ash_conv_pattern *p, const window_line *from,
+                      int64_t at) {
     unsigned last = c->space - 1;
     int64_t step = c->stride[last], dilation = c->dilation[last];
     int64_t channels = c->in_lanes ? c->c_group : 1;
@@ -264,7 +265,7 @@ void ash_conv__emit_rows(ash_conv *c, ash_tile *t, const ash_conv_pattern *p) {
     ash_nest *n = &k->nest;
     unsigned last = c->space - 1;
     int64_t window = c->window[last];
-    line from = {0};
+    window_line from = {0};
     ash_tile_operand w;
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));

@@ -24,7 +24,7 @@
 
 enum { MAX_SPACE = 2 };
 
-typedef struct weights {
+typedef struct weights_walk {
     ash_kern *k;
     const ash_node *node;
     unsigned space;
@@ -47,30 +47,30 @@ typedef struct weights {
     ash_ref first_vector, from_block, to_block, from_place, to_place;
     ash_ref image_from, image_to, line_from, line_to; /* the present slab */
     ash_ref number; /* of the present place among the chunk's, times blocks */
-} weights;
+} weights_walk;
 
-static ash_ref add(weights *w, ash_ref a, ash_ref b) {
+static ash_ref add(weights_walk *w, ash_ref a, ash_ref b) {
     return ash_nest_binary(&w->k->nest, ASH_OP_ADD, a, b);
 }
-static ash_ref minus(weights *w, ash_ref a, ash_ref b) {
+static ash_ref minus(weights_walk *w, ash_ref a, ash_ref b) {
     return ash_nest_binary(&w->k->nest, ASH_OP_SUB, a, b);
 }
-static ash_ref index_of(weights *w, int64_t number) {
+static ash_ref index_of(weights_walk *w, int64_t number) {
     return ash_nest_index(&w->k->nest, number);
 }
-static ash_ref times(weights *w, ash_ref a, int64_t b) {
+static ash_ref times(weights_walk *w, ash_ref a, int64_t b) {
     return ash_nest_binary(&w->k->nest, ASH_OP_MUL, a, index_of(w, b));
 }
-static ash_ref least(weights *w, ash_ref a, ash_ref b) {
+static ash_ref least(weights_walk *w, ash_ref a, ash_ref b) {
     return ash_nest_binary(&w->k->nest, ASH_OP_MIN, a, b);
 }
-static ash_ref most(weights *w, ash_ref a, ash_ref b) {
+static ash_ref most(weights_walk *w, ash_ref a, ash_ref b) {
     return ash_nest_binary(&w->k->nest, ASH_OP_MAX, a, b);
 }
 
 /* --- what there is to do ----------------------------------------------------------------------------- */
 
-static void read_node(weights *w) {
+static void read_node(weights_walk *w) {
     const ash_graph *graph = w->k->graph;
     const ash_type *x = ash_graph__type(graph, w->node->ins[0]),
                    *g = ash_graph__type(graph, w->node->ins[1]);
@@ -94,7 +94,7 @@ static void read_node(weights *w) {
 }
 
 /* The tile, what of both operands fits the first-level cache, and how many chunks there are. */
-static void choose_sizes(weights *w) {
+static void choose_sizes(weights_walk *w) {
     const ash_target *target = w->k->low->target;
     const int64_t enough = target->costs.chunk_count;
     const ash_tile_extents extents = {.rows = w->run, .blocks = w->vectors};
@@ -123,7 +123,7 @@ static void choose_sizes(weights *w) {
         w->some_places = ash_ceil_div(w->places, ASH_MIN(w->window[0], enough / (w->blocks * strips)));
 }
 
-static bool find_operands(weights *w) {
+static bool find_operands(weights_walk *w) {
     ash_kern *k = w->k;
     ash_ixs *ixs = &k->ixs;
     ash_ix x[ASH_MAX_RANK], g[ASH_MAX_RANK];
@@ -154,7 +154,7 @@ static bool find_operands(weights *w) {
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
 /* Loops over the positions of the slab that read inside the operand at the present place. */
-static unsigned open_positions(weights *w, unsigned unroll) {
+static unsigned open_positions(weights_walk *w, unsigned unroll) {
     ash_kern *k = w->k;
     ash_nest *n = &k->nest;
     ash_kern_loop(k, w->image, w->image_from, w->image_to, 1, 1);
@@ -175,7 +175,7 @@ static unsigned open_positions(weights *w, unsigned unroll) {
 }
 
 /* Where the sums of a tile's accumulator i lie, for the run of channels that the symbols are at. */
-static ash_ref sum_at(weights *w, ash_ref row0, unsigned i) {
+static ash_ref sum_at(weights_walk *w, ash_ref row0, unsigned i) {
     ash_ref block =
         add(w, w->number, minus(w, ash_kern_index(w->k, ash_ix_sym(&w->k->ixs, w->block)), w->from_block));
     ash_ref row = add(w, times(w, block, w->run), row0);
@@ -183,7 +183,7 @@ static ash_ref sum_at(weights *w, ash_ref row0, unsigned i) {
     return add(w, add(w, w->sums_at, at), index_of(w, i * w->lanes));
 }
 
-static ash_tile make_tile(weights *w, unsigned rows, unsigned vectors) {
+static ash_tile make_tile(weights_walk *w, unsigned rows, unsigned vectors) {
     return (ash_tile){.k = w->k,
                       .anchor = w->node,
                       .math = ASH_TILE_F32,
@@ -197,7 +197,7 @@ static ash_tile make_tile(weights *w, unsigned rows, unsigned vectors) {
 }
 
 /* What the slab adds to the sums of a tile. */
-static void add_slab(weights *w, unsigned rows, unsigned vectors, ash_ref row0) {
+static void add_slab(weights_walk *w, unsigned rows, unsigned vectors, ash_ref row0) {
     ash_kern *k = w->k;
     ash_nest *n = &k->nest;
     ash_tile t = make_tile(w, rows, vectors);
@@ -225,14 +225,14 @@ static void add_slab(weights *w, unsigned rows, unsigned vectors, ash_ref row0) 
     }
 }
 
-static void clear_sums(weights *w, unsigned rows, unsigned vectors, ash_ref row0) {
+static void clear_sums(weights_walk *w, unsigned rows, unsigned vectors, ash_ref row0) {
     ash_nest *n = &w->k->nest;
     ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), (unsigned)w->lanes);
     for (unsigned i = 0; i < rows * vectors; i++)
         ash_nest_store(n, w->sums, sum_at(w, row0, i), zero, ASH_NO_REF);
 }
 
-static void store_sums(weights *w, unsigned rows, unsigned vectors, ash_ref row0) {
+static void store_sums(weights_walk *w, unsigned rows, unsigned vectors, ash_ref row0) {
     ash_kern *k = w->k;
     ash_ixs *ixs = &k->ixs;
     ash_tile t = make_tile(w, rows, vectors);
@@ -249,10 +249,10 @@ static void store_sums(weights *w, unsigned rows, unsigned vectors, ash_ref row0
     ash_tile_store(&t, w->channel, row0, NULL, ASH_NO_REF);
 }
 
-typedef void each_tile(weights *w, unsigned rows, unsigned vectors, ash_ref row0);
+typedef void each_tile(weights_walk *w, unsigned rows, unsigned vectors, ash_ref row0);
 
 /* All places and tiles of the chunk. */
-static void for_tiles(weights *w, unsigned vectors, each_tile *each) {
+static void for_tiles(weights_walk *w, unsigned vectors, each_tile *each) {
     ash_kern *k = w->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -275,7 +275,7 @@ static void for_tiles(weights *w, unsigned vectors, each_tile *each) {
     ash_kern_forget(k, mark);
 }
 
-static void emit_chunk(weights *w, unsigned vectors) {
+static void emit_chunk(weights_walk *w, unsigned vectors) {
     ash_kern *k = w->k;
     ash_nest *n = &k->nest;
     for_tiles(w, vectors, clear_sums);
@@ -291,7 +291,7 @@ static void emit_chunk(weights *w, unsigned vectors) {
 }
 
 void ash_kern_lower_conv_weights(ash_kern *k, ash_dim *chunks) {
-    weights w = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+    weights_walk w = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
     read_node(&w);
     choose_sizes(&w);

@@ -19,7 +19,7 @@
 enum { NOTHING = UINT32_MAX };
 
 /* Bytes of a root that late steps have touched, in a list of the root's. */
-struct touch {
+struct cut_touch {
     int64_t begin, end;
     uint32_t next;
 };
@@ -27,7 +27,7 @@ struct touch {
 struct cutting {
     const ash_program *program;
     size_t steps; /* main ones */
-    ASH_VEC(struct touch) touches;
+    ASH_VEC(struct cut_touch) touches;
     uint32_t *reads, *writes; /* per buffer: the first touch of late steps that read and write it */
     bool *late;               /* per main step */
     bool *met, *changed;      /* per buffer, of a root: steps of the first part touch it, write it; of an
@@ -46,24 +46,24 @@ static const ash_step *step_at(const struct cutting *c, size_t i) {
 
 /* The bytes of the root that an access touches. Scratch is of one step alone: none. */
 static bool find_bytes(const struct cutting *c, const ash_access *access, uint32_t *root,
-                       struct touch *out) {
+                       struct cut_touch *out) {
     const ash_buffer *b = &c->program->buffers.at[access->buffer];
     int64_t offset = b->root == ASH_NO_BUFFER ? 0 : b->offset;
     *root = root_of(c->program, access->buffer);
-    *out = (struct touch){offset + access->begin, offset + access->end, NOTHING};
+    *out = (struct cut_touch){offset + access->begin, offset + access->end, NOTHING};
     return c->program->buffers.at[*root].kind != ASH_BUFFER_SCRATCH;
 }
 
 /* --- late ------------------------------------------------------------------------------------------ */
 
-static bool meets(const struct cutting *c, uint32_t list, const struct touch *bytes) {
+static bool meets(const struct cutting *c, uint32_t list, const struct cut_touch *bytes) {
     for (; list != NOTHING; list = c->touches.at[list].next)
         if (c->touches.at[list].begin < bytes->end && bytes->begin < c->touches.at[list].end) return true;
     return false;
 }
 
 static bool is_late(const struct cutting *c, const ash_step *step) {
-    struct touch bytes;
+    struct cut_touch bytes;
     uint32_t root;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         if (!find_bytes(c, &step->accesses[i], &root, &bytes)) continue;
@@ -74,8 +74,8 @@ static bool is_late(const struct cutting *c, const ash_step *step) {
 }
 
 /* What goes on where the list's latest touch is, or ends, makes that one longer. */
-static bool remember(struct cutting *c, uint32_t *list, struct touch bytes) {
-    struct touch *last = *list == NOTHING ? NULL : &c->touches.at[*list];
+static bool remember(struct cutting *c, uint32_t *list, struct cut_touch bytes) {
+    struct cut_touch *last = *list == NOTHING ? NULL : &c->touches.at[*list];
     if (last && bytes.begin <= last->end && last->begin <= bytes.end) {
         last->begin = ASH_MIN(last->begin, bytes.begin);
         last->end = ASH_MAX(last->end, bytes.end);
@@ -91,13 +91,13 @@ static bool find_late(struct cutting *c) {
     const ash_program *p = c->program;
     for (size_t i = 0; i < p->n_seeds; i++)
         if (!remember(c, &c->writes[p->seeds[i]],
-                      (struct touch){0, p->buffers.at[p->seeds[i]].bytes, NOTHING}))
+                      (struct cut_touch){0, p->buffers.at[p->seeds[i]].bytes, NOTHING}))
             return false;
     for (size_t s = 0; s < c->steps; s++) {
         const ash_step *step = step_at(c, s);
         c->late[s] = is_late(c, step);
         for (uint32_t i = 0; c->late[s] && i < step->n_accesses; i++) {
-            struct touch bytes;
+            struct cut_touch bytes;
             uint32_t root;
             if (!find_bytes(c, &step->accesses[i], &root, &bytes)) continue;
             if (!remember(c, step->accesses[i].write ? &c->writes[root] : &c->reads[root], bytes))
@@ -173,7 +173,7 @@ static void find_late_outputs(const struct cutting *c, bool *late) {
     for (size_t i = 0; i < p->outputs.len; i++) {
         const ash_buffer *b = &p->buffers.at[p->outputs.at[i]];
         int64_t offset = b->root == ASH_NO_BUFFER ? 0 : b->offset;
-        const struct touch bytes = {offset, offset + b->bytes, NOTHING};
+        const struct cut_touch bytes = {offset, offset + b->bytes, NOTHING};
         late[i] = meets(c, c->writes[root_of(p, p->outputs.at[i])], &bytes);
     }
 }

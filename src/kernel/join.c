@@ -17,10 +17,10 @@ typedef struct joint {
 } joint;
 
 /* One access of a step to a root, in a list of the root's. */
-typedef struct touch {
+typedef struct join_touch {
     uint32_t step, next;
     int64_t begin, end; /* bytes of the root */
-} touch;
+} join_touch;
 
 /* Main steps of all devices are numbered one behind the other, and behind them what crosses. */
 typedef struct joiner {
@@ -30,7 +30,7 @@ typedef struct joiner {
     joint *joints;            /* per crossing */
     uint32_t *arrives;        /* per buffer: the crossing that makes it, or NONE */
     uint32_t *writes, *reads; /* per root: the first touch of its list */
-    ASH_VEC(touch) touches;
+    ASH_VEC(join_touch) touches;
     ASH_VEC(uint32_t) edges; /* what a number depends on */
     uint32_t *first_edge;    /* per number, and one more */
     uint32_t *next_edge;     /* per number: the first that may not be taken */
@@ -216,7 +216,7 @@ static bool meet(joiner *j, uint32_t *list, const ash_access *access, bool forge
     int64_t offset = b->root == ASH_NO_BUFFER ? 0 : b->offset;
     int64_t begin = offset + access->begin, end = offset + access->end;
     for (uint32_t *at = list; *at != NONE;) {
-        touch *t = &j->touches.at[*at];
+        join_touch *t = &j->touches.at[*at];
         if (t->begin < end && begin < t->end && !ash_vec_push(j->a, &j->edges, t->step)) return false;
         if (forget && begin <= t->begin && t->end <= end)
             *at = t->next;
@@ -229,7 +229,7 @@ static bool meet(joiner *j, uint32_t *list, const ash_access *access, bool forge
 static bool remember(joiner *j, uint32_t *list, const ash_access *access, uint32_t step) {
     const ash_buffer *b = &j->p->buffers.at[access->buffer];
     int64_t offset = b->root == ASH_NO_BUFFER ? 0 : b->offset;
-    const touch t = {step, *list, offset + access->begin, offset + access->end};
+    const join_touch t = {step, *list, offset + access->begin, offset + access->end};
     if (!ash_vec_push(j->a, &j->touches, t)) return false;
     *list = (uint32_t)j->touches.len - 1;
     return true;

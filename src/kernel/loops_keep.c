@@ -20,13 +20,13 @@ int64_t ash_loops__work(const ash_kern *k) {
 
 /* A walk over what one loop computes. `seen` has, per node of the group, the first loop that computes it
  * and the last one that has counted it, both + 1. */
-typedef struct survey {
+typedef struct keep_survey {
     ash_loops *l;
     struct {
         unsigned first, last;
     } seen[ASH_MAX_GROUP];
     unsigned loop;
-} survey;
+} keep_survey;
 
 static ash_kept *find_kept(ash_loops *l, ash_value value) {
     for (unsigned i = 0; i < l->n_kept; i++)
@@ -43,7 +43,7 @@ static bool runs_along_row(const ash_loops *l, uint32_t node, const ash_type *ty
 }
 
 /* What it costs the present loop to have a value; decides on the way what is kept. */
-static int64_t visit(survey *s, ash_value value) {
+static int64_t visit(keep_survey *s, ash_value value) {
     ash_loops *l = s->l;
     const ash_kern *k = l->k;
     const ash_costs *c = &k->low->target->costs;
@@ -85,7 +85,7 @@ void ash_loops__choose_kept(ash_loops *l) {
     ash_kern *k = l->k;
     ash_dim count = l->vector_inner ? 1 : l->lanes;
     if (l->anchor || !l->reduced || k->group->n_nodes > ASH_MAX_GROUP) return;
-    survey s = {.l = l};
+    keep_survey s = {.l = l};
     for (uint32_t i = 0; i < k->group->n_nodes; i++) {
         const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
         if (!ash_loops__is_reduction(k, node)) continue;

@@ -124,14 +124,14 @@ void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial)
     if (l->turn >= 0) l->narrow = lanes;
 }
 
-typedef struct block {
+typedef struct turned_block {
     ash_sym along;
     ash_ref from;
     unsigned rows; /* a multiple of the lanes */
-} block;
+} turned_block;
 
 static void block_body(ash_loops *l, void *arg) {
-    const block *b = arg;
+    const turned_block *b = arg;
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -191,7 +191,7 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
         else
             ash_kern_set_sym(k, l->outer[i].sym, at);
     }
-    block b = {other->sym, from, (unsigned)rows};
+    turned_block b = {other->sym, from, (unsigned)rows};
     ash_ref zero = ash_nest_index(n, 0), v_end = ash_kern_dim(k, v->extent);
     ash_ref limit = ash_kern_dim(k, other->extent),
             next = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, rows));

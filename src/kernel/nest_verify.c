@@ -4,7 +4,7 @@
 #include "ir/ir.h"
 #include "nest.h"
 
-struct block {
+struct open_block {
     uint32_t id;
     ash_ref opener;
     bool in_else;
@@ -15,7 +15,7 @@ struct check {
     ash_diag *diag;
     uint32_t *home; /* per instruction: the block that its result belongs to */
     bool *open;     /* per block */
-    struct block *stack;
+    struct open_block *stack;
     uint32_t depth, blocks;
 };
 
@@ -66,7 +66,7 @@ static ash_status result(struct check *c, ash_ref ref, ash_dtype dtype, unsigned
 /* --- blocks ------------------------------------------------------------------------------------------ */
 
 static void enter(struct check *c, ash_ref opener, bool in_else) {
-    c->stack[c->depth++] = (struct block){c->blocks, opener, in_else};
+    c->stack[c->depth++] = (struct open_block){c->blocks, opener, in_else};
     c->open[c->blocks++] = true;
 }
 
@@ -91,7 +91,7 @@ static ash_status structure(struct check *c, ash_ref ref) {
         return ASH_OK;
     case ASH_NEST_ELSE:
         REQUIRE(c, ref, c->depth > 1, "an else without an if");
-        struct block top = c->stack[c->depth - 1];
+        struct open_block top = c->stack[c->depth - 1];
         REQUIRE(c, ref, at(c, top.opener)->op == ASH_NEST_IF && !top.in_else, "an else without an if");
         leave(c);
         enter(c, top.opener, true);

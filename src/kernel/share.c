@@ -67,14 +67,14 @@ typedef struct parameter {
 } parameter;
 
 /* The nests of one outline. */
-typedef struct family {
+typedef struct kernel_family {
     ASH_VEC(uint64_t) words; /* the outline */
     ASH_VEC(uint32_t) nests;
     bool merged;
     uint32_t rows[ASH_DTYPE_COUNT]; /* merged: program buffers of the numbers, or ASH_NO_BUFFER */
     ash_nest nest;                  /* merged: what takes the place of the nests */
     uint32_t id;                    /* merged: and its index in the new list */
-} family;
+} kernel_family;
 
 typedef struct sharer {
     ash_lowering *low;
@@ -84,7 +84,7 @@ typedef struct sharer {
     ASH_VEC(number) numbers; /* its free ones, in the order of the words */
     ASH_VEC(bool) indexes;   /* per instruction: an address, bound or condition depends on it */
     ASH_VEC(uint32_t) names; /* per instruction: its number without constants */
-    ASH_VEC(family) families;
+    ASH_VEC(kernel_family) families;
     bool *once;          /* per nest */
     uint32_t *family_of; /* per nest */
     uint32_t *row_of;    /* per nest: its place in the family */
@@ -269,12 +269,12 @@ static uint32_t family_of(sharer *s) {
     for (uint64_t seed = 0; !s->failed; seed++) {
         uint64_t hash = ash_hash(s->words.at, size, seed), id;
         if (ash_map_get(&s->ids, hash, &id)) {
-            const family *f = &s->families.at[id];
+            const kernel_family *f = &s->families.at[id];
             if (f->words.len == s->words.len && !memcmp(f->words.at, s->words.at, size))
                 return (uint32_t)id;
             continue;
         }
-        family f = {0};
+        kernel_family f = {0};
         id = s->families.len;
         s->failed = !ash_vec_reserve(s->a, &f.words, s->words.len) || !ash_map_put(&s->ids, hash, id) ||
                     !ash_vec_push(s->a, &s->families, f);
@@ -348,7 +348,7 @@ static void find_families(sharer *s) {
 /* --- parameters ------------------------------------------------------------------------------------- */
 
 /* Lists the free numbers of all nests of a family, and leaves what they are in s->numbers. */
-static void read_numbers(sharer *s, const family *f) {
+static void read_numbers(sharer *s, const kernel_family *f) {
     s->bits.len = 0;
     for (size_t k = 0; k < f->nests.len && !s->failed; k++) {
         outline(s, f->nests.at[k]);
@@ -358,7 +358,7 @@ static void read_numbers(sharer *s, const family *f) {
 }
 
 /* Whether number `i` is number `j` and something constant in all nests: *more. */
-static bool keeps_distance(const sharer *s, const family *f, size_t i, size_t j, uint64_t *more) {
+static bool keeps_distance(const sharer *s, const kernel_family *f, size_t i, size_t j, uint64_t *more) {
     const uint64_t *bits = s->bits.at;
     size_t count = s->numbers.len;
     *more = bits[i] - bits[j];
@@ -368,14 +368,14 @@ static bool keeps_distance(const sharer *s, const family *f, size_t i, size_t j,
     return true;
 }
 
-static bool is_constant_number(const sharer *s, const family *f, size_t i) {
+static bool is_constant_number(const sharer *s, const kernel_family *f, size_t i) {
     for (size_t k = 1; k < f->nests.len; k++)
         if (s->bits.at[k * s->numbers.len + i] != s->bits.at[i]) return false;
     return true;
 }
 
 /* Gives each free number its role. False when there are too many parameters. */
-static bool find_parameters(sharer *s, const family *f) {
+static bool find_parameters(sharer *s, const kernel_family *f) {
     s->roles.len = s->parameters.len = 0;
     memset(s->columns, 0, sizeof s->columns);
     for (size_t i = 0; i < s->numbers.len && !s->failed; i++) {
@@ -465,7 +465,7 @@ static void emit_code(writing *w) {
     }
 }
 
-static ash_status emit_merged(sharer *s, family *f) {
+static ash_status emit_merged(sharer *s, kernel_family *f) {
     ash_diag *diag = s->low->diag;
     writing w = {.s = s, .from = &s->low->program->nests.at[f->nests.at[0]], .nest = &f->nest};
     const size_t length = w.from->code.len, shuffles = w.from->shuffles.len;
@@ -506,7 +506,7 @@ static void store_number(const sharer *s, const parameter *p, size_t k, void *at
     ash_wide_store(&wide, at);
 }
 
-static ash_status add_rows(sharer *s, family *f, ash_dtype dtype) {
+static ash_status add_rows(sharer *s, kernel_family *f, ash_dtype dtype) {
     ash_program *p = s->low->program;
     const size_t size = ash_dtype_size(dtype), row = s->columns[dtype] * size, bytes = row * f->nests.len;
     ash_buffer buffer = {
@@ -532,7 +532,7 @@ static ash_status add_rows(sharer *s, family *f, ash_dtype dtype) {
     return ASH_OK;
 }
 
-static ash_status merge(sharer *s, family *f) {
+static ash_status merge(sharer *s, kernel_family *f) {
     read_numbers(s, f);
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
     if (!find_parameters(s, f)) return ASH_OK;
@@ -568,7 +568,7 @@ static ash_status add_view(sharer *s, uint32_t rows, uint32_t row, uint32_t *out
 /* Makes a step run the merged nest on its row. */
 static ash_status redirect(sharer *s, ash_step *step) {
     ash_program *p = s->low->program;
-    const family *f = &s->families.at[s->family_of[step->nest]];
+    const kernel_family *f = &s->families.at[s->family_of[step->nest]];
     uint32_t row = s->row_of[step->nest], more = 0;
     for (unsigned d = 0; d < ASH_DTYPE_COUNT; d++) more += f->rows[d] != ASH_NO_BUFFER;
     uint32_t *buffers = ash_arena_alloc(&p->arena, step->n_buffers + more, sizeof *buffers);
@@ -595,7 +595,7 @@ static ash_status redirect_all(sharer *s, uint32_t *to) {
     ash_program *p = s->low->program;
     uint32_t count = 0;
     for (uint32_t i = 0; i < p->nests.len; i++) {
-        family *f = &s->families.at[s->family_of[i]];
+        kernel_family *f = &s->families.at[s->family_of[i]];
         to[i] = f->merged && s->row_of[i] ? f->id : count++;
         if (!s->row_of[i]) f->id = to[i];
     }
@@ -614,7 +614,7 @@ static void replace_nests(sharer *s) {
     ash_program *p = s->low->program;
     size_t kept = 0;
     for (uint32_t i = 0; i < p->nests.len; i++) {
-        family *f = &s->families.at[s->family_of[i]];
+        kernel_family *f = &s->families.at[s->family_of[i]];
         ash_nest nest = p->nests.at[i];
         if (f->merged) {
             ash_nest_free(&nest);
@@ -641,7 +641,7 @@ static ash_status share(sharer *s) {
     find_families(s);
     if (s->failed) return ASH_NO_MEMORY(s->low->diag);
     for (size_t i = 0; i < s->families.len; i++) {
-        family *f = &s->families.at[i];
+        kernel_family *f = &s->families.at[i];
         if (f->nests.len > 1) ASH_TRY(merge(s, f));
         any |= f->merged;
     }

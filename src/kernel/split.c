@@ -68,7 +68,7 @@ typedef struct kernel_scratch {
     ash_group_kind kind;
 } kernel_scratch;
 
-typedef struct sweep {
+typedef struct split_sweep {
     const ash_graph *graph;
     const ash_fusion *fusion;
     const ash_split_options *options;
@@ -92,22 +92,22 @@ typedef struct sweep {
     bool *cut;                   /* per value, or NULL: nothing is cut */
     uint32_t cuts;               /* made in this sweep */
     bool failed;                 /* out of memory */
-} sweep;
+} split_sweep;
 
 /* --- what lies in memory ------------------------------------------------------------------------------ */
 
-static const ash_group *group_of(const sweep *s, uint32_t node) {
+static const ash_group *group_of(const split_sweep *s, uint32_t node) {
     uint32_t g = s->fusion->group_of[node];
     return g == ASH_NO_GROUP ? NULL : &s->fusion->groups.at[g];
 }
 
-static bool is_root(const sweep *s, uint32_t node) {
+static bool is_root(const split_sweep *s, uint32_t node) {
     const ash_group *g = group_of(s, node);
     return g && (s->apart || g->root == node);
 }
 
 /* A reshape that is stored by itself, of what lies in memory, perhaps behind other reshapes. */
-static bool is_view(const sweep *s, uint32_t n) {
+static bool is_view(const split_sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     if (!s->apart && group_of(s, n)->n_nodes != 1) return false;
     while (node->op == ASH_OP_RESHAPE) {
@@ -119,7 +119,7 @@ static bool is_view(const sweep *s, uint32_t n) {
 }
 
 /* A part of a concatenation that its kernel may compute in place: see place.c. */
-static bool is_part(const sweep *s, ash_value value, ash_value whole) {
+static bool is_part(const split_sweep *s, ash_value value, ash_value whole) {
     const ash_value_info *info = ash_graph__value(s->graph, value);
     return info->kind == ASH_VALUE_NODE && !s->options->stored[value] && is_root(s, info->node) &&
            s->behind[value] == value && s->graph->nodes.at[info->node].n_outs == 1 &&
@@ -128,7 +128,7 @@ static bool is_part(const sweep *s, ash_value value, ash_value whole) {
 
 /* Users before producers, so that a concatenation knows where it lies before its parts ask. Views and
  * movement follow what they show, in the other direction. */
-static void find_places(sweep *s) {
+static void find_places(split_sweep *s) {
     const ash_graph *g = s->graph;
     for (ash_value v = 0; v < g->values.len; v++) s->behind[v] = s->reshaped[v] = v;
     for (size_t i = 0; i < s->fusion->groups.len; i++) {
@@ -146,18 +146,18 @@ static void find_places(sweep *s) {
     }
 }
 
-static bool is_local(const sweep *s, ash_value v) {
+static bool is_local(const split_sweep *s, ash_value v) {
     return ash_graph__value(s->graph, v)->kind == ASH_VALUE_NODE && !s->fusion->constant[v];
 }
 
 /* No more than what can be added up over all values. */
-static int64_t bytes_of(const sweep *s, ash_value v) {
+static int64_t bytes_of(const split_sweep *s, ash_value v) {
     int64_t most = INT64_MAX / (int64_t)(s->graph->values.len + 1) - ALIGN;
     int64_t bytes = ash_type_max_bytes(s->graph->dims, ash_graph__type(s->graph, v));
     return (int64_t)ash_align_up((uint64_t)ASH_MIN(bytes, most), ALIGN);
 }
 
-static void find_bytes(sweep *s) {
+static void find_bytes(split_sweep *s) {
     const ash_graph *g = s->graph;
     for (size_t i = 0; i < g->inputs.len; i++) s->live += bytes_of(s, g->inputs.at[i]);
     for (uint32_t n = 0; n < g->nodes.len; n++) {
@@ -181,7 +181,7 @@ static void find_bytes(sweep *s) {
 
 /* Whether a node's operands are read where the root's elements are stored, in the same order whatever dims
  * of 1 there are: element by element, or all of a row before any of it is stored. */
-static bool is_at_root(const sweep *s, const ash_group *g, uint32_t n) {
+static bool is_at_root(const split_sweep *s, const ash_group *g, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     bool reduces = ash_op_is_reduction(node->op);
     bool scans = ash_op_infos[node->op].class == ASH_CLASS_SCAN;
@@ -201,7 +201,7 @@ static bool is_at_root(const sweep *s, const ash_group *g, uint32_t n) {
     return true;
 }
 
-static void add_pair(sweep *s, uint32_t group, ash_value operand, uint32_t n, bool at_root,
+static void add_pair(split_sweep *s, uint32_t group, ash_value operand, uint32_t n, bool at_root,
                      uint32_t *seen) {
     ash_value v = s->behind[operand];
     if (!s->helds[v].bytes || s->failed) return;
@@ -222,7 +222,7 @@ static void add_pair(sweep *s, uint32_t group, ash_value operand, uint32_t n, bo
     s->helds[v].which ^= p;
 }
 
-static void find_pairs(sweep *s, uint32_t *seen) {
+static void find_pairs(split_sweep *s, uint32_t *seen) {
     memset(seen, 0xff, s->graph->values.len * sizeof *seen);
     memset(s->ends, 0xff, s->graph->nodes.len * sizeof *s->ends);
     for (ash_value v = 0; v < s->graph->values.len; v++) s->helds[v].pairs = NO_PAIR;
@@ -254,7 +254,7 @@ static bool is_before(const candidate *a, const candidate *b) {
 }
 
 /* Notes what a group would give now. */
-static void note_gain(sweep *s, uint32_t group) {
+static void note_gain(split_sweep *s, uint32_t group) {
     candidate c = {s->groups[group].over - s->groups[group].frontier, group};
     if (c.gain <= 0 || !s->cut) return;
     if (!ash_vec_push(s->arena.allocator, &s->heap, c)) {
@@ -267,7 +267,7 @@ static void note_gain(sweep *s, uint32_t group) {
 }
 
 /* The group that gives most; ASH_NO_GROUP: none gives anything. */
-static uint32_t best_group(sweep *s) {
+static uint32_t best_group(split_sweep *s) {
     while (s->heap.len) {
         candidate *h = s->heap.at, top = h[0];
         h[0] = h[--s->heap.len];
@@ -285,21 +285,21 @@ static uint32_t best_group(sweep *s) {
 /* --- lives -------------------------------------------------------------------------------------------- */
 
 /* A pair is over: what it holds, it holds for its group's root alone. */
-static void count_over(sweep *s, uint32_t p, int sign) {
+static void count_over(split_sweep *s, uint32_t p, int sign) {
     pair *at = &s->pairs.at[p];
     s->groups[at->group].over += sign * s->helds[at->value].bytes;
     note_gain(s, at->group);
 }
 
 /* Several groups hold the value, and each of them for its root alone. */
-static void note_shared(sweep *s, ash_value value) {
+static void note_shared(split_sweep *s, ash_value value) {
     const held *h = &s->helds[value];
     if (h->holders < 2 || h->overs != h->holders || !s->cut) return;
     if (!ash_vec_push(s->arena.allocator, &s->shared, value)) s->failed = true;
 }
 
 /* The group no longer holds the value. */
-static void let_go(sweep *s, uint32_t p) {
+static void let_go(split_sweep *s, uint32_t p) {
     pair *at = &s->pairs.at[p];
     held *h = &s->helds[at->value];
     if (at->done) return;
@@ -317,7 +317,7 @@ static void let_go(sweep *s, uint32_t p) {
 }
 
 /* Stores what the group has computed and needs later, and lets go what it has read for the last time. */
-static void cut_group(sweep *s, uint32_t group) {
+static void cut_group(split_sweep *s, uint32_t group) {
     open_group *g = &s->groups[group];
     for (ash_value v = g->values; v != ASH_NO_VALUE; v = s->next_value[v]) {
         held *h = &s->helds[v];
@@ -334,7 +334,7 @@ static void cut_group(sweep *s, uint32_t group) {
 }
 
 /* Cuts the groups that give most together, where none gives anything alone: all that hold one value. */
-static bool cut_sharers(sweep *s) {
+static bool cut_sharers(split_sweep *s) {
     int64_t best_gain = 0;
     uint32_t best = NO_PAIR;
     size_t kept = 0;
@@ -358,7 +358,7 @@ static bool cut_sharers(sweep *s) {
 }
 
 /* Bytes of the root's result that lie in those of an operand which dies. */
-static int64_t in_place(const sweep *s, uint32_t n) {
+static int64_t in_place(const split_sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     const open_group *g = &s->groups[s->fusion->group_of[n]];
     const held *out = &s->helds[node->out];
@@ -374,7 +374,7 @@ static int64_t in_place(const sweep *s, uint32_t n) {
 
 /* Of a part of such a group: a product's or a window's goes with it; rows keep there what several loops
  * over a row need, which is more than one node. */
-static int64_t scratch_of(const sweep *s, uint32_t root) {
+static int64_t scratch_of(const split_sweep *s, uint32_t root) {
     if (!s->whole) return 0;
     const ash_group *g = group_of(s, root);
     const kernel_scratch *whole = &s->whole[root];
@@ -385,7 +385,7 @@ static int64_t scratch_of(const sweep *s, uint32_t root) {
 }
 
 /* Takes apart all groups that are open at a node, to see what that gives. */
-static void take_apart(sweep *s, uint32_t at) {
+static void take_apart(split_sweep *s, uint32_t at) {
     for (size_t i = 0; i < s->fusion->groups.len; i++) {
         const ash_group *g = &s->fusion->groups.at[i];
         if (g->constant || g->root < at || g->nodes[0] > at) continue;
@@ -398,7 +398,7 @@ static void take_apart(sweep *s, uint32_t at) {
 }
 
 /* The node stores its results, and its group is over. */
-static void close_group(sweep *s, uint32_t n) {
+static void close_group(split_sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     const open_group *g = &s->groups[s->fusion->group_of[n]];
     int64_t more = scratch_of(s, n);
@@ -428,7 +428,7 @@ static void close_group(sweep *s, uint32_t n) {
 }
 
 /* The node's result is computed at its group's root, unless the group is cut before. */
-static void open_value(sweep *s, uint32_t n) {
+static void open_value(split_sweep *s, uint32_t n) {
     ash_value v = s->graph->nodes.at[n].out;
     uint32_t group = s->fusion->group_of[n];
     s->groups[group].frontier += s->helds[v].bytes;
@@ -438,7 +438,7 @@ static void open_value(sweep *s, uint32_t n) {
 }
 
 /* The node was the last of its group to read some values. */
-static void end_pairs(sweep *s, uint32_t n) {
+static void end_pairs(split_sweep *s, uint32_t n) {
     for (uint32_t p = s->ends[n]; p != NO_PAIR; p = s->pairs.at[p].next) {
         pair *at = &s->pairs.at[p];
         held *h = &s->helds[at->value];
@@ -461,7 +461,7 @@ static void end_pairs(sweep *s, uint32_t n) {
     }
 }
 
-static void run(sweep *s) {
+static void run(split_sweep *s) {
     for (uint32_t n = 0; n < s->graph->nodes.len && !s->failed; n++) {
         const ash_group *g = group_of(s, n);
         if (!g || g->constant) continue;
@@ -479,13 +479,13 @@ static void run(sweep *s) {
  * what a group per node would take follows from any fusion; and as nothing waits then, and nothing is cut,
  * it is enough to count who reads what. */
 
-static bool is_main(const sweep *s, uint32_t n) {
+static bool is_main(const split_sweep *s, uint32_t n) {
     const ash_group *g = group_of(s, n);
     return g && !g->constant;
 }
 
 /* A node's distinct operands in memory lose a reader each, or gain one. */
-static void count_readers(sweep *s, uint32_t n, uint32_t *seen, bool more) {
+static void count_readers(split_sweep *s, uint32_t n, uint32_t *seen, bool more) {
     const ash_node *node = &s->graph->nodes.at[n];
     for (unsigned i = 0; i < node->n_ins; i++) {
         ash_value v = s->behind[node->ins[i]];
@@ -498,12 +498,12 @@ static void count_readers(sweep *s, uint32_t n, uint32_t *seen, bool more) {
 }
 
 /* Whether a node by itself reads its operands where it stores: see is_at_root. */
-static bool is_at_itself(const sweep *s, const ash_node *node) {
+static bool is_at_itself(const split_sweep *s, const ash_node *node) {
     return ash_op_is_elementwise(node->op) || ash_op_infos[node->op].class == ASH_CLASS_SCAN ||
            ash_node_reduces_nothing(s->graph, node);
 }
 
-static int64_t in_place_apart(const sweep *s, const ash_node *node) {
+static int64_t in_place_apart(const split_sweep *s, const ash_node *node) {
     int64_t bytes = s->helds[node->out].bytes;
     if (node->n_outs != 1 || !bytes || !is_at_itself(s, node)) return 0;
     for (unsigned i = 0; i < node->n_ins; i++) {
@@ -516,7 +516,7 @@ static int64_t in_place_apart(const sweep *s, const ash_node *node) {
     return 0;
 }
 
-static void run_apart(sweep *s, uint32_t *seen) {
+static void run_apart(split_sweep *s, uint32_t *seen) {
     size_t nodes = s->graph->nodes.len;
     memset(seen, 0xff, s->graph->values.len * sizeof *seen);
     for (uint32_t n = 0; n < nodes; n++)
@@ -541,17 +541,17 @@ static void run_apart(sweep *s, uint32_t *seen) {
 
 /* --- all ---------------------------------------------------------------------------------------------- */
 
-typedef struct splitter {
+typedef struct group_splitter {
     const ash_graph *graph;
     const ash_split_options *options;
     ash_fusion *out;
     kernel_scratch *whole; /* per node, where it is known */
     bool *stored, *best;   /* per value: with all cuts so far, with those that have the lowest peak */
     int64_t limit;         /* bytes */
-} splitter;
+} group_splitter;
 
 /* Finds what lies where; false: out of memory. */
-static bool begin(sweep *s, uint32_t **seen) {
+static bool begin(split_sweep *s, uint32_t **seen) {
     size_t values = s->graph->values.len;
     ash_arena_init(&s->arena, s->graph->allocator);
     s->behind = ash_arena_alloc(&s->arena, values, sizeof *s->behind);
@@ -565,7 +565,7 @@ static bool begin(sweep *s, uint32_t **seen) {
 }
 
 /* Finds who holds what; false: out of memory. */
-static bool begin_groups(sweep *s, uint32_t *seen) {
+static bool begin_groups(split_sweep *s, uint32_t *seen) {
     s->next_value = ash_arena_alloc(&s->arena, s->graph->values.len, sizeof *s->next_value);
     s->groups = ash_arena_alloc(&s->arena, s->fusion->groups.len, sizeof *s->groups);
     s->ends = ash_arena_alloc(&s->arena, s->graph->nodes.len, sizeof *s->ends);
@@ -577,16 +577,16 @@ static bool begin_groups(sweep *s, uint32_t *seen) {
 
 /* The peak of a fusion; with `cut`, what has to be stored so that it is within the limit, as far as that
  * can be seen, and how much that is. */
-static ash_status look(const splitter *f, bool *cut, int64_t *peak, uint32_t *cuts, ash_diag *diag) {
+static ash_status look(const group_splitter *f, bool *cut, int64_t *peak, uint32_t *cuts, ash_diag *diag) {
     const ash_graph *graph = f->graph;
     uint32_t *seen;
-    sweep s = {.graph = graph,
-               .fusion = f->out,
-               .options = f->options,
-               .whole = f->whole,
-               .room = f->limit,
-               .patience = 8 * (uint64_t)(graph->nodes.len + graph->values.len),
-               .cut = cut};
+    split_sweep s = {.graph = graph,
+                     .fusion = f->out,
+                     .options = f->options,
+                     .whole = f->whole,
+                     .room = f->limit,
+                     .patience = 8 * (uint64_t)(graph->nodes.len + graph->values.len),
+                     .cut = cut};
     s.failed = !begin(&s, &seen) || !begin_groups(&s, seen);
     if (!s.failed) run(&s);
     *peak = s.peak;
@@ -599,9 +599,9 @@ static ash_status look(const splitter *f, bool *cut, int64_t *peak, uint32_t *cu
 }
 
 /* What a group per node would take. */
-static ash_status look_apart(const splitter *f, int64_t *peak, ash_diag *diag) {
+static ash_status look_apart(const group_splitter *f, int64_t *peak, ash_diag *diag) {
     uint32_t *seen;
-    sweep s = {.graph = f->graph, .fusion = f->out, .options = f->options, .apart = true};
+    split_sweep s = {.graph = f->graph, .fusion = f->out, .options = f->options, .apart = true};
     s.failed = !begin(&s, &seen);
     if (!s.failed) run_apart(&s, seen);
     *peak = s.peak;
@@ -609,7 +609,7 @@ static ash_status look_apart(const splitter *f, int64_t *peak, ash_diag *diag) {
     return s.failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
-static ash_status fuse_again(const splitter *f, const bool *stored, int64_t *peak, ash_diag *diag) {
+static ash_status fuse_again(const group_splitter *f, const bool *stored, int64_t *peak, ash_diag *diag) {
     uint32_t none;
     ash_fusion_free(f->out);
     ASH_TRY(ash_fusion_build(f->graph, f->options->costs, stored, true, f->out, diag));
@@ -617,7 +617,7 @@ static ash_status fuse_again(const splitter *f, const bool *stored, int64_t *pea
 }
 
 /* How many values are stored for the peak; `out` receives them where it is not NULL. */
-static uint32_t list_splits(const splitter *f, ash_value *out) {
+static uint32_t list_splits(const group_splitter *f, ash_value *out) {
     uint32_t count = 0;
     for (ash_value v = 0; v < f->graph->values.len; v++) {
         if (!f->best[v] || f->options->stored[v]) continue;
@@ -629,7 +629,8 @@ static uint32_t list_splits(const splitter *f, ash_value *out) {
 
 /* Takes cuts back that others have made needless: halves of them, quarters, and so on, as long as the peak
  * stays where it is, or within the limit. Ends with the fusion of those that are left. */
-static ash_status take_back(splitter *f, int64_t most, ash_value *cuts, uint32_t count, ash_diag *diag) {
+static ash_status take_back(group_splitter *f, int64_t most, ash_value *cuts, uint32_t count,
+                            ash_diag *diag) {
     size_t tries = ASH_MIN((size_t)TRIES, MOST_VISITS / f->graph->nodes.len), tried = 0;
     int64_t peak;
     for (uint32_t size = (count + 1) / 2; count && tried < tries; size = (size + 1) / 2) {
@@ -651,7 +652,7 @@ static ash_status take_back(splitter *f, int64_t most, ash_value *cuts, uint32_t
 }
 
 /* Fuses with more and more values stored, and ends with few that have the lowest peak. */
-static ash_status split(splitter *f, ash_split_report *report, ash_diag *diag) {
+static ash_status split(group_splitter *f, ash_split_report *report, ash_diag *diag) {
     const ash_allocator *a = f->graph->allocator;
     size_t size = f->graph->values.len * sizeof *f->stored;
     int64_t peak = report->fused, seen;
@@ -676,7 +677,7 @@ static ash_status split(splitter *f, ash_split_report *report, ash_diag *diag) {
     return status;
 }
 
-static void note_whole(splitter *f) {
+static void note_whole(group_splitter *f) {
     for (size_t i = 0; i < f->out->groups.len; i++) {
         const ash_group *g = &f->out->groups.at[i];
         for (uint32_t k = 0; k < g->n_nodes; k++)
@@ -687,7 +688,7 @@ static void note_whole(splitter *f) {
 ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *options, ash_fusion *out,
                             ash_split_report *report, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
-    splitter f = {.graph = graph, .options = options, .out = out, .limit = INT64_MAX};
+    group_splitter f = {.graph = graph, .options = options, .out = out, .limit = INT64_MAX};
     size_t nodes = options->scratch ? graph->nodes.len : 0;
     uint32_t none;
     *report = (ash_split_report){0};

@@ -123,13 +123,13 @@ static ash_status preserve_old(settling *s) {
 enum { LONGEST = 32 };
 
 /* Roots that are to lie in the bytes of the first, a state: each is made from the one before. */
-typedef struct chain {
+typedef struct state_chain {
     uint32_t root[LONGEST];
     uint32_t n;
-} chain;
+} state_chain;
 
 /* The number of a buffer's root in the chain, or -1. */
-static int number_in(const ash_program *p, const chain *c, uint32_t buffer) {
+static int number_in(const ash_program *p, const state_chain *c, uint32_t buffer) {
     uint32_t root = root_of(p, buffer);
     for (uint32_t i = 0; i < c->n; i++)
         if (c->root[i] == root) return (int)i;
@@ -143,7 +143,7 @@ static bool writes(const ash_program *p, const ash_step *step, uint32_t root) {
 }
 
 /* Whether a step does nothing but move elements of a member of the chain to where they are in another. */
-static bool stays(const ash_program *p, const chain *c, const ash_step *step) {
+static bool stays(const ash_program *p, const state_chain *c, const ash_step *step) {
     if (!step->moves || step->inplace == ASH_NO_BUFFER || number_in(p, c, step->inplace) < 0) return false;
     for (uint32_t k = 1; k < c->n; k++)
         if (writes(p, step, c->root[k])) return true;
@@ -158,7 +158,8 @@ static uint32_t bits_above(int number) {
  * chain with a bit in *changed have been written into the common bytes before it. A step that reads a
  * member in place reads the elements that it writes: it may come when other steps have changed other
  * elements. */
-static bool step_allows(const ash_program *p, const chain *c, const ash_step *step, uint32_t *changed) {
+static bool step_allows(const ash_program *p, const state_chain *c, const ash_step *step,
+                        uint32_t *changed) {
     int target = -1;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         int number = step->accesses[i].write ? number_in(p, c, step->accesses[i].buffer) : -1;
@@ -182,7 +183,7 @@ static bool step_allows(const ash_program *p, const chain *c, const ash_step *st
     return true;
 }
 
-static bool steps_allow(const ash_program *p, const chain *c) {
+static bool steps_allow(const ash_program *p, const state_chain *c) {
     uint32_t changed = 0;
     for (size_t i = p->prologue; i < p->steps.len; i++)
         if (!step_allows(p, c, &p->steps.at[i], &changed)) return false;
@@ -215,19 +216,19 @@ static void find_sources(const settling *s, uint32_t state) {
 
 /* The chain that ends with `fresh`: through all that is moved into it from the state on, or with nothing in
  * between. False when it cannot lie in the state. */
-static bool find_chain(const settling *s, uint32_t state, uint32_t fresh, chain *out) {
+static bool find_chain(const settling *s, uint32_t state, uint32_t fresh, state_chain *out) {
     uint32_t back[LONGEST], n = 0, at = fresh;
     if (!fits(s->program, fresh, state)) return false;
     find_sources(s, state);
     for (; at != state && at != ASH_NO_BUFFER && n < LONGEST - 1; at = s->from[at]) back[n++] = at;
     if (at != state) n = 1;
-    *out = (chain){.root = {state}, .n = 1};
+    *out = (state_chain){.root = {state}, .n = 1};
     while (n) out->root[out->n++] = back[--n];
     return true;
 }
 
 /* Makes the members of a chain, and what lies in them, views of its first; moves within it go. */
-static void lay(ash_program *p, const chain *c) {
+static void lay(ash_program *p, const state_chain *c) {
     size_t kept = p->prologue;
     for (size_t i = p->prologue; i < p->steps.len; i++)
         if (!stays(p, c, &p->steps.at[i])) p->steps.at[kept++] = p->steps.at[i];
@@ -242,7 +243,7 @@ static void lay(ash_program *p, const chain *c) {
 /* --- order -------------------------------------------------------------------------------------- */
 
 /* Whether a step changes what lies in the common bytes of the chain. */
-static bool changes(const ash_program *p, const chain *c, const ash_step *step) {
+static bool changes(const ash_program *p, const state_chain *c, const ash_step *step) {
     for (uint32_t k = 1; k < c->n; k++)
         if (writes(p, step, c->root[k])) return !stays(p, c, step);
     return false;
@@ -250,7 +251,7 @@ static bool changes(const ash_program *p, const chain *c, const ash_step *step) 
 
 /* Marks the steps that change the common bytes, and all that must come after one of them: that touch bytes
  * which such a step writes, or write bytes which it touches. `touched` and `written` are per buffer. */
-static void find_dependent(const ash_program *p, const chain *c, bool *dependent, bool *touched,
+static void find_dependent(const ash_program *p, const state_chain *c, bool *dependent, bool *touched,
                            bool *written) {
     for (size_t i = p->prologue; i < p->steps.len; i++) {
         const ash_step *step = &p->steps.at[i];
@@ -278,7 +279,7 @@ static void postpone(ash_program *p, const bool *marked, const ash_step *given) 
 /* Looks for an order in which the chain can lie in the state's bytes: who reads the old value, and does not
  * depend on the new one, goes first. *found: there is one, and the steps are in it; else they are as they
  * were. */
-static ash_status reorder(settling *s, const chain *c, bool *found) {
+static ash_status reorder(settling *s, const state_chain *c, bool *found) {
     ash_program *p = s->program;
     const ash_allocator *a = p->allocator;
     size_t n = p->steps.len, buffers = p->buffers.len;
@@ -302,14 +303,14 @@ static ash_status reorder(settling *s, const chain *c, bool *found) {
 
 /* --- parts --------------------------------------------------------------------------------------- */
 
-static bool touches(const ash_program *p, const chain *c, const ash_step *step) {
+static bool touches(const ash_program *p, const state_chain *c, const ash_step *step) {
     for (uint32_t i = 0; i < step->n_accesses; i++)
         if (number_in(p, c, step->accesses[i].buffer) >= 0) return true;
     return false;
 }
 
 /* Whether the first part of a program changes what lies in the common bytes, which the second touches. */
-static ash_status find_crossing(const settling *s, const chain *c, bool *out) {
+static ash_status find_crossing(const settling *s, const state_chain *c, bool *out) {
     const ash_program *p = s->program;
     bool early = false, later = false;
     *out = false;
@@ -332,7 +333,7 @@ static ash_status find_crossing(const settling *s, const chain *c, bool *out) {
 static ash_status settle(settling *s, size_t i) {
     ash_program *p = s->program;
     uint32_t state = p->states.at[i], fresh = new_value(s, i);
-    chain c;
+    state_chain c;
     bool fits_in = false, crosses = false, linked;
     if (fresh == state || p->buffers.at[state].bytes == 0) return ASH_OK;
     linked = find_chain(s, state, fresh, &c);

@@ -33,7 +33,7 @@ struct ash_memory_csv {
     bool placed; /* there is a column of offsets */
 };
 
-typedef struct reader {
+typedef struct csv_reader {
     const char *text;
     uint64_t size, at, line_at; /* bytes */
     uint64_t line;              /* from 1 */
@@ -42,7 +42,7 @@ typedef struct reader {
     const char *field[COLUMNS]; /* of the present line; NULL when there is no such column */
     size_t length[COLUMNS];
     ash_diag *diag;
-} reader;
+} csv_reader;
 
 static const char *const names[COLUMNS] = {"id",     "lower", "upper", "size", "alignment",  "offset",
                                            "pinned", "lane",  "kind",  "root", "root_offset"};
@@ -52,7 +52,7 @@ _Static_assert(ID == 0 && ALIGNMENT == 4 && ROOT_OFFSET + 1 == COLUMNS,
 #define BAD(r, ...) ash_fail_at((r)->diag, ASH_ERROR_FORMAT, (r)->line_at, __VA_ARGS__)
 
 /* The next line without its end; false at the end of the text. */
-static bool next_line(reader *r, const char **line, size_t *length) {
+static bool next_line(csv_reader *r, const char **line, size_t *length) {
     while (r->at < r->size) {
         const char *start = r->text + r->at, *end = memchr(start, '\n', r->size - r->at);
         r->line_at = r->at;
@@ -81,7 +81,7 @@ static bool is_word(const char *field, size_t length, const char *word) {
     return strlen(word) == length && !memcmp(field, word, length);
 }
 
-static ash_status read_header(reader *r) {
+static ash_status read_header(csv_reader *r) {
     const char *line, *field;
     size_t length;
     bool seen[COLUMNS] = {false};
@@ -106,7 +106,7 @@ static ash_status read_header(reader *r) {
 }
 
 /* Fields of the present line by column. */
-static ash_status split_line(reader *r, const char *line, size_t line_length) {
+static ash_status split_line(csv_reader *r, const char *line, size_t line_length) {
     const char *end = line + line_length;
     int count = 0;
     for (const char *at = line; at; count++) {
@@ -123,7 +123,7 @@ static ash_status split_line(reader *r, const char *line, size_t line_length) {
     return ASH_OK;
 }
 
-static ash_status read_i64(const reader *r, column c, int64_t *out) {
+static ash_status read_i64(const csv_reader *r, column c, int64_t *out) {
     const char *at = r->field[c], *end = at + r->length[c];
     bool minus = at < end && *at == '-';
     int64_t value = 0;
@@ -141,7 +141,7 @@ static ash_status read_i64(const reader *r, column c, int64_t *out) {
     return ASH_OK;
 }
 
-static ash_status read_size(const reader *r, column c, uint64_t *out) {
+static ash_status read_size(const csv_reader *r, column c, uint64_t *out) {
     int64_t value;
     ASH_TRY(read_i64(r, c, &value));
     if (value < 0)
@@ -151,11 +151,11 @@ static ash_status read_size(const reader *r, column c, uint64_t *out) {
     return ASH_OK;
 }
 
-static bool is_given(const reader *r, column c) {
+static bool is_given(const csv_reader *r, column c) {
     return r->field[c] && r->length[c];
 }
 
-static ash_status read_kind(const reader *r, ash_memory_kind *out) {
+static ash_status read_kind(const csv_reader *r, ash_memory_kind *out) {
     for (int k = 0; k < ASH_MEMORY_KIND_COUNT; k++)
         if (is_word(r->field[KIND], r->length[KIND], ash_memory_kind_text((ash_memory_kind)k))) {
             *out = (ash_memory_kind)k;
@@ -165,7 +165,7 @@ static ash_status read_kind(const reader *r, ash_memory_kind *out) {
                (int)ASH_MIN(r->length[KIND], 40), r->field[KIND]);
 }
 
-static ash_status read_root(const reader *r, ash_memory_buffer *b) {
+static ash_status read_root(const csv_reader *r, ash_memory_buffer *b) {
     uint64_t root;
     ASH_TRY(read_size(r, ROOT, &root));
     if (root >= ASH_MEMORY_NONE)
@@ -175,7 +175,7 @@ static ash_status read_root(const reader *r, ash_memory_buffer *b) {
     return ASH_OK;
 }
 
-static ash_status read_buffer(const reader *r, ash_memory_csv *csv) {
+static ash_status read_buffer(const csv_reader *r, ash_memory_csv *csv) {
     ash_memory_buffer b = ash_memory_buffer_init(0, 1, 0, 0);
     ash_memory_place place = {0};
     uint64_t lane = 0;
@@ -265,7 +265,7 @@ ash_status ash_memory_csv_read(ash_context *context, const char *text, uint64_t 
     if (!csv) return ASH_NO_MEMORY(diag);
     csv->allocator = *a;
     ash_arena_init(&csv->names, &csv->allocator);
-    reader r = {.text = text, .size = size, .diag = diag};
+    csv_reader r = {.text = text, .size = size, .diag = diag};
     const char *line;
     size_t length;
     ash_status status = ASH_OK;

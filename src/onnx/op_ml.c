@@ -261,10 +261,10 @@ typedef struct labels {
     ash_dtype dtype;
 } labels;
 
-typedef struct pair {
+typedef struct ml_pair {
     label key, value;
     size_t position; /* in the file: of equal keys the first counts */
-} pair;
+} ml_pair;
 
 static bool take_tensor(ash_import *im, const char *name, labels *out) {
     ash_type type;
@@ -332,14 +332,14 @@ static ash_value constant_of(ash_import *im, ash_dtype dtype, const label *at, s
 
 /* Numbers first, in order; then what is no number. */
 static int by_key(const void *a, const void *b) {
-    const pair *x = a, *y = b;
+    const ml_pair *x = a, *y = b;
     if (isnan(x->key.f) != isnan(y->key.f)) return isnan(x->key.f) ? 1 : -1;
     if (x->key.i != y->key.i) return x->key.i < y->key.i ? -1 : 1;
     if (!isnan(x->key.f) && x->key.f != y->key.f) return x->key.f < y->key.f ? -1 : 1;
     return x->position < y->position ? -1 : x->position > y->position;
 }
 
-static bool same_key(const pair *a, const pair *b) {
+static bool same_key(const ml_pair *a, const ml_pair *b) {
     return a->key.i == b->key.i && (a->key.f == b->key.f || (isnan(a->key.f) && isnan(b->key.f)));
 }
 
@@ -366,13 +366,13 @@ void ash_onnx__op_ml_label_encoder(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     if (!take_labels(im, "keys", &keys) || !take_labels(im, "values", &values)) return;
     label absent = default_label(im, values.dtype);
-    pair *pairs = ash_arena_alloc(im->scratch, keys.n, sizeof *pairs);
+    ml_pair *pairs = ash_arena_alloc(im->scratch, keys.n, sizeof *pairs);
     if (!pairs || keys.n != values.n || keys.n == 0) {
         ash_import__fail(im, pairs ? ASH_ERROR_FORMAT : ASH_ERROR_OUT_OF_MEMORY, "%zu keys for %zu values",
                          keys.n, values.n);
         return;
     }
-    for (size_t i = 0; i < keys.n; i++) pairs[i] = (pair){keys.at[i], values.at[i], i};
+    for (size_t i = 0; i < keys.n; i++) pairs[i] = (ml_pair){keys.at[i], values.at[i], i};
     qsort(pairs, keys.n, sizeof *pairs, by_key);
     size_t n = 0, numbers = 0;
     for (size_t i = 0; i < keys.n; i++) {

@@ -287,16 +287,16 @@ static bool read_resize(ash_import *im, resize *r) {
 }
 
 /* An axis that is resized. */
-typedef struct target {
+typedef struct resize_target {
     unsigned axis;
     ash_dim in, out;
     double scale;  /* out / in; of extents that are variables 0, unless the model gives it */
     bool is_known; /* both extents are numbers */
-} target;
+} resize_target;
 
 /* keep_aspect_ratio_policy: one scale for all axes, the smallest or the largest of those that the sizes ask
  * for. */
-static void keep_aspect(ash_import *im, target *targets, size_t n) {
+static void keep_aspect(ash_import *im, resize_target *targets, size_t n) {
     enum { STRETCH, NOT_LARGER, NOT_SMALLER };
     unsigned policy =
         ASH_IMPORT_CHOICE(im, "keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller");
@@ -331,7 +331,8 @@ static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
 }
 
 /* Which axes change, by how much, and to what size: from scales, or from sizes. */
-static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, target *targets, size_t *n) {
+static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, resize_target *targets,
+                       size_t *n) {
     const double *given = NULL;
     const ash_import_int *want = NULL;
     const int64_t *listed = NULL;
@@ -353,7 +354,7 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, ta
         return false;
     }
     for (size_t i = 0; i < *n && ash_import__ok(im); i++) {
-        target *t = &targets[i];
+        resize_target *t = &targets[i];
         t->axis = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
         t->in = type->dims[t->axis];
         t->scale = attr ? (double)attr->floats[i] : by_scale ? given[i] : 0;
@@ -381,7 +382,7 @@ static bool read_roi(ash_import *im, const resize *r, size_t n, const double **r
     return false;
 }
 
-static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const target *t) {
+static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const resize_target *t) {
     ash_graph *g = im->graph;
     axis_formula f = {.g = g, .r = r, .in = t->in, .out = t->out};
     if (r->transform == TF_CROP_AND_RESIZE || (r->antialias && !(t->scale >= 1)))
@@ -395,7 +396,7 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
 void ash_onnx__op_resize(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    target targets[ASH_MAX_RANK];
+    resize_target targets[ASH_MAX_RANK];
     const double *roi;
     size_t n;
     resize r;
@@ -405,7 +406,7 @@ void ash_onnx__op_resize(ash_import *im) {
     bool convert = r.mode != 'n' && !ash_dtype_is_float(type.dtype);
     if (convert) x = ash_cast(im->graph, x, ASH_F32);
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
-        const target *t = &targets[i];
+        const resize_target *t = &targets[i];
         bool whole = !roi || (roi[i] == 0 && roi[i + n] == 1), same = t->is_known ? t->scale == 1 : true;
         if (same && t->in == t->out && whole) continue;
         if (!t->is_known) {

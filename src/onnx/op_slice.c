@@ -6,11 +6,11 @@
 
 /* Elements that a slice takes along one dim: `count` of them, every `step`-th (above zero) from `start` on,
  * counted from the last element down when `reversed`. */
-typedef struct run {
+typedef struct slice_run {
     ash_dim start, count;
     int64_t step;
     bool reversed;
-} run;
+} slice_run;
 
 /* A bound as one of the reversed dim, where what is at -1 is at 0. */
 static ash_import_int mirrored(ash_import *im, ash_import_int bound) {
@@ -28,7 +28,7 @@ static ash_dim steps_over(ash_import *im, ash_dim length, int64_t step) {
 
 /* Whether it can be shown that the run does not leave the dim. It never does, but where that is not seen,
  * the count needs a minimum that changes nothing and shows it. */
-static bool ends_inside(const ash_import *im, const run *r, ash_dim dim) {
+static bool ends_inside(const ash_import *im, const slice_run *r, ash_dim dim) {
     ash_dims *dims = im->graph->dims;
     ash_dim reach;
     int64_t low, high;
@@ -42,9 +42,10 @@ static bool ends_inside(const ash_import *im, const run *r, ash_dim dim) {
 }
 
 /* ONNX cuts the start to what a step can begin with: to [0, dim] or, stepping down, to [0, dim - 1]. */
-static run slice_axis(ash_import *im, ash_import_int from, ash_import_int to, int64_t step, ash_dim dim) {
+static slice_run slice_axis(ash_import *im, ash_import_int from, ash_import_int to, int64_t step,
+                            ash_dim dim) {
     ash_graph *g = im->graph;
-    run out = {.step = step < 0 ? -step : step, .reversed = step < 0};
+    slice_run out = {.step = step < 0 ? -step : step, .reversed = step < 0};
     ash_dim end, length;
     int64_t low, high;
     ash_dims_bounds(g->dims, dim, &low, &high);
@@ -69,7 +70,7 @@ static run slice_axis(ash_import *im, ash_import_int from, ash_import_int to, in
 
 /* A run from the last element down as one of a negative step where all is known, else over the reversed
  * dim: then what must be shown of the bounds is the same as for a positive step. */
-static ash_value from_the_last(ash_import *im, ash_value x, unsigned axis, run *r) {
+static ash_value from_the_last(ash_import *im, ash_value x, unsigned axis, slice_run *r) {
     ash_dim dim = ash_import__type(im, x).dims[axis];
     if (!ash_dim_is_const(dim) || !ash_dim_is_const(r->start) || !ash_dim_is_const(r->count))
         return ash_build__reverse(im->graph, x, axis);
@@ -121,7 +122,7 @@ void ash_onnx__op_slice(ash_import *im) {
         if (seen >> axis & 1) ash_import__fail(im, ASH_ERROR_SHAPE, "axis %u is given twice", axis);
         if (!ash_import__ok(im)) return;
         seen |= UINT32_C(1) << axis;
-        run r = slice_axis(im, starts[i], ends[i], by, type.dims[axis]);
+        slice_run r = slice_axis(im, starts[i], ends[i], by, type.dims[axis]);
         if (r.reversed) x = from_the_last(im, x, axis, &r);
         start[axis] = r.start, step[axis] = r.step, type.dims[axis] = r.count;
     }

@@ -63,23 +63,23 @@ void ash_wire_out__message(ash_wire_out *out, uint32_t field,
 
 /* --- TensorProto ---------------------------------------------------------------------------------- */
 
-typedef struct entry {
+typedef struct wire_entry {
     const char *key, *value;
-} entry;
+} wire_entry;
 
 static void entry_body(ash_wire_out *out, const void *data) {
-    const entry *e = data;
+    const wire_entry *e = data;
     ash_wire_out__text(out, 1, e->key);
     ash_wire_out__text(out, 2, e->value);
 }
 
 static void external_fields(ash_wire_out *out, const ash_onnx_tensor_out *tensor) {
     char number[32];
-    ash_wire_out__message(out, 13, entry_body, &(entry){"location", tensor->external});
+    ash_wire_out__message(out, 13, entry_body, &(wire_entry){"location", tensor->external});
     snprintf(number, sizeof number, "%llu", (unsigned long long)tensor->offset);
-    ash_wire_out__message(out, 13, entry_body, &(entry){"offset", number});
+    ash_wire_out__message(out, 13, entry_body, &(wire_entry){"offset", number});
     snprintf(number, sizeof number, "%zu", tensor->size);
-    ash_wire_out__message(out, 13, entry_body, &(entry){"length", number});
+    ash_wire_out__message(out, 13, entry_body, &(wire_entry){"length", number});
     ash_wire_out__int(out, 14, 1);
 }
 

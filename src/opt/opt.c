@@ -26,7 +26,7 @@ enum {
     COMMON = 4,    /* no operator is the target's alone; rows that break it may make such */
 };
 
-typedef struct row {
+typedef struct pass_row {
     const char *name;
     ash_pass *run;
     ash_opt_level level;              /* the strictest level that still has it */
@@ -34,7 +34,7 @@ typedef struct row {
     /* Whose business it is; NULL: everyone's, also without a target. */
     bool (*when)(const ash_target *target);
     const ash_op *about; /* it rewrites around these, up to ASH_OP_COUNT; NULL: anything */
-} row;
+} pass_row;
 
 /* Channels side by side in one vector, weights and second operands in the order in which tiles of vectors
  * read them, and Winograd's transforms over such vectors. */
@@ -69,7 +69,7 @@ static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT},
                     exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
 
-static const row pipeline[] = {
+static const pass_row pipeline[] = {
     /* name, function, level, needs, breaks, provides, when, about */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
     {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes, casts},
@@ -116,14 +116,14 @@ static ash_status check_options(const ash_graph *graph, const ash_opt_options *o
 }
 
 /* Whether the graph has what the pass is about. */
-static bool concerns(const row *pass, const ash_graph *graph) {
+static bool concerns(const pass_row *pass, const ash_graph *graph) {
     for (size_t i = 0; pass->about && i < graph->nodes.len; i++)
         for (const ash_op *op = pass->about; *op != ASH_OP_COUNT; op++)
             if (graph->nodes.at[i].op == *op) return true;
     return !pass->about;
 }
 
-static bool is_on(const row *pass, const ash_target *target, const ash_opt_options *options) {
+static bool is_on(const pass_row *pass, const ash_target *target, const ash_opt_options *options) {
     if (pass->level < options->level || (pass->when && !pass->when(target))) return false;
     for (size_t i = 0; i < options->n_off; i++)
         if (!strcmp(pass->name, options->off[i])) return false;
@@ -140,7 +140,7 @@ static ash_status run_rows(ash_opt *opt, const ash_opt_options *options, ash_gra
     unsigned properties = opt->source->internal ? 0 : PLAIN;
     ash_graph *graph = NULL;
     for (size_t r = 0; r < ASH_COUNT(pipeline); r++) {
-        const row *pass = &pipeline[r];
+        const pass_row *pass = &pipeline[r];
         if (!is_on(pass, opt->target, options) || (properties & pass->needs) != pass->needs) continue;
         if (!concerns(pass, graph ? graph : opt->source)) continue;
         ash_graph *next = NULL;

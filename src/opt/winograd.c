@@ -14,11 +14,11 @@
  * Requires layout. */
 #include "rewrite.h"
 
-typedef struct conv {
+typedef struct winograd_conv {
     int64_t c, o;                      /* channels of operand and result */
     int64_t x_block, y_block, w_block; /* see ops.def */
     double images, rows, columns;      /* of the result */
-} conv;
+} winograd_conv;
 
 /* --- where it is possible --------------------------------------------------------------------------- */
 
@@ -63,14 +63,14 @@ static double most(const ash_graph *from, ash_dim dim) {
     return (double)max;
 }
 
-static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
+static bool read_conv(const ash_graph *from, const ash_node *node, winograd_conv *v) {
     if (node->op != ASH_OP_CONV) return false;
     const ash_type *w = ash_graph__type(from, node->ins[1]), *y = ash_graph__type(from, node->out);
     if (y->dtype != ASH_F32) return false;
-    *v = (conv){.o = ash_node_int(node, ASH_ATTR_O),
-                .x_block = ash_node_int(node, ASH_ATTR_X_BLOCK),
-                .y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK),
-                .w_block = ash_node_int(node, ASH_ATTR_W_BLOCK)};
+    *v = (winograd_conv){.o = ash_node_int(node, ASH_ATTR_O),
+                         .x_block = ash_node_int(node, ASH_ATTR_X_BLOCK),
+                         .y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK),
+                         .w_block = ash_node_int(node, ASH_ATTR_W_BLOCK)};
     if (!v->x_block || !v->y_block || !v->w_block || v->w_block % v->y_block) return false;
     if (ash_node_int(node, ASH_ATTR_GROUPS) != 1 || w->rank != 7 || w->dims[3] != 3 || w->dims[4] != 3)
         return false;
@@ -89,13 +89,13 @@ static bool read_conv(const ash_graph *from, const ash_node *node, conv *v) {
 /* Cycles of one convolution: its multiply-adds, or the bytes of its weights, which come from memory or the
  * last cache at every execution; and the transforms, of weights for each block of tiles, of the input for
  * each range of output channels, of the output. */
-static double product_cycles(const ash_costs *c, const conv *v, double products) {
+static double product_cycles(const ash_costs *c, const winograd_conv *v, double products) {
     double weights = (double)v->c * (double)v->o;
     return ASH_MAX(products * weights / (c->tile_fma * (double)v->w_block),
                    9 * weights * (double)sizeof(float) / c->wino_stream);
 }
 
-static double tiled_cycles(const ash_costs *c, const conv *v) {
+static double tiled_cycles(const ash_costs *c, const winograd_conv *v) {
     double tile = (double)c->wino_tile;
     double points = (tile + 2) * (tile + 2), o = (double)v->o / (double)v->w_block;
     double tiles = v->images * __builtin_ceil(v->rows / tile) * __builtin_ceil(v->columns / tile);
@@ -105,14 +105,14 @@ static double tiled_cycles(const ash_costs *c, const conv *v) {
     return product_cycles(c, v, tiles * points) + points * (weights + input + c->wino_output * tiles * o);
 }
 
-static bool pays(const ash_costs *c, const conv *v) {
+static bool pays(const ash_costs *c, const winograd_conv *v) {
     double direct = product_cycles(c, v, 9 * v->images * v->rows * v->columns);
     return tiled_cycles(c, v) <= c->wino_worth * direct;
 }
 
 /* --- what becomes of it ----------------------------------------------------------------------------- */
 
-static ash_value tiled(ash_rewrite *rw, const ash_node *node, const conv *v) {
+static ash_value tiled(ash_rewrite *rw, const ash_node *node, const winograd_conv *v) {
     ash_value x = ash_rewrite__get(rw, node->ins[0]), w = ash_rewrite__get(rw, node->ins[1]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
@@ -133,7 +133,7 @@ ash_status ash_opt__winograd(const ash_opt *opt, const ash_graph *from, ash_grap
     find_rounded(&rw, rounded);
     for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++) {
         const ash_node *node = &from->nodes.at[i];
-        conv v;
+        winograd_conv v;
         if (!ash_rewrite__is_live(&rw, node)) continue;
         if (read_conv(from, node, &v) && constant[node->ins[1]] && !rounded[node->out] &&
             pays(&opt->target->costs, &v))

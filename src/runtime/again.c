@@ -6,14 +6,15 @@
  * Other results are never forgotten. Copies are the same kernels on the same operands: the same bits. */
 #include "again_inside.h"
 
-typedef struct pair {
+typedef struct again_pair {
     uint32_t key, item;
-} pair;
+} again_pair;
 
 /* --- what there is ---------------------------------------------------------------------------- */
 
 /* Sorts pairs by key into rows; those of one key stay in order. */
-static bool make_rows(ash_again *a, const pair *pairs, size_t count, uint32_t keys, ash_again_rows *out) {
+static bool make_rows(ash_again *a, const again_pair *pairs, size_t count, uint32_t keys,
+                      ash_again_rows *out) {
     out->first = ash_arena_alloc(&a->arena, (size_t)keys + 2, sizeof *out->first);
     out->at = ash_arena_alloc(&a->arena, count, sizeof *out->at);
     if (!out->first || !out->at) return false;
@@ -128,19 +129,19 @@ static bool find_until(ash_again *a) {
 }
 
 static bool find_rows(ash_again *a) {
-    ASH_VEC(pair) pairs = {0};
+    ASH_VEC(again_pair) pairs = {0};
     const ash_allocator *al = a->allocator;
     bool made = true;
     for (uint32_t s = 0; s < a->steps; s++)
         for (uint32_t t = a->touch_at[s]; t < a->touch_at[s + 1]; t++)
-            made &= ash_vec_push(al, &pairs, (pair){a->touches.at[t].root, s});
+            made &= ash_vec_push(al, &pairs, (again_pair){a->touches.at[t].root, s});
     made = made && make_rows(a, pairs.at, pairs.len, a->n, &a->uses);
     pairs.len = 0;
     for (uint32_t s = 0; s < a->steps; s++)
         for (uint32_t t = a->touch_at[s]; t < a->touch_at[s + 1]; t++) {
             uint32_t root = a->touches.at[t].root;
             if (a->touches.at[t].writes && a->results[root].repeats)
-                made &= ash_vec_push(al, &pairs, (pair){root, s});
+                made &= ash_vec_push(al, &pairs, (again_pair){root, s});
         }
     made = made && make_rows(a, pairs.at, pairs.len, a->n, &a->makers);
     pairs.len = 0;
@@ -148,9 +149,9 @@ static bool find_rows(ash_again *a) {
         for (uint32_t m = a->makers.first[r]; m < a->makers.first[r + 1]; m++)
             for (uint32_t s = a->makers.at[m], t = a->touch_at[s]; t < a->touch_at[s + 1]; t++)
                 if (a->touches.at[t].root != r)
-                    made &= ash_vec_push(al, &pairs, (pair){r, a->touches.at[t].root});
+                    made &= ash_vec_push(al, &pairs, (again_pair){r, a->touches.at[t].root});
     made = made && make_rows(a, pairs.at, pairs.len, a->n, &a->operands);
-    for (size_t i = 0; i < pairs.len; i++) pairs.at[i] = (pair){pairs.at[i].item, pairs.at[i].key};
+    for (size_t i = 0; i < pairs.len; i++) pairs.at[i] = (again_pair){pairs.at[i].item, pairs.at[i].key};
     made = made && make_rows(a, pairs.at, pairs.len, a->n, &a->readers);
     ash_vec_free(al, &pairs);
     return made;
@@ -219,7 +220,7 @@ void ash_again__undo(ash_again *a) {
 ash_status ash_again__carry_out(ash_again *a, size_t *count, double *ns, ash_diag *diag) {
     ash_program *p = a->program;
     const ash_allocator *al = a->allocator;
-    ASH_VEC(pair) pairs = {0};
+    ASH_VEC(again_pair) pairs = {0};
     ASH_VEC(ash_step) steps = {0};
     ash_again_rows views = {0};
     uint32_t *as = ash_mem_alloc(al, a->n, sizeof *as);
@@ -228,7 +229,7 @@ ash_status ash_again__carry_out(ash_again *a, size_t *count, double *ns, ash_dia
     for (uint32_t b = 0; b < a->n && good; b++) {
         as[b] = b;
         if (p->buffers.at[b].root != ASH_NO_BUFFER)
-            good = ash_vec_push(al, &pairs, (pair){p->buffers.at[b].root, b});
+            good = ash_vec_push(al, &pairs, (again_pair){p->buffers.at[b].root, b});
     }
     good = good && make_rows(a, pairs.at, pairs.len, a->n, &views);
     good = good && ash_vec_reserve(al, &steps, a->best.steps.len);

@@ -42,7 +42,7 @@ enum {
 /* --- a run ------------------------------------------------------------------------------------ */
 
 /* What a run knows of a root. */
-typedef struct entry {
+typedef struct again_entry {
     bool here;       /* its bytes are in memory */
     bool wanted;     /* not here, and to be computed again: it has claims on its operands */
     uint32_t until;  /* of one that is not here: it can come back before this main step; 0: never */
@@ -52,41 +52,41 @@ typedef struct entry {
     uint32_t need;   /* of a wanted one: the main step that reads it next */
     uint32_t family; /* of a wanted one: its number in the forest */
     double offered;  /* the price that it has in the heap; 0: it is not there */
-} entry;
+} again_entry;
 
 /* Wanted results that are connected; a tree of them has its sum at its root. */
-typedef struct family {
+typedef struct again_family {
     uint32_t parent;
     double cost; /* nanoseconds */
-} family;
+} again_family;
 
-typedef struct candidate {
+typedef struct again_candidate {
     double price; /* what forgetting it gives for what it costs; a higher one first */
     uint32_t root;
-} candidate;
+} again_candidate;
 
-typedef struct run {
+typedef struct again_run {
     const ash_again *a;
     bool far;  /* the time until the next reader counts */
     bool near; /* forgotten neighbours count */
     uint64_t room, live;
     uint32_t now; /* the main step */
-    entry *entries;
-    ASH_VEC(family) families;
-    ASH_VEC(candidate) heap;
-    ASH_VEC(candidate) aside;
+    again_entry *entries;
+    ASH_VEC(again_family) families;
+    ASH_VEC(again_candidate) heap;
+    ASH_VEC(again_candidate) aside;
     ASH_VEC(uint32_t) stack, chain;
     ash_again_schedule out;
     bool stuck;  /* there is no end to it */
     bool failed; /* out of memory */
-} run;
+} again_run;
 
 #define PUSH(w, list, ...)                                                                                 \
     do {                                                                                                   \
         if (!ash_vec_push((w)->a->allocator, list, __VA_ARGS__)) (w)->failed = true;                       \
     } while (0)
 
-static uint32_t find_family(run *w, uint32_t f) {
+static uint32_t find_family(again_run *w, uint32_t f) {
     while (w->families.at[f].parent != f) {
         w->families.at[f].parent = w->families.at[w->families.at[f].parent].parent;
         f = w->families.at[f].parent;
@@ -94,7 +94,7 @@ static uint32_t find_family(run *w, uint32_t f) {
     return f;
 }
 
-static uint32_t next_use(const run *w, uint32_t r) {
+static uint32_t next_use(const again_run *w, uint32_t r) {
     uint32_t at = w->entries[r].cursor;
     return at < w->a->uses.first[r + 1] ? w->a->uses.at[at] : NIL;
 }
@@ -104,24 +104,24 @@ static uint32_t limit(const ash_again_rows *list, uint32_t r) {
 }
 
 /* The main step for which a root is read next so that something is computed again, but for `made`. */
-static uint32_t find_claim(const run *w, uint32_t r, uint32_t made) {
+static uint32_t find_claim(const again_run *w, uint32_t r, uint32_t made) {
     const ash_again_rows *readers = &w->a->readers;
     uint32_t need = NIL;
     for (uint32_t k = readers->first[r]; k < limit(readers, r); k++) {
-        const entry *e = &w->entries[readers->at[k]];
+        const again_entry *e = &w->entries[readers->at[k]];
         if (e->wanted && readers->at[k] != made) need = ASH_MIN(need, e->need);
     }
     return need;
 }
 
 /* The main step at which a root is read next, by itself or for what is computed from it. */
-static uint32_t find_need(const run *w, uint32_t r) {
+static uint32_t find_need(const again_run *w, uint32_t r) {
     uint32_t use = next_use(w, r), claim = find_claim(w, r, NIL);
     return ASH_MIN(use, claim);
 }
 
 /* Whether a root that is here could come back before main step `need`. */
-static bool comes_back(const run *w, uint32_t r, uint32_t need) {
+static bool comes_back(const again_run *w, uint32_t r, uint32_t need) {
     const ash_again_result *all = w->a->results;
     if (!all[r].repeats || all[r].until < need || w->now <= all[r].last) return false;
     for (uint32_t k = w->a->operands.first[r]; k < w->a->operands.first[r + 1]; k++) {
@@ -131,17 +131,17 @@ static bool comes_back(const run *w, uint32_t r, uint32_t need) {
     return true;
 }
 
-static double family_cost(run *w, const ash_again_rows *list, uint32_t r) {
+static double family_cost(again_run *w, const ash_again_rows *list, uint32_t r) {
     double sum = 0;
     for (uint32_t k = list->first[r]; k < limit(list, r); k++) {
-        const entry *e = &w->entries[list->at[k]];
+        const again_entry *e = &w->entries[list->at[k]];
         if (e->wanted) sum += w->families.at[find_family(w, e->family)].cost;
     }
     return sum;
 }
 
 /* What forgetting a root gives; 0: it cannot be forgotten now. */
-static double find_price(run *w, uint32_t r) {
+static double find_price(again_run *w, uint32_t r) {
     const ash_again *a = w->a;
     uint32_t need = find_need(w, r);
     if (need == NIL || !comes_back(w, r, need)) return 0;
@@ -151,27 +151,27 @@ static double find_price(run *w, uint32_t r) {
     return (double)a->results[r].bytes * away / cost;
 }
 
-static bool is_before(const candidate *x, const candidate *y) {
+static bool is_before(const again_candidate *x, const again_candidate *y) {
     return x->price != y->price ? x->price > y->price : x->root < y->root;
 }
 
-static void swap(candidate *x, candidate *y) {
-    candidate c = *x;
+static void swap(again_candidate *x, again_candidate *y) {
+    again_candidate c = *x;
     *x = *y;
     *y = c;
 }
 
-static void push_candidate(run *w, candidate c) {
+static void push_candidate(again_run *w, again_candidate c) {
     PUSH(w, &w->heap, c);
     if (w->failed) return;
     w->entries[c.root].offered = c.price;
-    candidate *h = w->heap.at;
+    again_candidate *h = w->heap.at;
     for (size_t i = w->heap.len - 1; i && is_before(&h[i], &h[(i - 1) / 2]); i = (i - 1) / 2)
         swap(&h[i], &h[(i - 1) / 2]);
 }
 
-static candidate pop_candidate(run *w) {
-    candidate *h = w->heap.at, top = h[0];
+static again_candidate pop_candidate(again_run *w) {
+    again_candidate *h = w->heap.at, top = h[0];
     h[0] = h[--w->heap.len];
     for (size_t i = 0, k; (k = 2 * i + 1) < w->heap.len; i = k) {
         if (k + 1 < w->heap.len && is_before(&h[k + 1], &h[k])) k++;
@@ -182,19 +182,19 @@ static candidate pop_candidate(run *w) {
 }
 
 /* A root that may be forgotten from now on, at a price that may have risen. */
-static void offer(run *w, uint32_t r) {
+static void offer(again_run *w, uint32_t r) {
     if (!w->entries[r].here || w->a->results[r].kept || !w->a->results[r].repeats || w->failed) return;
     double price = find_price(w, r);
-    if (price > w->entries[r].offered) push_candidate(w, (candidate){price, r});
+    if (price > w->entries[r].offered) push_candidate(w, (again_candidate){price, r});
 }
 
 /* The root that is best forgotten, or NIL. Prices fall as time goes on: one that has is put back. */
-static uint32_t choose(run *w) {
+static uint32_t choose(again_run *w) {
     uint32_t found = NIL;
     w->aside.len = 0;
     while (w->heap.len && found == NIL && !w->failed) {
-        candidate c = pop_candidate(w);
-        entry *e = &w->entries[c.root];
+        again_candidate c = pop_candidate(w);
+        again_entry *e = &w->entries[c.root];
         if (c.price < e->offered) continue; /* it is there with a higher one as well */
         e->offered = 0;
         if (!e->here) continue;
@@ -205,7 +205,7 @@ static uint32_t choose(run *w) {
         double price = find_price(w, c.root);
         if (price <= 0) continue;
         if (price < 0.9 * c.price)
-            push_candidate(w, (candidate){price, c.root});
+            push_candidate(w, (again_candidate){price, c.root});
         else
             found = c.root;
     }
@@ -216,16 +216,16 @@ static uint32_t choose(run *w) {
 /* --- coming and going ------------------------------------------------------------------------- */
 
 /* A root joins the forest, with its forgotten neighbours. */
-static void join_family(run *w, uint32_t r) {
+static void join_family(again_run *w, uint32_t r) {
     const ash_again *a = w->a;
     uint32_t own = (uint32_t)w->families.len;
-    PUSH(w, &w->families, (family){own, a->results[r].cost});
+    PUSH(w, &w->families, (again_family){own, a->results[r].cost});
     if (w->failed) return;
     w->entries[r].family = own;
     const ash_again_rows *lists[] = {&a->operands, &a->readers};
     for (size_t i = 0; i < ASH_COUNT(lists); i++)
         for (uint32_t k = lists[i]->first[r]; k < limit(lists[i], r); k++) {
-            const entry *e = &w->entries[lists[i]->at[k]];
+            const again_entry *e = &w->entries[lists[i]->at[k]];
             if (!e->wanted || lists[i]->at[k] == r) continue;
             uint32_t other = find_family(w, e->family), top = find_family(w, own);
             if (other == top) continue;
@@ -235,7 +235,7 @@ static void join_family(run *w, uint32_t r) {
 }
 
 /* A root that is not here will be computed again, and what it is computed from is claimed. */
-static void want(run *w, uint32_t root, uint32_t need) {
+static void want(again_run *w, uint32_t root, uint32_t need) {
     w->chain.len = 0;
     w->entries[root].wanted = true;
     w->entries[root].need = need;
@@ -244,7 +244,7 @@ static void want(run *w, uint32_t root, uint32_t need) {
         uint32_t r = w->chain.at[--w->chain.len];
         join_family(w, r);
         for (uint32_t k = w->a->operands.first[r]; k < w->a->operands.first[r + 1]; k++) {
-            entry *q = &w->entries[w->a->operands.at[k]];
+            again_entry *q = &w->entries[w->a->operands.at[k]];
             q->claims++;
             if (q->here) continue;
             if (!q->wanted) {
@@ -258,18 +258,18 @@ static void want(run *w, uint32_t root, uint32_t need) {
 }
 
 /* Until when a root that is not here could come back, by itself and by what it is computed from. */
-static uint32_t find_until_now(const run *w, uint32_t r) {
+static uint32_t find_until_now(const again_run *w, uint32_t r) {
     const ash_again_result *own = &w->a->results[r];
     uint32_t until = own->repeats ? own->until : 0;
     for (uint32_t k = w->a->operands.first[r]; k < w->a->operands.first[r + 1]; k++) {
-        const entry *q = &w->entries[w->a->operands.at[k]];
+        const again_entry *q = &w->entries[w->a->operands.at[k]];
         if (!q->here) until = ASH_MIN(until, q->until);
     }
     return until;
 }
 
 /* A root's bytes are gone. What was computed from it and is gone depends on it now. */
-static void leave(run *w, uint32_t root) {
+static void leave(again_run *w, uint32_t root) {
     const ash_again *a = w->a;
     w->entries[root].here = false;
     w->entries[root].until = find_until_now(w, root);
@@ -279,7 +279,7 @@ static void leave(run *w, uint32_t root) {
     while (w->chain.len && !w->failed) {
         uint32_t r = w->chain.at[--w->chain.len];
         for (uint32_t k = a->readers.first[r]; k < a->readers.first[r + 1]; k++) {
-            entry *e = &w->entries[a->readers.at[k]];
+            again_entry *e = &w->entries[a->readers.at[k]];
             if (e->here || e->until <= w->entries[r].until) continue;
             e->until = w->entries[r].until;
             PUSH(w, &w->chain, a->readers.at[k]);
@@ -287,14 +287,14 @@ static void leave(run *w, uint32_t root) {
     }
 }
 
-static void forget(run *w, uint32_t r, uint32_t need) {
+static void forget(again_run *w, uint32_t r, uint32_t need) {
     leave(w, r);
     want(w, r, need);
 }
 
 /* After a root was used, or lost a claim. */
-static void settle(run *w, uint32_t r) {
-    entry *e = &w->entries[r];
+static void settle(again_run *w, uint32_t r) {
+    again_entry *e = &w->entries[r];
     if (!e->here || e->locks || w->a->results[r].kept || w->failed) return;
     if (!e->claims && next_use(w, r) == NIL)
         leave(w, r); /* nobody will read it, as far as is known: what is forgotten later may want it */
@@ -302,15 +302,15 @@ static void settle(run *w, uint32_t r) {
         offer(w, r);
 }
 
-static void unlock(run *w, uint32_t r) {
+static void unlock(again_run *w, uint32_t r) {
     w->entries[r].locks--;
     settle(w, r);
 }
 
 /* A root's bytes are there. */
-static void arrive(run *w, uint32_t r) {
+static void arrive(again_run *w, uint32_t r) {
     const ash_again *a = w->a;
-    entry *e = &w->entries[r];
+    again_entry *e = &w->entries[r];
     bool again = e->wanted;
     e->here = true;
     e->wanted = false;
@@ -329,7 +329,7 @@ static void arrive(run *w, uint32_t r) {
 }
 
 /* Forgets until so many bytes more are within the room, if that can be. */
-static void make_room(run *w, uint64_t more) {
+static void make_room(again_run *w, uint64_t more) {
     while (w->live + more > w->room && !w->failed) {
         uint32_t r = choose(w);
         if (r == NIL) break;
@@ -340,14 +340,14 @@ static void make_room(run *w, uint64_t more) {
 
 /* The operand whose bytes a step's result takes over, as in layout.c: nobody reads it afterwards. Where it
  * is claimed, and `forced`, it can be forgotten. */
-static uint32_t find_dying(const run *w, uint32_t s, uint32_t own, bool again, bool forced) {
+static uint32_t find_dying(const again_run *w, uint32_t s, uint32_t own, bool again, bool forced) {
     const ash_program *p = w->a->program;
     const ash_step *step = ash_again__step_at(w->a, s);
     if (step->inplace == ASH_NO_BUFFER) return NIL;
     const ash_buffer *b = &p->buffers.at[step->inplace];
     uint32_t r = ash_again__root_of(p, step->inplace), uses = again ? 0 : 1, claims = again ? 1 : 0;
     const ash_again_result *operand = &w->a->results[r];
-    const entry *e = &w->entries[r];
+    const again_entry *e = &w->entries[r];
     if (!operand->bytes || operand->kept || r == own || operand->bytes != w->a->results[own].bytes ||
         b->offset || e->locks != 1 || e->cursor + uses != w->a->uses.first[r + 1])
         return NIL;
@@ -358,7 +358,7 @@ static uint32_t find_dying(const run *w, uint32_t s, uint32_t own, bool again, b
 /* --- steps ------------------------------------------------------------------------------------ */
 
 /* Runs a step that begins `own`, or NIL, of which nothing is there. */
-static void begin_result(run *w, uint32_t s, uint32_t own, uint64_t more, bool again) {
+static void begin_result(again_run *w, uint32_t s, uint32_t own, uint64_t more, bool again) {
     uint32_t dying = own == NIL ? NIL : find_dying(w, s, own, again, false);
     if (own != NIL && dying == NIL && w->live + more > w->room) dying = find_dying(w, s, own, again, true);
     uint64_t less = dying == NIL ? 0 : w->a->results[dying].bytes;
@@ -372,7 +372,7 @@ static void begin_result(run *w, uint32_t s, uint32_t own, uint64_t more, bool a
         make_room(w, more); /* it stays */
 }
 
-static void lock_operands(run *w, uint32_t r, bool on) {
+static void lock_operands(again_run *w, uint32_t r, bool on) {
     for (uint32_t k = w->a->operands.first[r]; k < w->a->operands.first[r + 1]; k++) {
         uint32_t q = w->a->operands.at[k];
         if (on)
@@ -383,7 +383,7 @@ static void lock_operands(run *w, uint32_t r, bool on) {
 }
 
 /* Runs the steps of a forgotten result, whose operands are here and locked. */
-static void make_again(run *w, uint32_t r) {
+static void make_again(again_run *w, uint32_t r) {
     const ash_again *a = w->a;
     uint64_t scratch = 0;
     uint32_t first = a->makers.first[r], end = a->makers.first[r + 1];
@@ -397,7 +397,7 @@ static void make_again(run *w, uint32_t r) {
 }
 
 /* Brings a root back that a step is about to read, and first what it is computed from. */
-static void bring_back(run *w, uint32_t root) {
+static void bring_back(again_run *w, uint32_t root) {
     const ash_again *a = w->a;
     w->stack.len = 0;
     if (w->entries[root].here || w->stuck) return;
@@ -421,7 +421,7 @@ static void bring_back(run *w, uint32_t root) {
     }
 }
 
-static void run_step(run *w, uint32_t s) {
+static void run_step(again_run *w, uint32_t s) {
     const ash_again *a = w->a;
     uint32_t begin = a->touch_at[s], end = a->touch_at[s + 1], own = NIL;
     uint64_t more = a->scratch[s];
@@ -451,8 +451,9 @@ static void run_step(run *w, uint32_t s) {
     for (uint32_t t = begin; t < end; t++) unlock(w, a->touches.at[t].root);
 }
 
-static ash_status run_all(const ash_again *a, uint64_t room, bool far, bool near, run *w, ash_diag *diag) {
-    *w = (run){.a = a, .far = far, .near = near, .room = room, .live = a->base};
+static ash_status run_all(const ash_again *a, uint64_t room, bool far, bool near, again_run *w,
+                          ash_diag *diag) {
+    *w = (again_run){.a = a, .far = far, .near = near, .room = room, .live = a->base};
     w->entries = ash_mem_calloc(a->allocator, a->n, sizeof *w->entries);
     w->failed = !w->entries;
     for (uint32_t r = 0; r < a->n && !w->failed; r++) {
@@ -471,7 +472,7 @@ static ash_status run_all(const ash_again *a, uint64_t room, bool far, bool near
     return ASH_NO_MEMORY(diag);
 }
 
-static void take(ash_again *a, run *w) {
+static void take(ash_again *a, again_run *w) {
     ash_vec_free(a->allocator, &a->best.steps);
     a->best = w->out;
     w->out = (ash_again_schedule){0};
@@ -484,7 +485,7 @@ static const bool prices[][2] = {{true, true}, {false, true}, {true, false}, {fa
 ash_status ash_again__within(ash_again *a, uint64_t room, bool *found, ash_diag *diag) {
     *found = false;
     for (size_t i = 0; i < ASH_COUNT(prices) && room >= a->lower; i++) {
-        run w;
+        again_run w;
         ASH_TRY(run_all(a, room, prices[i][0], prices[i][1], &w, diag));
         bool fits = !w.stuck && w.out.peak <= room;
         if (fits && (!*found || w.out.spent < a->best.spent)) {
@@ -503,7 +504,7 @@ ash_status ash_again__least(ash_again *a, const ash_progress *progress, bool *fo
         uint64_t room = low + (high - low) / 2, reached = UINT64_MAX;
         ASH_TRY(ash_progress__report(progress, ASH_STAGE_ORDER, halving, HALVINGS, diag));
         for (size_t i = 0; i < ASH_COUNT(prices) && reached > room; i++) {
-            run w;
+            again_run w;
             ASH_TRY(run_all(a, room, prices[i][0], prices[i][1], &w, diag));
             uint64_t peak = w.stuck ? UINT64_MAX : w.out.peak;
             reached = ASH_MIN(reached, peak);
@@ -520,7 +521,7 @@ ash_status ash_again__least(ash_again *a, const ash_progress *progress, bool *fo
 }
 
 ash_status ash_again__find_bounds(ash_again *a, ash_diag *diag) {
-    run w;
+    again_run w;
     ASH_TRY(run_all(a, UINT64_MAX, false, false, &w, diag));
     a->given = w.out.peak;
     ash_vec_free(a->allocator, &w.out.steps);

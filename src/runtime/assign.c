@@ -21,7 +21,7 @@
 enum { NOTHING = UINT32_MAX };
 
 /* One access of an earlier step to a root, in a list of the root's. */
-struct touch {
+struct stream_touch {
     uint32_t step, next;
     int64_t begin, end; /* bytes of the root */
     uint64_t near;      /* bit per stream: it has written or read them */
@@ -37,7 +37,7 @@ struct assigning {
     const ash_program *program;
     const ash_allocator *allocator;
     ash_schedule *schedule;
-    ASH_VEC(struct touch) touches;
+    ASH_VEC(struct stream_touch) touches;
     ASH_VEC(struct pull) pulls;
     ASH_VEC(ash_memory_wait) waits;
     uint32_t *writes, *reads; /* per buffer: the first touch of its list */
@@ -79,7 +79,7 @@ static void depend(struct assigning *w, uint32_t on) {
  * it: who meets that later also meets the writer that made it forgotten. With `pull`, they are read. */
 static bool meet(struct assigning *w, uint32_t *list, int64_t begin, int64_t end, bool forget, bool pull) {
     for (uint32_t *at = list; *at != NOTHING;) {
-        struct touch *touch = &w->touches.at[*at];
+        struct stream_touch *touch = &w->touches.at[*at];
         bool meets = touch->begin < end && begin < touch->end;
         if (meets) depend(w, touch->step);
         struct pull read = {*at, ASH_MIN(end, touch->end) - ASH_MAX(begin, touch->begin)};
@@ -93,8 +93,9 @@ static bool meet(struct assigning *w, uint32_t *list, int64_t begin, int64_t end
 }
 
 static bool remember(struct assigning *w, uint32_t *list, uint32_t step, int64_t begin, int64_t end) {
-    if (!ash_vec_push(w->allocator, &w->touches,
-                      (struct touch){step, *list, begin, end, UINT64_C(1) << w->schedule->stream[step]}))
+    if (!ash_vec_push(
+            w->allocator, &w->touches,
+            (struct stream_touch){step, *list, begin, end, UINT64_C(1) << w->schedule->stream[step]}))
         return false;
     *list = (uint32_t)w->touches.len - 1;
     return true;

@@ -303,7 +303,7 @@ ash_status ash_plan__build(ash_context *context, ash_program *program, const ash
 }
 
 /* What a plan, or a pair, is built of. */
-struct building {
+struct plan_building {
     ash_context *context;
     ash_program *program;
     const ash_plan_options *options;
@@ -315,7 +315,7 @@ struct building {
 };
 
 /* The cores of a pair: windows on one program, with one layout. */
-static ash_status cut_core(struct building *w, ash_plan_parts *parts, const ash_schedule *whole,
+static ash_status cut_core(struct plan_building *w, ash_plan_parts *parts, const ash_schedule *whole,
                            ash_diag *diag) {
     const ash_program *p = w->program;
     const ash_allocator *a = p->allocator;
@@ -340,7 +340,7 @@ done:
 }
 
 /* Orders the steps, unless that was done, and makes the core: of these the plan is made. */
-static ash_status make_core(struct building *w, const ash_plan_options *options, ash_diag *diag) {
+static ash_status make_core(struct plan_building *w, const ash_plan_options *options, ash_diag *diag) {
     ash_program *program = w->program;
     const ash_allocator *a = ash_context__allocator(w->context);
     ash_schedule schedule = {0};
@@ -384,7 +384,7 @@ done:
 }
 
 /* A plan around a core, which takes over one share of what is shared. */
-static ash_status make_plan(const struct building *w, const ash_plan_core *core, ash_plan *owner,
+static ash_status make_plan(const struct plan_building *w, const ash_plan_core *core, ash_plan *owner,
                             ash_plan **out, ash_diag *diag) {
     ash_plan *plan = new_plan(w->context, w->shared, core);
     if (!plan) return ASH_NO_MEMORY(diag);
@@ -402,7 +402,7 @@ static ash_status make_plan(const struct building *w, const ash_plan_core *core,
     return make_rest(plan, NULL, diag);
 }
 
-static ash_status build(struct building *w, const ash_kernel_source *kernels, ash_plan **first,
+static ash_status build(struct plan_building *w, const ash_kernel_source *kernels, ash_plan **first,
                         ash_plan **second, ash_diag *diag) {
     ash_plan *plans[2] = {NULL, NULL};
     ash_status status;
@@ -440,7 +440,7 @@ done:
 ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
                                    const ash_plan_order_report *order, const ash_kernel_source *kernels,
                                    const ash_plan_options *options, ash_plan **out, ash_diag *diag) {
-    struct building w = {
+    struct plan_building w = {
         .context = context, .program = program, .options = options, .ordered = order != NULL};
     if (order) w.report.order = *order;
     *out = NULL;
@@ -449,12 +449,12 @@ ash_status ash_plan__build_ordered(ash_context *context, ash_program *program,
 
 ash_status ash_plan__build_pair(ash_context *context, const ash_plan_halves *of, ash_plan **first,
                                 ash_plan **second, ash_diag *diag) {
-    struct building w = {.context = context,
-                         .program = of->program,
-                         .options = of->options,
-                         .late = of->late,
-                         .ordered = true,
-                         .report.order = *of->order};
+    struct plan_building w = {.context = context,
+                              .program = of->program,
+                              .options = of->options,
+                              .late = of->late,
+                              .ordered = true,
+                              .report.order = *of->order};
     *first = *second = NULL;
     return build(&w, of->kernels, first, second, diag);
 }

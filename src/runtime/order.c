@@ -23,7 +23,7 @@
 enum { MOST_SETS = 1 << 16, WIDTH = 256, LEAST_WIDTH = 8 }; /* states per layer x operations */
 enum { ROUNDS = 6 };                                        /* schedules that are laid out */
 
-typedef struct orderer {
+typedef struct step_orderer {
     ash_context *context;
     const ash_allocator *allocator;
     ash_program *program;
@@ -33,7 +33,7 @@ typedef struct orderer {
     size_t n_pinned; /* of the program as given */
     uint64_t size;   /* bytes of the arenas with the present steps, but for those of states */
     uint32_t tries;
-} orderer;
+} step_orderer;
 
 static uint32_t root_of(const ash_program *p, uint32_t b) {
     return p->buffers.at[b].root == ASH_NO_BUFFER ? b : p->buffers.at[b].root;
@@ -41,7 +41,7 @@ static uint32_t root_of(const ash_program *p, uint32_t b) {
 
 /* --- what an order takes ---------------------------------------------------------------------- */
 
-static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layout, ash_diag *diag) {
+static ash_status lay_out(const step_orderer *o, uint64_t capacity, ash_layout *layout, ash_diag *diag) {
     ash_plan_options options = *o->options;
     options.memory.capacity = capacity;
     ASH_TRY(ash_progress__report(&o->options->progress, ASH_STAGE_ORDER, o->tries, ROUNDS, diag));
@@ -60,7 +60,7 @@ static ash_status lay_out(const orderer *o, uint64_t capacity, ash_layout *layou
 
 /* The size of the arenas, without those of states: the smallest that is found, or one within the
  * capacity. */
-static ash_status measure(const orderer *o, uint64_t *size, ash_diag *diag) {
+static ash_status measure(const step_orderer *o, uint64_t *size, ash_diag *diag) {
     ash_layout layout = {0};
     ash_status status = lay_out(o, o->options->memory.capacity, &layout, diag);
     if (status == ASH_ERROR_BUDGET) status = lay_out(o, 0, &layout, diag);
@@ -69,7 +69,7 @@ static ash_status measure(const orderer *o, uint64_t *size, ash_diag *diag) {
     return status;
 }
 
-static bool is_met(const orderer *o) {
+static bool is_met(const step_orderer *o) {
     return o->options->memory.capacity && o->size <= o->options->memory.capacity;
 }
 
@@ -77,7 +77,7 @@ static bool is_met(const orderer *o) {
 
 /* Program buffers as the planner sees them, number for number. Inputs keep their bytes between executions
  * unless they are used up, and what lies outside the arenas is the same at every peak. */
-static ash_status make_buffers(const orderer *o, ash_memory_buffer *buffers, ash_diag *diag) {
+static ash_status make_buffers(const step_orderer *o, ash_memory_buffer *buffers, ash_diag *diag) {
     const ash_program *p = o->program;
     for (uint32_t b = 0; b < p->buffers.len; b++) {
         const ash_buffer *buffer = &p->buffers.at[b];
@@ -131,7 +131,7 @@ static void make_gate(const ash_program *p, ash_memory_buffer *buffers, ash_memo
 
 /* An operand that the step may work on in place is read early: if it dies there, the result takes its
  * bytes. Returns the end of the list. */
-static ash_memory_access *make_accesses(const orderer *o, ash_memory_access *accesses) {
+static ash_memory_access *make_accesses(const step_orderer *o, ash_memory_access *accesses) {
     const ash_program *p = o->program;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         const ash_step *step = &p->steps.at[s];
@@ -160,7 +160,7 @@ static void leave_gate_out(const ash_program *p, uint32_t *order, size_t steps) 
 }
 
 /* `order` has room for an operation more. */
-static ash_status find_order(orderer *o, uint32_t *order, ash_diag *diag) {
+static ash_status find_order(step_orderer *o, uint32_t *order, ash_diag *diag) {
     const ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
     size_t steps = p->steps.len - p->prologue, gate = has_gate(p), n = p->buffers.len + 2 * gate,
@@ -187,7 +187,7 @@ done:
 }
 
 /* Updates of states early (hasten.c), which by itself gives little, and what follows more room. */
-static ash_status hasten(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
+static ash_status hasten(step_orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
     size_t steps = p->steps.len - p->prologue, moved = 0;
@@ -210,7 +210,7 @@ done:
     return status;
 }
 
-static ash_status reorder(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
+static ash_status reorder(step_orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
     size_t steps = p->steps.len - p->prologue;
@@ -241,7 +241,7 @@ done:
 /* --- recomputation ---------------------------------------------------------------------------- */
 
 /* Bytes of inputs, which lie in the arenas all the time. */
-static uint64_t find_base(const orderer *o) {
+static uint64_t find_base(const step_orderer *o) {
     uint64_t base = 0;
     for (size_t i = 0; i < o->program->inputs.len && !o->options->memory.omit_inputs; i++)
         base += ash_align_up((uint64_t)o->program->buffers.at[o->program->inputs.at[i]].bytes,
@@ -251,8 +251,8 @@ static uint64_t find_base(const orderer *o) {
 
 /* Carries a schedule out and measures it; it stays unless the arenas are larger than with the steps as they
  * were. */
-static ash_status try_schedule(orderer *o, ash_again *again, uint64_t *size, ash_plan_order_report *report,
-                               ash_diag *diag) {
+static ash_status try_schedule(step_orderer *o, ash_again *again, uint64_t *size,
+                               ash_plan_order_report *report, ash_diag *diag) {
     size_t count = 0;
     double ns = 0;
     o->tries++;
@@ -269,7 +269,7 @@ static ash_status try_schedule(orderer *o, ash_again *again, uint64_t *size, ash
 }
 
 /* Computes results again until the capacity is met, or as little as possible is live. */
-static ash_status recompute(orderer *o, ash_plan_order_report *report, ash_diag *diag) {
+static ash_status recompute(step_orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     const uint64_t capacity = o->options->memory.capacity;
     ash_program *p = o->program;
     size_t steps = p->steps.len - p->prologue, moved = 0;
@@ -311,7 +311,8 @@ static bool writes(const ash_program *p, const ash_step *step, uint32_t root) {
 }
 
 /* The step at which the largest arena's bound is reached, and the roots that are live there. */
-static uint32_t find_peak(const orderer *o, const ash_layout *layout, uint32_t *roots, uint32_t *count) {
+static uint32_t find_peak(const step_orderer *o, const ash_layout *layout, uint32_t *roots,
+                          uint32_t *count) {
     size_t arenas;
     uint32_t worst = UINT32_MAX;
     const ash_memory_arena *arena = ash_memory_plan_arenas(layout->main, &arenas);
@@ -331,7 +332,7 @@ static uint32_t find_peak(const orderer *o, const ash_layout *layout, uint32_t *
 }
 
 /* Names the smallest size found, the operation at the peak, and those whose results lie there. */
-static ash_status refuse(const orderer *o, ash_diag *diag) {
+static ash_status refuse(const step_orderer *o, ash_diag *diag) {
     enum { NAMED = 4, ROOM = 200 };
     const ash_program *p = o->program;
     ash_layout layout = {0};
@@ -379,11 +380,11 @@ done:
 ash_status ash_order__lay_out(ash_context *context, const ash_program *program,
                               const ash_plan_options *options, unsigned threads, ash_layout *layout,
                               ash_diag *diag) {
-    orderer o = {.context = context,
-                 .allocator = ash_context__allocator(context),
-                 .program = (ash_program *)program,
-                 .options = options,
-                 .threads = threads};
+    step_orderer o = {.context = context,
+                      .allocator = ash_context__allocator(context),
+                      .program = (ash_program *)program,
+                      .options = options,
+                      .threads = threads};
     return lay_out(&o, 0, layout, diag);
 }
 
@@ -395,11 +396,11 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
     ASH_FAIL_IF((unsigned)options->order >= ASH_PLAN_ORDER_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "unknown order option %d", (int)options->order);
     if (options->order != ASH_PLAN_ORDER_ON && !capacity) return ASH_OK;
-    orderer o = {.context = context,
-                 .allocator = ash_context__allocator(context),
-                 .program = program,
-                 .options = options,
-                 .threads = threads};
+    step_orderer o = {.context = context,
+                      .allocator = ash_context__allocator(context),
+                      .program = program,
+                      .options = options,
+                      .threads = threads};
     o.n_pinned = program->buffers.len;
     o.pinned = ash_mem_calloc(o.allocator, o.n_pinned, sizeof *o.pinned);
     ash_status status = ASH_OK;

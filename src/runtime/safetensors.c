@@ -22,40 +22,40 @@ const char *ash_safetensors__dtype(ash_dtype dtype) {
     return NULL;
 }
 
-typedef struct reader {
+typedef struct tensors_reader {
     const uint8_t *base, *at, *end; /* the file, the next byte, the end of the header */
     uint64_t size;                  /* bytes of the file */
     ash_arena *arena;
     ash_diag *diag;
     ASH_VEC(ash_safetensor) tensors;
     ASH_VEC(ash_safetext) texts;
-} reader;
+} tensors_reader;
 
-static ash_status malformed(const reader *r, const char *what) {
+static ash_status malformed(const tensors_reader *r, const char *what) {
     return ash_fail_at(r->diag, ASH_ERROR_FORMAT, (uint64_t)(r->at - r->base), "%s in a safetensors file",
                        what);
 }
 
 /* --- words ------------------------------------------------------------------------------------------ */
 
-static void skip_space(reader *r) {
+static void skip_space(tensors_reader *r) {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r')) r->at++;
 }
 
-static bool take(reader *r, char c) {
+static bool take(tensors_reader *r, char c) {
     skip_space(r);
     if (r->at == r->end || *r->at != (uint8_t)c) return false;
     r->at++;
     return true;
 }
 
-static ash_status expect(reader *r, char c) {
+static ash_status expect(tensors_reader *r, char c) {
     const char what[] = {'n', 'o', ' ', '\'', c, '\'', 0};
     return take(r, c) ? ASH_OK : malformed(r, what);
 }
 
 /* Four hexadecimal digits; -1: something else. */
-static int32_t hex4(reader *r) {
+static int32_t hex4(tensors_reader *r) {
     int32_t value = 0;
     if (r->end - r->at < 4) return -1;
     for (int i = 0; i < 4; i++, r->at++) {
@@ -68,7 +68,7 @@ static int32_t hex4(reader *r) {
 }
 
 /* Appends a code point, of one escape or of two that are a pair of surrogates. */
-static bool take_unicode(reader *r, char **to) {
+static bool take_unicode(tensors_reader *r, char **to) {
     int32_t code = hex4(r);
     if (code >= 0xd800 && code < 0xdc00) {
         if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u') return false;
@@ -87,7 +87,7 @@ static bool take_unicode(reader *r, char **to) {
 }
 
 /* A text in quotes; it is never longer than it stands in the file. *at is the offset of its first byte. */
-static ash_status take_text(reader *r, const char **out, uint64_t *at) {
+static ash_status take_text(tensors_reader *r, const char **out, uint64_t *at) {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     ASH_TRY(expect(r, '"'));
     *at = (uint64_t)(r->at - r->base);
@@ -116,7 +116,7 @@ static ash_status take_text(reader *r, const char **out, uint64_t *at) {
     return ASH_OK;
 }
 
-static ash_status take_number(reader *r, uint64_t *out) {
+static ash_status take_number(tensors_reader *r, uint64_t *out) {
     skip_space(r);
     const uint8_t *first = r->at;
     for (*out = 0; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
@@ -127,7 +127,7 @@ static ash_status take_number(reader *r, uint64_t *out) {
 }
 
 /* At most `most` numbers in brackets. */
-static ash_status take_numbers(reader *r, uint64_t *out, unsigned most, unsigned *count) {
+static ash_status take_numbers(tensors_reader *r, uint64_t *out, unsigned most, unsigned *count) {
     ASH_TRY(expect(r, '['));
     for (*count = 0; !take(r, ']');) {
         if (*count) ASH_TRY(expect(r, ','));
@@ -139,7 +139,7 @@ static ash_status take_numbers(reader *r, uint64_t *out, unsigned most, unsigned
 
 /* --- objects ---------------------------------------------------------------------------------------- */
 
-static ash_status take_metadata(reader *r) {
+static ash_status take_metadata(tensors_reader *r) {
     ASH_TRY(expect(r, '{'));
     for (size_t first = r->texts.len; !take(r, '}');) {
         ash_safetext text;
@@ -156,7 +156,7 @@ static ash_status take_metadata(reader *r) {
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
 
 /* One of the three that say what a tensor is; which. */
-static ash_status take_field(reader *r, ash_safetensor *t, unsigned *has) {
+static ash_status take_field(tensors_reader *r, ash_safetensor *t, unsigned *has) {
     const char *key, *dtype;
     uint64_t at, numbers[ASH_MAX_RANK];
     unsigned count, which;
@@ -198,7 +198,7 @@ static bool has_bytes(const ash_type *type, uint64_t bytes) {
     return product == bytes;
 }
 
-static ash_status take_tensor(reader *r, const char *name) {
+static ash_status take_tensor(tensors_reader *r, const char *name) {
     ash_safetensor t = {.name = name};
     unsigned has = 0;
     ASH_TRY(expect(r, '{'));
@@ -215,7 +215,7 @@ static ash_status take_tensor(reader *r, const char *name) {
     return ash_vec_push(r->arena->allocator, &r->tensors, t) ? ASH_OK : ASH_NO_MEMORY(r->diag);
 }
 
-static ash_status take_header(reader *r) {
+static ash_status take_header(tensors_reader *r) {
     bool any = false;
     ASH_TRY(expect(r, '{'));
     while (!take(r, '}')) {
@@ -240,7 +240,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 /* Whether the tensors lie one behind the other, from the header to the end of the file. */
-static bool is_whole(reader *r) {
+static bool is_whole(tensors_reader *r) {
     uint64_t at = (uint64_t)(r->end - r->base);
     if (r->tensors.len) qsort(r->tensors.at, r->tensors.len, sizeof *r->tensors.at, by_place);
     for (size_t i = 0; i < r->tensors.len; i++) {
@@ -250,7 +250,7 @@ static bool is_whole(reader *r) {
     return at == r->size;
 }
 
-static ash_status read_all(reader *r, ash_safetensors *out) {
+static ash_status read_all(tensors_reader *r, ash_safetensors *out) {
     uint64_t length = 0;
     ASH_FAIL_IF(r->size < LENGTH, r->diag, ASH_ERROR_FORMAT, "%llu bytes are no safetensors file",
                 (unsigned long long)r->size);
@@ -271,7 +271,7 @@ static ash_status read_all(reader *r, ash_safetensors *out) {
 
 ash_status ash_safetensors__read(const void *data, uint64_t size, ash_arena *arena, ash_safetensors *out,
                                  ash_diag *diag) {
-    reader r = {.base = data, .at = data, .end = data, .size = size, .arena = arena, .diag = diag};
+    tensors_reader r = {.base = data, .at = data, .end = data, .size = size, .arena = arena, .diag = diag};
     ash_status status = read_all(&r, out);
     ash_vec_free(arena->allocator, &r.tensors);
     ash_vec_free(arena->allocator, &r.texts);

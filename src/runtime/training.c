@@ -6,14 +6,14 @@
 
 enum { ACTIVATION, GRADIENT, OTHER, CLASSES };
 
-typedef struct survey {
+typedef struct training_survey {
     const ash_program *program;
     const ash_layout *layout;
     bool *saved;               /* per buffer, of roots: a later phase reads it */
     int64_t *changes[CLASSES]; /* per half step: bytes that come, less those that go */
-} survey;
+} training_survey;
 
-static bool is_late(const survey *s, const ash_step *step) {
+static bool is_late(const training_survey *s, const ash_step *step) {
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         const ash_access *a = &step->accesses[i];
         if (a->write && s->program->buffers.at[a->buffer].phase != ASH_PHASE_FORWARD) return true;
@@ -21,7 +21,7 @@ static bool is_late(const survey *s, const ash_step *step) {
     return false;
 }
 
-static void find_saved(const survey *s) {
+static void find_saved(const training_survey *s) {
     for (size_t i = s->program->prologue; i < s->program->steps.len; i++) {
         const ash_step *step = &s->program->steps.at[i];
         bool late = is_late(s, step);
@@ -30,14 +30,14 @@ static void find_saved(const survey *s) {
     }
 }
 
-static unsigned class_of(const survey *s, uint32_t root) {
+static unsigned class_of(const training_survey *s, uint32_t root) {
     const ash_buffer *b = &s->program->buffers.at[root];
     bool result = b->kind == ASH_BUFFER_LOCAL || b->kind == ASH_BUFFER_OUTPUT;
     if (result && b->phase == ASH_PHASE_BACKWARD) return GRADIENT;
     return result && b->phase == ASH_PHASE_FORWARD && s->saved[root] ? ACTIVATION : OTHER;
 }
 
-static void note_lives(const survey *s) {
+static void note_lives(const training_survey *s) {
     for (uint32_t b = 0; b < s->layout->count; b++) {
         const ash_place *place = &s->layout->places[b];
         if (place->root != b || place->home != ASH_HOME_MAIN) continue;
@@ -47,7 +47,7 @@ static void note_lives(const survey *s) {
     }
 }
 
-static void find_peaks(const survey *s, size_t times, ash_plan_training *out) {
+static void find_peaks(const training_survey *s, size_t times, ash_plan_training *out) {
     int64_t now[CLASSES] = {0}, most = -1;
     for (size_t t = 0; t < times; t++) {
         for (unsigned c = 0; c < CLASSES; c++) now[c] += s->changes[c][t];
@@ -70,7 +70,7 @@ static bool is_differentiated(const ash_program *program) {
 ash_status ash_layout__weigh_training(const ash_allocator *a, const ash_program *program,
                                       const ash_layout *layout, ash_plan_training *out, ash_diag *diag) {
     size_t times = 2 * (program->steps.len - program->prologue) + 3;
-    survey s = {.program = program, .layout = layout};
+    training_survey s = {.program = program, .layout = layout};
     *out = (ash_plan_training){0};
     if (!is_differentiated(program)) return ASH_OK;
     bool made = (s.saved = ash_mem_calloc(a, layout->count, sizeof *s.saved)) != NULL;

@@ -14,18 +14,18 @@
 #include "code/emit_ops.h"
 
 /* f32 or f64. */
-struct format {
+struct float_format {
     LLVMTypeRef type, bits;
     unsigned width, mantissa, shift;
     int64_t bias;
     double least; /* the smallest positive number */
 };
 
-static struct format format_of(ash_emit *e, LLVMTypeRef type) {
+static struct float_format format_of(ash_emit *e, LLVMTypeRef type) {
     bool single = LLVMGetTypeKind(type) == LLVMFloatTypeKind;
     LLVMTypeRef bits = LLVMIntTypeInContext(e->ctx, single ? 32 : 64);
-    return single ? (struct format){type, bits, 32, 23, 40, 127, 0x1p-149}
-                  : (struct format){type, bits, 64, 52, 11, 1023, 0x1p-1074};
+    return single ? (struct float_format){type, bits, 32, 23, 40, 127, 0x1p-149}
+                  : (struct float_format){type, bits, 64, 52, 11, 1023, 0x1p-1074};
 }
 
 static val compare(ash_emit *e, LLVMIntPredicate how, val a, val b) {
@@ -37,7 +37,8 @@ static val widen(ash_emit *e, val a) {
 }
 
 /* |x| = mantissa * 2^(exponent - 1) * f->least, exponent >= 1; both i64. */
-static void take_apart(ash_emit *e, const struct format *f, val magnitude, val *mantissa, val *exponent) {
+static void take_apart(ash_emit *e, const struct float_format *f, val magnitude, val *mantissa,
+                       val *exponent) {
     val field = widen(e, i_shr(e, magnitude, f->mantissa)), zero = i_const(field, 0);
     val fraction = widen(e, i_and(e, magnitude, (INT64_C(1) << f->mantissa) - 1));
     val normal = compare(e, LLVMIntNE, field, zero);
@@ -47,13 +48,13 @@ static void take_apart(ash_emit *e, const struct format *f, val magnitude, val *
 }
 
 /* 2^n, n within the normal numbers. */
-static val power(ash_emit *e, const struct format *f, val n) {
+static val power(ash_emit *e, const struct float_format *f, val n) {
     val field = i_shl(e, i_add(e, n, i_const(n, f->bias)), f->mantissa);
     return LLVMBuildBitCast(e->b, LLVMBuildTrunc(e->b, field, f->bits, ""), f->type, "");
 }
 
 /* r after `n` more bits, none when n is not positive. */
-static val reduce(ash_emit *e, const struct format *f, val fn, val r, val n, val by) {
+static val reduce(ash_emit *e, const struct float_format *f, val fn, val r, val n, val by) {
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
     LLVMBasicBlockRef body = LLVMAppendBasicBlockInContext(e->ctx, fn, ""),
                       after = LLVMAppendBasicBlockInContext(e->ctx, fn, "");
@@ -74,7 +75,7 @@ static val reduce(ash_emit *e, const struct format *f, val fn, val r, val n, val
 }
 
 /* x rem y, both scalars, at the builder's place in `fn`. */
-static val remainder_of(ash_emit *e, const struct format *f, val fn, val x, val y) {
+static val remainder_of(ash_emit *e, const struct float_format *f, val fn, val x, val y) {
     val ix = as_bits(e, f_abs(e, x)), iy = as_bits(e, f_abs(e, y)), mx, my, ex, ey;
     val infinity = i_const(ix, ((INT64_C(1) << (f->width - 1 - f->mantissa)) - 1) << f->mantissa);
     take_apart(e, f, ix, &mx, &ex);
@@ -92,7 +93,7 @@ static val remainder_of(ash_emit *e, const struct format *f, val fn, val x, val 
     return f_select(e, none, LLVMConstReal(f->type, __builtin_nan("")), out);
 }
 
-static val remainder_function(ash_emit *e, const struct format *f) {
+static val remainder_function(ash_emit *e, const struct float_format *f) {
     const char *name = f->width == 32 ? "ash_rem_f32" : "ash_rem_f64";
     val fn = LLVMGetNamedFunction(e->module, name);
     if (fn) return fn;
@@ -116,7 +117,7 @@ static val remainder_function(ash_emit *e, const struct format *f) {
 LLVMValueRef ash_nvptx__library(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
     (void)dtype;
     if (op != ASH_OP_REM) return NULL;
-    struct format f = format_of(e, ash_emit__element(LLVMTypeOf(a)));
+    struct float_format f = format_of(e, ash_emit__element(LLVMTypeOf(a)));
     LLVMTypeRef params[] = {f.type, f.type}, type = LLVMFunctionType(f.type, params, 2, false);
     val fn = remainder_function(e, &f), out = LLVMGetPoison(LLVMTypeOf(a));
     unsigned lanes = ash_emit__lanes(a);

@@ -10,7 +10,7 @@
 #include "stream.h"
 
 /* Operations that are a graph, and the repeat behind them. */
-struct piece {
+struct graph_piece {
     size_t begin, end; /* of operations; `end` is a repeat, or behind all */
     cu_graph graph;
     cu_exec exec; /* NULL: there is nothing in it */
@@ -18,7 +18,7 @@ struct piece {
 
 struct ash_capture {
     cuda_script *script;
-    struct piece *pieces;
+    struct graph_piece *pieces;
     size_t n_pieces;
     bool made;        /* when the addresses that copies need are known: at the first replay at the latest */
     cu_node *nodes;   /* per operation */
@@ -94,7 +94,7 @@ static int add_node(cuda_streams *s, ash_capture *c, cu_graph graph, size_t i, c
 }
 
 /* The first piece begins with the upload of all records. */
-static ash_status make_piece(cuda_streams *s, ash_capture *c, struct piece *piece, ash_diag *diag) {
+static ash_status make_piece(cuda_streams *s, ash_capture *c, struct graph_piece *piece, ash_diag *diag) {
     const cu_driver *f = &s->cuda->driver;
     cuda_script *script = c->script;
     cu_node last = NULL;
@@ -155,7 +155,7 @@ static ash_status cut(cuda_streams *s, ash_capture *c, ash_diag *diag) {
     c->pieces = ash_mem_calloc(s->allocator, count, sizeof *c->pieces);
     if (!c->pieces) return ASH_NO_MEMORY(diag);
     c->n_pieces = count;
-    struct piece *piece = c->pieces;
+    struct graph_piece *piece = c->pieces;
     for (size_t i = 0; i < n; i = ash_cuda_script__after(script, i)) {
         if (script->ops.at[i].kind != CUDA_REPEAT) continue;
         piece->end = i;
@@ -201,7 +201,7 @@ ash_status ash_cuda_graph__instantiate(ash_streams *streams, const ash_command *
 }
 
 /* Nodes get the addresses that tables have now, where these are others. */
-static int update(cuda_streams *s, const ash_capture *c, const struct piece *piece) {
+static int update(cuda_streams *s, const ash_capture *c, const struct graph_piece *piece) {
     const cu_driver *f = &s->cuda->driver;
     cuda_script *script = c->script;
     int result = CU_OK;
@@ -234,7 +234,7 @@ static int launch(cuda_streams *s, const ash_capture *c) {
     int result = f->event_record(s->begun, s->control);
     if (result == CU_OK) result = f->stream_wait(s->streams[0], s->begun, 0);
     for (size_t i = 0; i < c->n_pieces && result == CU_OK && s->failed == ASH_OK; i++) {
-        const struct piece *piece = &c->pieces[i];
+        const struct graph_piece *piece = &c->pieces[i];
         if (piece->exec) result = f->exec_launch(piece->exec, s->streams[0]);
         if (result == CU_OK && i + 1 < c->n_pieces)
             ash_cuda_streams__repeat(s, c->script, &c->script->ops.at[piece->end]);

@@ -25,7 +25,7 @@ enum { MAX_SPACE = ASH_MAX_RANK - 2, LEAST_ROWS = 8, FEW_CHANNELS = 16 };
 enum { LEAST_TERMS = 5, MOST_TERMS = 16 };      /* of the k-tiles of first layers */
 enum { CHANNEL = 0, MAX_AXES = 1 + MAX_SPACE }; /* axes of a sum: then those of the window */
 
-typedef struct conv {
+typedef struct gpu_conv {
     ash_kern *k;
     const ash_node *node;
     unsigned space;
@@ -41,10 +41,10 @@ typedef struct conv {
     ash_ix anchor[ASH_MAX_RANK];
     ash_ref at_term, at_step[MAX_AXES]; /* cells: where the k-tile is */
     ash_gpu_tile tile;
-} conv;
+} gpu_conv;
 
 /* Which axes are terms. */
-static void choose_terms(conv *c, bool by_warp) {
+static void choose_terms(gpu_conv *c, bool by_warp) {
     int64_t places = 1;
     c->terms = c->runs = 1;
     for (unsigned a = 1; a < c->axes; a++) places *= c->extents[a];
@@ -59,7 +59,7 @@ static void choose_terms(conv *c, bool by_warp) {
     for (unsigned a = 0; a < c->axes; a++) *(c->of_terms >> a & 1 ? &c->terms : &c->runs) *= c->extents[a];
 }
 
-static bool read_node(conv *c) {
+static bool read_node(gpu_conv *c) {
     ash_kern *k = c->k;
     const ash_node *node = c->node;
     const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
@@ -88,7 +88,7 @@ static bool read_node(conv *c) {
 
 /* Image and place of a position. Of one image the first dim needs no remainder: what is past its end is not
  * stored. */
-static ash_ix place_of(conv *c, ash_ix position, ash_ix *idx) {
+static ash_ix place_of(gpu_conv *c, ash_ix position, ash_ix *idx) {
     ash_ixs *ixs = &c->k->ixs;
     for (unsigned s = c->space; s-- > 0;) {
         bool outermost = s == 0 && c->batch == 1;
@@ -98,7 +98,7 @@ static ash_ix place_of(conv *c, ash_ix position, ash_ix *idx) {
     return position;
 }
 
-static void make_symbols(conv *c) {
+static void make_symbols(gpu_conv *c) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
     const int64_t lanes = ash_gpu_lanes(c->tile.shape);
@@ -115,7 +115,7 @@ static void make_symbols(conv *c) {
 }
 
 /* The channel, and the place in the window, of the term that is copied. */
-static void term_at(const conv *c, ash_ix *at) {
+static void term_at(const gpu_conv *c, ash_ix *at) {
     ash_ixs *ixs = &c->k->ixs;
     ash_ix term = ash_ix_sym(ixs, c->tile.a.term);
     unsigned outermost = (unsigned)__builtin_ctz(c->of_terms);
@@ -129,7 +129,7 @@ static void term_at(const conv *c, ash_ix *at) {
     }
 }
 
-static bool find_weights(conv *c, ash_ix channel, const ash_ix *place) {
+static bool find_weights(gpu_conv *c, ash_ix channel, const ash_ix *place) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
     ash_gpu_operand *a = &c->tile.a;
@@ -154,7 +154,7 @@ static bool find_weights(conv *c, ash_ix channel, const ash_ix *place) {
     return ash_tile_operand_at(k, c->node->ins[1], idx, &a->at);
 }
 
-static bool find_input(conv *c, ash_ix channel, const ash_ix *place) {
+static bool find_input(gpu_conv *c, ash_ix channel, const ash_ix *place) {
     ash_kern *k = c->k;
     ash_ixs *ixs = &k->ixs;
     ash_gpu_operand *b = &c->tile.b;
@@ -179,7 +179,7 @@ static bool find_input(conv *c, ash_ix channel, const ash_ix *place) {
     return ash_tile_operand_at(k, c->node->ins[0], idx, &b->at);
 }
 
-static bool find_operands(conv *c) {
+static bool find_operands(gpu_conv *c) {
     enum { COPIED = 8 }; /* terms that a block may copy at once */
     ash_kern *k = c->k;
     ash_gpu_operand *a = &c->tile.a, *b = &c->tile.b;
@@ -210,7 +210,7 @@ static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_r
 }
 
 static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
-    conv *c = arg;
+    gpu_conv *c = arg;
     ash_nest *n = &c->k->nest;
     int64_t terms = c->tile.shape.terms;
     ash_ref zero = ash_nest_index(n, 0), at = zero, carry = ASH_NO_REF;
@@ -231,7 +231,7 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
 /* --- chunks ---------------------------------------------------------------------------------------- */
 
 bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
-    conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+    gpu_conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
     if (!read_node(&c)) return false;
     ash_gpu_math math = ash_gpu_math_of(k, c.node);

@@ -3,7 +3,7 @@
  * their rows. */
 #include "tile.h"
 
-typedef struct product {
+typedef struct gpu_product {
     ash_kern *k;
     const ash_node *node;
     unsigned rank; /* of both operands and the result */
@@ -11,9 +11,9 @@ typedef struct product {
     ash_sym row, block, lane, batch[ASH_MAX_RANK];
     ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_gpu_tile tile;
-} product;
+} gpu_product;
 
-static void make_symbols(product *p) {
+static void make_symbols(gpu_product *p) {
     ash_kern *k = p->k;
     ash_ixs *ixs = &k->ixs;
     const ash_type *out = ash_graph__type(k->graph, p->node->out);
@@ -30,7 +30,7 @@ static void make_symbols(product *p) {
         ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, p->block), lanes), ash_ix_sym(ixs, p->lane));
 }
 
-static bool find_operands(product *p) {
+static bool find_operands(gpu_product *p) {
     ash_kern *k = p->k;
     ash_ixs *ixs = &k->ixs;
     ash_gpu_operand *a = &p->tile.a, *b = &p->tile.b;
@@ -54,7 +54,7 @@ static bool find_operands(product *p) {
 }
 
 static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
-    product *p = arg;
+    gpu_product *p = arg;
     (void)first;
     ash_nest *n = &p->k->nest;
     return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, p->tile.shape.terms));
@@ -69,12 +69,12 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_type *out = ash_graph__type(k->graph, node->out),
                    *a = ash_graph__type(k->graph, node->ins[0]);
     ash_nest *n = &k->nest;
-    product p = {.k = k,
-                 .node = node,
-                 .rank = out->rank,
-                 .m = out->dims[out->rank - 2],
-                 .n = out->dims[out->rank - 1],
-                 .inner = a->dims[a->rank - 1]};
+    gpu_product p = {.k = k,
+                     .node = node,
+                     .rank = out->rank,
+                     .m = out->dims[out->rank - 2],
+                     .n = out->dims[out->rank - 1],
+                     .inner = a->dims[a->rank - 1]};
     ash_dim batches = 1;
     if (ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
     for (unsigned d = 0; d + 2 < p.rank; d++) batches = ash_kern_product(k, batches, out->dims[d]);
