@@ -14,7 +14,7 @@ try() {
     rm -rf "$root"
     mkdir -p "$root/src/base" "$root/$(dirname "$file")"
     local licence='/* SPDX-License-Identifier: MIT */\n/* What the file is for. */\n\n'
-    printf '%b' "$licence" '#include "base.h"\n' >"$root/src/base/good.c"
+    printf '%b' "$licence" '#include "base.h"\n\nstruct good {\n    int a;\n};\n' >"$root/src/base/good.c"
     [ "$want" = "no SPDX line" ] && licence=""
     [ "$want" = "no head" ] && licence='/* SPDX-License-Identifier: MIT */\n'
     printf '%b' "$licence" "$4" >"$root/$file"
@@ -44,6 +44,7 @@ try floors.sh "" cli/a.c '#include "cli.h"\n#include "ashlar/plan.h"\n'
 try floors.sh "by name alone" include/ashlar/a.h '#include "ashlar/graph.h"\n'
 
 try sources.sh "" src/ir/a.c 'int a;\n'
+try sources.sh "struct good is one of" src/ir/a.c 'typedef struct good {\n    int a;\n} good;\n'
 try sources.sh "no SPDX line" src/ir/a.c 'int a;\nint b;\n'
 try sources.sh "no SPDX line" src/ir/a.c 'int a;\n'
 try sources.sh "no head" src/ir/a.c '#include <math.h>\n'

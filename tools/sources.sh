@@ -7,7 +7,8 @@
 # A line that names the licence at its head, in C followed by what the file is for or by the header that says it; at most 900
 # lines a file, no TODO, FIXME or XXX, no tabs or blanks at the end of lines, and a comment for every public function: one in
 # the paragraph of declarations that it stands in. In C: at most 108 columns; functions of at most seven parameters (more are
-# fields of a struct; public functions, and those of interfaces that are not ours, may have them); a ruler is one line, a comment
+# fields of a struct; public functions, and those of interfaces that are not ours, may have them); no two files of src/ with a
+# struct of the same name (but ash_capture, which each class of streams completes); a ruler is one line, a comment
 # ends on the line of its last word (unless that line is a drawing or code), and what stands under an indented line of a table is
 # indented too: what a formatter that reflows comments would break. Prints each offence and then "N passed, N failed, 0 skipped",
 # counted in files.
@@ -71,6 +72,11 @@ code && (head != "" || head_at != "") {
         if (n > 7 && !(name in exported) && name !~ /^cu[A-Z]/) bad_at(head_at, name " takes " n " parameters")
         head = head_at = ""
     }
+}
+FILENAME ~ /^(\.\/)?src\// && match($0, /^(typedef )?struct [a-z_0-9]+ \{/) {
+    type = $1 == "typedef" ? $3 : $2
+    if (type in of && of[type] != FILENAME && type != "ash_capture") bad("struct " type " is one of " of[type] ", too")
+    of[type] = FILENAME
 }
 FNR == 901 { bad("more than 900 lines") }
 /(^|[^A-Za-z])(TODO|FIXME|XXX)([^A-Za-z]|$)/ && FILENAME !~ /tools\/sources\.sh$/ { bad("unfinished: " $0) }
