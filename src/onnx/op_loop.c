@@ -216,7 +216,16 @@ static int add_both(ash_import *im, const char *const *names, size_t **entries, 
     for (int b = 0; b < 2; b++) {
         const ash_wire *body = ash_onnx__body_attr(im, names[b]);
         if (!body || ash_import__body(im, *body, NULL, 0, entries[b], n) != ASH_OK) return b;
-        for (size_t k = 0; k < n; k++) results[b][k] = ash_import__materialize(im, entries[b][k]);
+        for (size_t k = 0; k < n && ash_import__ok(im); k++) {
+            const ash_import_value *y = &im->values.at[entries[b][k]];
+            if (y->absent || y->sequence)
+                ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                 "result %zu of %s is no tensor, and the condition is computed when the "
+                                 "graph runs",
+                                 k, names[b]);
+            else
+                results[b][k] = ash_import__materialize(im, entries[b][k]);
+        }
         if (!ash_import__ok(im)) return b;
     }
     return 2;
