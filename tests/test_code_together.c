@@ -3,7 +3,7 @@
 #include <llvm-c/Core.h>
 #include <llvm-c/Object.h>
 
-#include "code/elf.h"
+#include "code/extract.h"
 #include "code/llvm.h"
 #include "test_code_nest.h"
 

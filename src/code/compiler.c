@@ -10,7 +10,7 @@
  *
  * LLVM takes some 2 ms to set up for a module, which is more than most kernels take. So a thread takes
  * several small ones at a time and compiles those that are nowhere to be found as one module; what comes
- * out is taken apart (elf.c), so that nothing else knows of it. */
+ * out is taken apart (extract.c), so that nothing else knows of it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "cache.h"
 #include "code_target.h"
-#include "elf.h"
+#include "extract.h"
 #include "link.h"
 #include "llvm.h"
 
@@ -436,7 +436,8 @@ static uint64_t cost_of(const ash_nest *nest) {
         if (inst->op == ASH_NEST_END) depth--;
         if (inst->op != ASH_NEST_LOOP && inst->op != ASH_NEST_IF) continue;
         if (inst->op == ASH_NEST_LOOP) here = ASH_MIN(here * ASH_MAX(inst->unroll, 1u), (uint64_t)MOST);
-        copies[ASH_MIN(++depth, (size_t)DEPTH - 1)] = here;
+        depth++;
+        copies[ASH_MIN(depth, (size_t)DEPTH - 1)] = here;
     }
     return total;
 }

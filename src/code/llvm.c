@@ -183,7 +183,7 @@ struct kernels {
     size_t count;
 };
 
-/* So that kernels which were compiled together can be taken apart (elf.c). */
+/* So that kernels which were compiled together can be taken apart (extract.c). */
 static void set_apart(LLVMModuleRef module, const char *symbol, size_t number) {
     char section[32];
     snprintf(section, sizeof section, ".text.%zu", number);

@@ -108,7 +108,8 @@ static void choose_sizes(weights_walk *w) {
     bytes = (w->shape.vectors * w->lanes + w->run * area) * (int64_t)sizeof(float);
     room = ASH_MAX(ash_share_of(target->l1_bytes, target->costs.slice_share) / bytes, 1);
     room = ASH_MIN(room, ASH_PARTIAL_TILE_TERMS);
-    w->slab_images = ASH_MAX(room / (line * w->out[0]), 1);
+    const int64_t image = ASH_MAX(line * w->out[0], 1);
+    w->slab_images = ASH_MAX(room / image, 1);
     w->slab_lines = ASH_MIN(ASH_MAX(room / line, 1), w->out[0]);
     w->slab_lines = ash_ceil_div(w->out[0], ash_ceil_div(w->out[0], w->slab_lines));
     /* Blocks of channels that one chunk has share a slab of the gradient. */

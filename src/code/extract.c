@@ -13,12 +13,12 @@
  *
  * Only what LLVM has just written is read: 64 bits, relocations with addends, this machine's order of
  * bytes. */
-#include "elf.h"
+#include "extract.h"
 
 #include <elf.h>
 
 typedef struct elf {
-    const char *at;
+    const void *at;
     const Elf64_Ehdr *head;
     const Elf64_Shdr *sections;
     const Elf64_Sym *symbols;
@@ -36,22 +36,26 @@ typedef struct extraction {
 
 /* --- reading ----------------------------------------------------------------------------------------- */
 
+static const void *place(const elf *e, uint64_t offset) {
+    return (const uint8_t *)e->at + offset;
+}
+
 static bool open_elf(const void *object, size_t size, elf *e) {
     const Elf64_Ehdr *head = object;
     if (size < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
         head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof(Elf64_Shdr))
         return false;
     *e = (elf){.at = object, .head = head, .n_sections = head->e_shnum};
-    e->sections = (const Elf64_Shdr *)(const void *)(e->at + head->e_shoff);
+    e->sections = place(e, head->e_shoff);
     for (uint32_t i = 0; i < e->n_sections; i++) {
         const Elf64_Shdr *s = &e->sections[i];
         if (s->sh_type == SHT_REL) return false;
         if (s->sh_type != SHT_SYMTAB) continue;
-        e->symbols = (const Elf64_Sym *)(const void *)(e->at + s->sh_offset);
+        e->symbols = place(e, s->sh_offset);
         e->n_symbols = (uint32_t)(s->sh_size / sizeof *e->symbols);
         e->table = i;
         e->strings = s->sh_link;
-        e->names = e->at + e->sections[s->sh_link].sh_offset;
+        e->names = place(e, e->sections[s->sh_link].sh_offset);
     }
     return e->symbols != NULL;
 }
@@ -78,7 +82,7 @@ static uint32_t relocations_of(const elf *e, uint32_t section) {
 
 static const Elf64_Rela *relocations(const elf *e, uint32_t section, size_t *count) {
     *count = section ? e->sections[section].sh_size / sizeof(Elf64_Rela) : 0;
-    return (const Elf64_Rela *)(const void *)(e->at + e->sections[section].sh_offset);
+    return place(e, e->sections[section].sh_offset);
 }
 
 /* Marks a section, and what its relocations lead to. */
@@ -117,7 +121,7 @@ static void begin(extraction *x, const Elf64_Shdr *like, Elf64_Xword size, Elf64
     Elf64_Shdr header = *like;
     for (size_t k = ASH_MAX(like->sh_addralign, 1u), n = (k - x->out->len % k) % k; n > 0; n--)
         ash_text_add_bytes(x->out, "", 1);
-    header.sh_name = add_name(x, e->at + e->sections[e->head->e_shstrndx].sh_offset + like->sh_name);
+    header.sh_name = add_name(x, place(e, e->sections[e->head->e_shstrndx].sh_offset + like->sh_name));
     header.sh_offset = x->out->len;
     header.sh_size = size;
     header.sh_link = link;
@@ -131,7 +135,7 @@ static void write_contents(extraction *x) {
         const Elf64_Shdr *s = &x->from.sections[i];
         if (!x->sections[i]) continue;
         begin(x, s, s->sh_size, 0, 0);
-        if (s->sh_type != SHT_NOBITS) ash_text_add_bytes(x->out, x->from.at + s->sh_offset, s->sh_size);
+        if (s->sh_type != SHT_NOBITS) ash_text_add_bytes(x->out, place(&x->from, s->sh_offset), s->sh_size);
     }
 }
 
@@ -170,7 +174,7 @@ static void write_symbols(extraction *x, uint32_t count) {
 /* The names of symbols and sections, the last of all. */
 static void write_names(extraction *x) {
     const Elf64_Shdr *like = &x->from.sections[x->from.strings];
-    const char *own = x->from.at + x->from.sections[x->from.head->e_shstrndx].sh_offset + like->sh_name;
+    const char *own = place(&x->from, x->from.sections[x->from.head->e_shstrndx].sh_offset + like->sh_name);
     begin(x, like, x->names.len + strlen(own) + 1, 0, 0);
     ash_text_add_bytes(x->out, x->names.at, x->names.len);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Object files of several kernels, taken apart. */
-#ifndef ASH_ELF_H
-#define ASH_ELF_H
+#ifndef ASH_EXTRACT_H
+#define ASH_EXTRACT_H
 
 #include "base/text.h"
 
