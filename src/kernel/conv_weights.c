@@ -108,10 +108,10 @@ static void choose_sizes(weights_walk *w) {
     bytes = (w->shape.vectors * w->lanes + w->run * area) * (int64_t)sizeof(float);
     room = ASH_MAX(ash_share_of(target->l1_bytes, target->costs.slice_share) / bytes, 1);
     room = ASH_MIN(room, ASH_PARTIAL_TILE_TERMS);
-    const int64_t image = ASH_MAX(line * w->out[0], 1);
-    w->slab_images = ASH_MAX(room / image, 1);
-    w->slab_lines = ASH_MIN(ASH_MAX(room / line, 1), w->out[0]);
-    w->slab_lines = ash_ceil_div(w->out[0], ash_ceil_div(w->out[0], w->slab_lines));
+    const int64_t lines = ASH_MAX(w->out[0], 1);
+    w->slab_images = ASH_MAX(room / (line * lines), 1);
+    w->slab_lines = ASH_MIN(ASH_MAX(room / line, 1), lines);
+    w->slab_lines = ash_ceil_div(lines, ash_ceil_div(lines, w->slab_lines));
     /* Blocks of channels that one chunk has share a slab of the gradient. */
     const int64_t strips = ash_ceil_div(w->vectors, w->shape.vectors);
     w->some_places = w->places;
