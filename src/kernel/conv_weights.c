@@ -120,8 +120,10 @@ static void choose_sizes(weights_walk *w) {
     w->some_blocks =
         ASH_MIN(w->some_blocks, ASH_MAX(ash_share_of(target->l2_bytes, target->costs.row_share) / sums, 1));
     w->some_blocks = ash_ceil_div(w->blocks, ash_ceil_div(w->blocks, w->some_blocks));
-    if (w->blocks * strips < enough)
-        w->some_places = ash_ceil_div(w->places, ASH_MIN(w->window[0], enough / (w->blocks * strips)));
+    if (w->blocks * strips < enough) {
+        const int64_t parts = ASH_MIN(w->window[0], enough / (w->blocks * strips));
+        w->some_places = ash_ceil_div(w->places, ASH_MAX(parts, 1));
+    }
 }
 
 static bool find_operands(weights_walk *w) {
