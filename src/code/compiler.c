@@ -378,7 +378,7 @@ static size_t take_tasks(struct batch *batch, struct task **tasks) {
     uint64_t cost = 0;
     pthread_mutex_lock(&batch->lock);
     uint64_t share = ASH_MAX(batch->left / batch->threads, (uint64_t)LEAST_COST);
-    *tasks = batch->tasks.at + batch->next;
+    *tasks = batch->tasks.len ? &batch->tasks.at[batch->next] : NULL;
     most = ASH_MIN(most, batch->tasks.len - batch->next);
     while (n < most && (!n || cost + (*tasks)[n].cost <= ASH_MIN(share, (uint64_t)MODULE_COST)))
         cost += (*tasks)[n++].cost;

@@ -39,9 +39,9 @@ static ash_ref plus(const ash_bits *b, ash_ref a, int64_t value) {
 
 static ash_ref with(const ash_bits *b, ash_op op, ash_ref a, int64_t value) {
     ash_nest *n = &b->k->nest;
-    const ash_inst *at = ash_nest_at(n, a);
-    ash_ref by = ash_nest_int(n, (ash_dtype)at->dtype, value);
-    return ash_nest_binary(n, op, a, ash_nest_splat(n, by, at->lanes));
+    const ash_inst at = *ash_nest_at(n, a); /* which moves as the nest grows */
+    ash_ref by = ash_nest_int(n, (ash_dtype)at.dtype, value);
+    return ash_nest_binary(n, op, a, ash_nest_splat(n, by, at.lanes));
 }
 
 static unsigned groups(const ash_bits *b) {
