@@ -197,7 +197,7 @@ void show_devices(ash_plan *plan); /* where there are several */
 void show_prepare(const struct session *session);
 void show_memory(const ash_plan_report *report);
 void show_training(const ash_plan_training *training); /* of a step, or nothing */
-void show_order(const ash_plan_report *report); /* what was done to meet --max-memory, if anything */
+void show_order(const ash_plan_report *report);        /* what was done to meet --max-memory, if anything */
 void show_resident(void);     /* what the process has of the machine's memory, now and at most */
 uint64_t peak_resident(void); /* bytes */
 int64_t now_ns(void);

@@ -281,8 +281,8 @@ static const row rows[] = {
     "strides=" lists " dilations=" lists " before=" lists " kernel=[3, 2] x_block=" x " y_block=" y
     {"conv_weights", "f32[a, 2, 9, 8, 16] f32[a, 3, 5, 6, 8]", WEIGHTS("[2, 1]", "16", "8"),
      "f32[3, 2, 32, 24]", 0},
-    {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),
-     "f32[3, 2, 3, 24]", 0},
+    {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"), "f32[3, 2, 3, 24]",
+     0},
     {"conv_weights", "f32[a, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "4"),
      "operand 1 is not [n, o/B, space..., B]", ASH_ERROR_SHAPE},
     {"conv_weights", "f32[b, 3, 9, 8] f32[a, 3, 5, 6, 8]", WEIGHTS("[1, 1]", "0", "8"),

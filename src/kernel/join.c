@@ -365,7 +365,7 @@ static ash_status take_programs(joiner *j, ash_program **programs) {
     }
     ash_strmap_free(&parameters);
     for (uint32_t t = 0; t < j->division->count && status == ASH_OK; t++) {
-        j->steps[t] = programs[t]->steps.at + programs[t]->prologue;
+        j->steps[t] = programs[t]->steps.len ? &programs[t]->steps.at[programs[t]->prologue] : NULL;
         for (size_t s = 0; s < programs[t]->prologue && status == ASH_OK; s++)
             if (!ash_vec_push(j->a, &j->main, programs[t]->steps.at[s])) status = ASH_NO_MEMORY(j->diag);
     }
