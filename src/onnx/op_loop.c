@@ -219,10 +219,7 @@ static int add_both(ash_import *im, const char *const *names, size_t **entries, 
         for (size_t k = 0; k < n && ash_import__ok(im); k++) {
             const ash_import_value *y = &im->values.at[entries[b][k]];
             if (y->absent || y->sequence)
-                ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                 "result %zu of %s is no tensor, and the condition is computed when the "
-                                 "graph runs",
-                                 k, names[b]);
+                need_known(im, 0);
             else
                 results[b][k] = ash_import__materialize(im, entries[b][k]);
         }
