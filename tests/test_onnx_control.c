@@ -343,14 +343,20 @@ static void test_names_of_bodies_hide(void **state) {
 
 /* If on the largest element of an input f32 [dims...], through Cast to bool: the input, or exp of it. The
  * condition is computed when the graph runs, and both ways are taken. `second`, in place of Exp, may be a
- * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. */
+ * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. Or a sequence in
+ * either, which wants a condition that is known. */
 static void check_condition(ash_context *context, const int64_t *dims, size_t rank, const char *second) {
-    bool unfit = !strcmp(second, "MatMul"), smaller = !strcmp(second, "ReduceMax");
+    bool unfit = !strcmp(second, "MatMul"), smaller = !strcmp(second, "ReduceMax"),
+         list = !strcmp(second, "SequenceEmpty");
     text graph_ = {0}, branch = {0}, other = {0}, node = {0};
     bytes x = make_info("flag", dims, rank), y = make_info("y", NULL, 0), o = make_info("o", NULL, 0);
-    bytes same = make_node(NULL, "Identity", "flag", NULL, "o"), sum = {.len = 0}, cast = {.len = 0},
-          to = {.len = 0},
-          grown = make_node("unfit", second, unfit ? "e" : "flag", unfit ? "e" : NULL, "o"),
+    bytes same = make_node(NULL, list ? second : "Identity", list ? NULL : "flag", NULL, "o"),
+          sum = {.len = 0}, cast = {.len = 0}, to = {.len = 0},
+          grown = make_node("unfit", second,
+                            list    ? NULL
+                            : unfit ? "e"
+                                    : "flag",
+                            unfit ? "e" : NULL, "o"),
           before = make_node(NULL, "Exp", "flag", NULL, "e");
     if (unfit) add_bytes(&other, 1, &before);
     add_bytes(&other, 1, &grown);
@@ -380,8 +386,16 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
     add_field(&graph_, 1, node.at, node.len);
     text model = model_of(&graph_);
     ash_graph *graph = NULL;
-    assert_ok(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag));
     size_t count = 1, got;
+    if (list) { /* no size says which */
+        assert_status(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag),
+                      ASH_ERROR_UNSUPPORTED);
+        assert_non_null(strstr(diag.message, "must be known at import"));
+        assert_string_equal(diag.node, "culprit");
+        free(graph_.at), free(branch.at), free(other.at), free(node.at), free(model.at);
+        return;
+    }
+    assert_ok(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag));
     for (size_t d = 0; d < rank; d++) count *= (size_t)dims[d];
     float *data = calloc(count, sizeof *data);
     for (int value = 0; value < 3; value++) {
@@ -414,6 +428,7 @@ static void test_conditions(void **state) {
     check_condition(context, image, 3, "Exp");
     check_condition(context, matrix, 2, "MatMul");
     check_condition(context, matrix, 2, "ReduceMax");
+    check_condition(context, matrix, 2, "SequenceEmpty");
     ash_context_destroy(context);
 }
 
