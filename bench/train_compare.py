@@ -32,17 +32,24 @@ SIMPLE = {"Add": torch.add, "Mul": torch.mul, "MatMul": torch.matmul, "Relu": to
 
 
 class Network:
-    """A model's file as PyTorch computes it."""
+    """A model's file as PyTorch computes it, floating point numbers as `dtype`, images in `memory_format`."""
 
-    def __init__(self, path, data):
+    def __init__(self, path, data, dtype=torch.float32, memory_format=torch.contiguous_format, **sgd):
         self.graph = onnx.load(path).graph
-        self.values = {t.name: torch.from_numpy(numpy_helper.to_array(t).copy()) for t in self.graph.initializer}
+
+        def take(array):
+            value = torch.from_numpy(array.copy())
+            value = value.to(dtype) if value.is_floating_point() else value
+            return value.contiguous(memory_format=memory_format) if value.dim() == 4 else value
+
+        self.values = {t.name: take(numpy_helper.to_array(t)) for t in self.graph.initializer}
         for node in self.graph.node:
             if node.op_type == "Constant":
-                self.values[node.output[0]] = torch.from_numpy(numpy_helper.to_array(node.attribute[0].t).copy())
-        self.weights = [self.values[t.name].requires_grad_() for t in self.graph.initializer if "running_" not in t.name]
-        self.x, self.labels = torch.from_numpy(data["x"]), torch.from_numpy(data["labels"])
-        self.optimizer = torch.optim.SGD(self.weights, RATE)
+                self.values[node.output[0]] = take(numpy_helper.to_array(node.attribute[0].t))
+        self.names = [t.name for t in self.graph.initializer if "running_" not in t.name]
+        self.weights = [self.values[name].requires_grad_() for name in self.names]
+        self.x, self.labels = take(data["x"]), torch.from_numpy(data["labels"])
+        self.optimizer = torch.optim.SGD(self.weights, **({"lr": RATE} | sgd))
 
     def node(self, node, v):
         a = {x.name: onnx.helper.get_attribute_value(x) for x in node.attribute}
@@ -150,4 +157,5 @@ def main():
         compare(args, name)
 
 
-main()
+if __name__ == "__main__":
+    main()

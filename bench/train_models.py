@@ -5,7 +5,8 @@
     bench/train_models.py FOLDER [NAME...]
 
 makes FOLDER/NAME.onnx and FOLDER/NAME.npz of resnet18, mobilenet_v2, transformer and mlp, as torchvision has the first
-two (batch normalisation by the batch's own statistics), with weights of He's initialisation and one batch of examples.
+two (batch normalisation by the batch's own statistics), and one batch of examples. Weights begin as torchvision and
+torch.nn.Linear have them begin.
 Needs onnx. `ashlar train FOLDER/NAME.onnx --data FOLDER/NAME.npz` takes them; bench/train_compare.py compares.
 """
 import math
@@ -26,8 +27,12 @@ class Model:
     def __init__(self):
         self.nodes, self.weights, self.random = [], [], np.random.default_rng(1)
 
-    def weight(self, *shape, deviation=0.0, value=0.0, kind="weight"):
-        data = self.random.normal(0, deviation, shape) if deviation else np.full(shape, value)
+    def weight(self, *shape, deviation=0.0, bound=0.0, value=0.0, kind="weight"):
+        data = np.full(shape, value)
+        if deviation:
+            data = self.random.normal(0, deviation, shape)
+        elif bound:
+            data = self.random.uniform(-bound, bound, shape)
         name = f"{len(self.weights)}.{kind}"
         self.weights.append(numpy_helper.from_array(data.astype(np.float32), name))
         return name
@@ -41,7 +46,7 @@ class Model:
         return names[0]
 
     def conv(self, x, ins, outs, kernel, stride=1, groups=1):
-        w = self.weight(outs, ins // groups, kernel, kernel, deviation=math.sqrt(2 / (outs // groups * kernel * kernel)))
+        w = self.weight(outs, ins // groups, kernel, kernel, deviation=math.sqrt(2 / (outs * kernel * kernel)))
         return self.add("Conv", x, w, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4,
                         group=groups)
 
@@ -50,15 +55,17 @@ class Model:
              self.weight(channels, kind="running_mean"), self.weight(channels, value=1.0, kind="running_var")]
         return self.add("BatchNormalization", x, *w, outputs=3, training_mode=1)
 
-    def linear(self, x, ins, outs):
-        w = self.weight(ins, outs, deviation=1 / math.sqrt(ins))
-        return self.add("Add", self.add("MatMul", x, w), self.weight(outs, kind="bias"))
+    def linear(self, x, ins, outs, deviation=0.0):
+        """Uniform numbers, as torch.nn.Linear; with a deviation normal ones, and a bias of zeros."""
+        bound = 0 if deviation else 1 / math.sqrt(ins)
+        w = self.weight(ins, outs, deviation=deviation, bound=bound)
+        return self.add("Add", self.add("MatMul", x, w), self.weight(outs, bound=bound, kind="bias"))
 
     def layer_norm(self, x):
         return self.add("LayerNormalization", x, self.weight(WIDTH, value=1.0), self.weight(WIDTH, kind="bias"), axis=-1)
 
-    def classifier(self, x, channels):
-        return self.linear(self.add("Flatten", self.add("GlobalAveragePool", x)), channels, CLASSES)
+    def classifier(self, x, channels, deviation=0.0):
+        return self.linear(self.add("Flatten", self.add("GlobalAveragePool", x)), channels, CLASSES, deviation)
 
 
 def resnet18(m):
@@ -95,7 +102,7 @@ def mobilenet_v2(m):
             y = m.batch_norm(m.conv(y, wide, outs, 1), outs)
             x = m.add("Add", x, y) if stride == 1 and ins == outs else y
             ins = outs
-    m.classifier(layer(x, ins, 1280), 1280)
+    m.classifier(layer(x, ins, 1280), 1280, 0.01)
 
 
 def transformer(m):

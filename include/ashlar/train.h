@@ -83,7 +83,9 @@ ASH_API ash_status ash_graph_with_parameters(const ash_graph *graph, const ash_p
 /* --- losses --------------------------------------------------------------------------------------- */
 
 /* The mean of -log softmax(logits)[label] over all rows. `logits` is floating point, [..., classes];
- * `labels` is i32 or i64, [...]. A row whose label is no class counts, and adds only its normaliser. */
+ * `labels` is i32 or i64, [...]. A row whose label is no class counts, and adds only its normaliser. Or
+ * `labels` is of the logits' own type, a probability for each class: of a row, the sum of all classes'
+ * losses by theirs. */
 ASH_API ash_value ash_cross_entropy(ash_graph *graph, ash_value logits, ash_value labels);
 
 /* --- optimisers ----------------------------------------------------------------------------------- */

@@ -52,6 +52,22 @@ static inline ash_type ash_grad__type(const ash_graph *graph, ash_value value) {
 ash_value ash_grad__zeros(ash_graph *graph, const ash_type *type);
 ash_value ash_grad__zeros_like(ash_graph *graph, ash_value value);
 
+/* --- softmax: softmax.c ---------------------------------------------------------------------------- */
+
+/* Of the last node of a softmax, or of its logarithm; of any other node `axes` is 0. */
+typedef struct ash_softmax_parts {
+    ash_value away;  /* the operand less its shift */
+    ash_value shift; /* the largest numbers */
+    uint32_t axes;   /* that it goes along, a bit each */
+} ash_softmax_parts;
+
+/* Fills `parts`, which are zeroed, for the first `n_nodes` nodes: those of which nothing within is read by
+ * anybody else, nor marked (per value: an x, a y, or a stop). False: no memory. */
+bool ash_grad__find_softmaxes(const ash_graph *graph, size_t n_nodes, const uint8_t *marks,
+                              ash_softmax_parts *parts);
+/* The gradient of `away`, at the last node. */
+ash_value ash_grad__softmax(const ash_grad *c, uint32_t axes);
+
 /* TYPE unless it is a bool scalar. */
 ash_status ash_grad__check_when(const ash_graph *graph, ash_value when, ash_diag *diag);
 

@@ -62,10 +62,11 @@ enum {
 
 struct ash_walk {
     ash_graph *graph;
-    size_t n_values, n_nodes; /* of the graph as it was */
-    uint8_t *marks;           /* per value */
-    ash_value *grads;         /* per value; ASH_NO_VALUE: 0 */
-    uint32_t *next;           /* per value that reaches some y: a node on the way */
+    size_t n_values, n_nodes;     /* of the graph as it was */
+    uint8_t *marks;               /* per value */
+    ash_value *grads;             /* per value; ASH_NO_VALUE: 0 */
+    uint32_t *next;               /* per value that reaches some y: a node on the way */
+    ash_softmax_parts *softmaxes; /* per node */
     ash_diag *diag;
 };
 typedef struct ash_walk walk;
@@ -282,6 +283,10 @@ static void go_through(walk *w, size_t i) {
     if (!any || !wanted) return;
     c.g = grads[0];
     w->graph->next_name = c.node.name;
+    if (w->softmaxes[i].axes) {
+        add_gradient(w, w->softmaxes[i].away, ash_grad__softmax(&c, w->softmaxes[i].axes));
+        return;
+    }
     rows[c.node.op].rule(&c);
 }
 
@@ -333,6 +338,10 @@ static ash_status run(walk *w, const question *q, ash_value *grads) {
     ASH_TRY(mark_all(w, q->xs, q->n_xs, MARK_X, "x"));
     ASH_TRY(mark_all(w, q->options.stops, q->options.n_stops, MARK_STOP, "stop"));
     ASH_TRY(check_seeds(w, q->ys, q->seeds, q->n_ys));
+    if (!ash_grad__find_softmaxes(w->graph, w->n_nodes, w->marks, w->softmaxes))
+        return ASH_NO_MEMORY(w->diag);
+    for (size_t i = 0; i < w->n_nodes; i++)
+        if (w->softmaxes[i].axes) w->marks[w->softmaxes[i].shift] |= MARK_STOP;
     mark_active(w);
     mark_reaching(w);
     for (size_t i = 0; i < q->n_xs; i++) ASH_TRY(check_x(w, q->xs[i]));
@@ -372,7 +381,8 @@ ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_
         w.marks = ash_mem_calloc(a, w.n_values, sizeof *w.marks);
         w.grads = ash_mem_alloc(a, w.n_values, sizeof *w.grads);
         w.next = ash_mem_alloc(a, w.n_values, sizeof *w.next);
-        if (!w.marks || !w.grads || !w.next) {
+        w.softmaxes = ash_mem_calloc(a, w.n_nodes, sizeof *w.softmaxes);
+        if (!w.marks || !w.grads || !w.next || !w.softmaxes) {
             status = ASH_NO_MEMORY(&own);
         } else {
             uint8_t phase = ash_grad__enter(graph, ASH_PHASE_BACKWARD);
@@ -384,6 +394,7 @@ ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_
     ash_mem_free(a, w.marks, w.n_values, sizeof *w.marks);
     ash_mem_free(a, w.grads, w.n_values, sizeof *w.grads);
     ash_mem_free(a, w.next, w.n_values, sizeof *w.next);
+    ash_mem_free(a, w.softmaxes, w.n_nodes, sizeof *w.softmaxes);
     if (status == ASH_OK) return ASH_OK;
     for (size_t i = 0; grads && i < n_xs; i++) grads[i] = ASH_NO_VALUE;
     ash_graph__stick(graph, &own);

@@ -11,27 +11,18 @@ static ash_value with(ash_graph *t, ash_op op, ash_value x, double number) {
 
 /* --- losses --------------------------------------------------------------------------------------- */
 
-/* Any shift of the exponents gives the same result. Rounded up, the largest logit is as safe a one, and its
- * derivative is the 0 that all derivatives by a shift add up to. */
 ash_value ash_cross_entropy(ash_graph *graph, ash_value logits, ash_value labels) {
     ash_type x, y;
     if (!graph || !ash_build__take(graph, ASH_OP_REDUCE_SUM, logits, &x) ||
         !ash_build__take(graph, ASH_OP_REDUCE_SUM, labels, &y))
         return ASH_NO_VALUE;
-    if (x.rank != y.rank + 1 || memcmp(x.dims, y.dims, y.rank * sizeof *x.dims) != 0)
+    const bool dense = ash_type_equal(&x, &y) && x.rank;
+    if (!dense && (x.rank != y.rank + 1 || memcmp(x.dims, y.dims, y.rank * sizeof *x.dims) != 0 ||
+                   ash_dtype_is_float(y.dtype)))
         return ash_build__fail(graph, ASH_OP_REDUCE_SUM, ASH_ERROR_SHAPE,
-                               "labels that are not one for each row of logits");
-    const unsigned last = x.rank - 1;
-    const uint32_t classes = UINT32_C(1) << last;
-    ash_value shift = ash_ceil(graph, ash_build__reduce(graph, ASH_OP_REDUCE_MAX, logits, classes, true));
-    ash_value powers = ash_exp(graph, ash_sub(graph, logits, shift));
-    ash_value sums = ash_build__reduce(graph, ASH_OP_REDUCE_SUM, powers, classes, false);
-    ash_value normaliser = ash_add(graph, ash_log(graph, sums), ash_build__drop_axis(graph, shift, last));
-    ash_value number = ash_iota(graph, y.dtype, &x.dims[last], 1, 0);
-    ash_value hit = ash_eq(graph, ash_build__insert_axis(graph, labels, last), number);
-    ash_value own = ash_select(graph, hit, logits, ash_scalar_like(graph, logits, 0));
-    own = ash_build__reduce(graph, ASH_OP_REDUCE_SUM, own, classes, false);
-    return ash_build__mean(graph, ash_sub(graph, normaliser, own), classes - 1, false);
+                               "labels that are not one for each row of logits, nor one for each of them");
+    const uint32_t rows = (UINT32_C(1) << (x.rank - 1)) - 1;
+    return ash_build__mean(graph, ash_build__cross_entropy(graph, logits, labels, x.rank - 1), rows, false);
 }
 
 /* --- clipping ------------------------------------------------------------------------------------- */

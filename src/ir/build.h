@@ -101,6 +101,13 @@ ash_dim ash_build__product(ash_graph *graph, const ash_type *type, unsigned from
 ash_value ash_build__reduce(ash_graph *graph, ash_op op, ash_value x, uint32_t axes, bool keep);
 ash_value ash_build__mean(ash_graph *graph, ash_value x, uint32_t axes, bool keep);
 
+/* --- losses: build_loss.c ------------------------------------------------------------------------- */
+
+/* -log softmax(x)[label] along an axis: x without that axis, and so are labels that are integers. One that
+ * is no class adds only the row's normaliser. Labels of x's own type are a weight for each class, all of
+ * which are summed. */
+ash_value ash_build__cross_entropy(ash_graph *graph, ash_value x, ash_value labels, unsigned axis);
+
 /* --- gradients of convolutions by weights: build_flat.c ------------------------------------------- */
 
 /* A convolution: the types of its operand, weights [o, c/groups, kernel...] and result, and its

@@ -32,12 +32,15 @@ typedef struct fuser {
     const ash_graph *graph;
     const ash_costs *costs;
     ash_fusion *fusion;
+    const bool *late;  /* per value, or NULL: see ash_fusion_build */
     request *requests; /* per value */
+    request *nearest;  /* per value: what is asked of it by the group that has the first root, alone */
     /* Per value: computed element by element from a reduction's result. Such a value is taken into a group
      * that repeats it along some axes before the reduction itself is seen: most often that one follows, and
      * makes the group rows. */
     bool *from_reduction;
-    bool *deep; /* per value: stored, since too many nodes would be gone through to compute it */
+    bool *meets; /* per value: computed element by element from results of several reductions */
+    bool *deep;  /* per value: stored, since too many nodes would be gone through to compute it */
     bool
         *light; /* per value: made of one byte, of positions, or of one number that is stored beside it, and
                     computed anew by each group that reads it */
@@ -74,8 +77,8 @@ static bool is_pointwise(const fuser *f, const ash_node *node) {
 
 /* --- requests ------------------------------------------------------------------------------------- */
 
-static void ask(fuser *f, ash_value value, const request *wanted) {
-    request *r = &f->requests[value];
+/* Adds a request to what has been asked before. */
+static void add_request(request *r, const request *wanted) {
     if (r->state == UNUSED) {
         *r = *wanted;
         return;
@@ -88,7 +91,22 @@ static void ask(fuser *f, ash_value value, const request *wanted) {
         r->repeated |= wanted->repeated;
 }
 
-static void ask_stored(fuser *f, ash_value value) {
+/* The same among those of the group with the first root, which is the one that was made last. */
+static void add_nearest(request *r, const request *wanted) {
+    if (r->state == UNUSED || wanted->group > r->group)
+        *r = *wanted;
+    else if (wanted->state != UNUSED && wanted->group == r->group)
+        add_request(r, wanted);
+}
+
+static void ask(fuser *f, ash_value value, const request *wanted) {
+    add_request(&f->requests[value], wanted);
+    add_nearest(&f->nearest[value], wanted);
+}
+
+static void ask_stored(fuser *f, ash_value value, uint32_t group) {
+    const request wanted = {.state = OPERAND, .group = group};
+    ask(f, value, &wanted);
     f->requests[value].state = OPERAND;
 }
 
@@ -126,10 +144,8 @@ static void through_reshape(const ash_type *in, const ash_type *out, request *r)
     }
 }
 
-/* Hands the request for a virtual node's result on to its operand. */
-static void pass_on(fuser *f, const ash_node *node) {
-    request r = f->requests[node->out];
-    if (node->n_ins == 0 || r.state == UNUSED) return;
+/* What a request for a virtual node's result asks of its operand. */
+static request behind(const fuser *f, const ash_node *node, request r) {
     const ash_type *in = ash_graph__type(f->graph, node->ins[0]),
                    *out = ash_graph__type(f->graph, node->out);
     if (r.state == LABELLED) {
@@ -151,7 +167,25 @@ static void pass_on(fuser *f, const ash_node *node) {
     } else if (r.state == REARRANGED && node->op == ASH_OP_BROADCAST && !ash_type_equal(in, out)) {
         r.state = STORED;
     }
-    ask(f, node->ins[0], &r);
+    return r;
+}
+
+/* Hands the requests for a virtual node's result on to its operand. */
+static void pass_on(fuser *f, const ash_node *node) {
+    if (node->n_ins == 0 || f->requests[node->out].state == UNUSED) return;
+    const request all = behind(f, node, f->requests[node->out]),
+                  nearest = behind(f, node, f->nearest[node->out]);
+    add_request(&f->requests[node->ins[0]], &all);
+    add_nearest(&f->nearest[node->ins[0]], &nearest);
+}
+
+/* The same for a value that each of its readers computes. */
+static void pass_anew(fuser *f, const ash_node *node) {
+    const request all = {.state = STORED}, *nearest = &f->nearest[node->out];
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        add_request(&f->requests[node->ins[i]], &all);
+        add_nearest(&f->nearest[node->ins[i]], nearest);
+    }
 }
 
 /* --- joining -------------------------------------------------------------------------------------- */
@@ -276,6 +310,8 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
         if (r->state == REARRANGED) return g->kind == ASH_GROUP_MAP;
         /* rows are gone over several times: bytes are read, and not what a product has summed */
         if (g->kind == ASH_GROUP_ROWS && narrows(f, node)) return false;
+        /* what was summed along other axes is better put together where it was summed */
+        if (g->kind == ASH_GROUP_ROWS && f->meets[node->out] && mask & g->reduced) return false;
         if (!r->repeated || (missing & ~g->reduced) == 0 || is_mask(f, node, g, r)) return true;
         return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
     }
@@ -333,6 +369,7 @@ static bool new_group(fuser *f, uint32_t n) {
     }
     r->group = (uint32_t)f->fusion->groups.len;
     r->repeated = false;
+    f->nearest[node->out] = *r;
     return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
 }
 
@@ -457,7 +494,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         return;
     }
     if (ash_op_is_virtual(node->op)) {
-        f->requests[node->out] = r;
+        f->requests[node->out] = f->nearest[node->out] = r;
         pass_on(f, node);
         return;
     }
@@ -472,7 +509,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     ash_value bytes = ash_node__looked_up(f->graph, node);
     if (bytes != ASH_NO_VALUE) { /* without the cast to an index */
-        ask_stored(f, node->ins[0]);
+        ask_stored(f, node->ins[0], group);
         ask(f, bytes, &r);
         return;
     }
@@ -494,7 +531,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         if (node->op == ASH_OP_GATHER && i == 0 && picks(f, node->ins[0]))
             ask(f, node->ins[0], &through);
         else
-            ask_stored(f, node->ins[i]);
+            ask_stored(f, node->ins[i], group);
     }
     for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
         f->packed[node->ins[i]] = true;
@@ -528,6 +565,26 @@ static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
     return true;
 }
 
+/* Whether a group of rows may compute a node, and store the result for those who read it later: one number
+ * for each row, made of what the group goes over anyway. It is the first of all that read it, so what it
+ * stores is there in time. */
+static bool may_lie_beside(const fuser *f, const ash_node *node, const request *r) {
+    enum { MOST = 8 };
+    const ash_value out = node->out;
+    if (!f->fuse || r->state != LABELLED || !f->from_reduction[out]) return false;
+    const ash_group *g = &f->fusion->groups.at[r->group];
+    const ash_node *root = &f->graph->nodes.at[g->root];
+    const ash_value_info *own = ash_graph__value(f->graph, out),
+                         *whole = ash_graph__value(f->graph, root->out);
+    if (g->kind != ASH_GROUP_ROWS || g->anchor != ASH_NO_NODE || root->n_outs != 1 ||
+        g->n_nodes == ASH_MAX_GROUP || g->n_beside == MOST || g->constant != f->fusion->constant[out] ||
+        own->phase != whole->phase || (f->late && f->late[out] != f->late[root->out]) ||
+        ash_type_max_count(f->graph->dims, &whole->type) == 0)
+        return false;
+    if ((long_axes(g) & ~label_mask(r->labels, own->type.rank)) != g->reduced) return false;
+    return ash_op_is_elementwise(node->op) || ash_op_is_reduction(node->op);
+}
+
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
     bool must_store = f->packed[node->out] || f->deep[node->out] || node->n_outs > 1;
@@ -548,9 +605,19 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
         if (place_reduction(f, n, group)) return ASH_OK;
     }
     if (!must_store && f->fuse && f->light[node->out] && r->state != UNUSED && r->state != OPERAND) {
-        const request anew = {.state = STORED};
-        for (unsigned i = 0; i < node->n_ins; i++) ask(f, node->ins[i], &anew);
+        pass_anew(f, node);
         return ASH_OK;
+    }
+    if (!must_store && may_lie_beside(f, node, &f->nearest[node->out])) {
+        const request all = *r;
+        uint32_t group = f->nearest[node->out].group;
+        *r = f->nearest[node->out];
+        bool placed = !reduces || place_reduction(f, n, group);
+        if (!reduces) place(f, n, group);
+        f->fusion->beside[n] = placed;
+        f->fusion->groups.at[group].n_beside += placed;
+        if (placed) return ASH_OK;
+        *r = all;
     }
     if (!new_group(f, n)) return ASH_NO_MEMORY(diag);
     if (!reduces)
@@ -585,119 +652,6 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
             for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
         if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
         from[node->out] = any;
-    }
-}
-
-/* Marks values that a reduction reads, at once or through movement. */
-static void mark_summed(const ash_graph *graph, bool *summed) {
-    for (size_t n = graph->nodes.len; n-- > 0;) {
-        const ash_node *node = &graph->nodes.at[n];
-        bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(graph, node);
-        if (!reduces && !(ash_op_is_virtual(node->op) && summed[node->out])) continue;
-        for (unsigned i = 0; i < node->n_ins; i++) summed[node->ins[i]] = true;
-    }
-}
-
-/* Whether an operand of many elements repeats each of its numbers often: what is one per channel, or per
- * row. What is small stays in the cache when it is stored, and what it is made of need not be held. */
-static bool is_spread(const ash_graph *graph, ash_value value) {
-    enum { OFTEN = 16, MANY = 1 << 14 };
-    const ash_value_info *info = ash_graph__value(graph, value);
-    if (info->kind != ASH_VALUE_NODE) return false;
-    const ash_node *node = &graph->nodes.at[info->node];
-    if (node->op != ASH_OP_BROADCAST) return false;
-    int64_t few = ash_type_max_count(graph->dims, ash_graph__type(graph, node->ins[0]));
-    int64_t all = ash_type_max_count(graph->dims, &info->type);
-    return all >= MANY && few <= all / OFTEN;
-}
-
-/* Whether a value is the sum, product, ... of a number of one value, and of one that is repeated: *of
- * is the first. */
-static bool is_scaled(const ash_graph *graph, const ash_node *node, ash_value *of) {
-    switch (node->op) {
-    case ASH_OP_ADD:
-    case ASH_OP_SUB:
-    case ASH_OP_MUL:
-    case ASH_OP_MIN:
-    case ASH_OP_MAX: break;
-    default: return false;
-    }
-    bool first = is_spread(graph, node->ins[1]);
-    *of = node->ins[first ? 0 : 1];
-    return first || is_spread(graph, node->ins[0]);
-}
-
-/* Whether a constant operand is one number, or one per channel. */
-static bool is_small(const fuser *f, ash_value value) {
-    const ash_value_info *info = ash_graph__value(f->graph, value);
-    return f->fusion->constant[value] &&
-           (ash_type_max_count(f->graph->dims, &info->type) == 1 ||
-            (info->kind == ASH_VALUE_NODE && f->graph->nodes.at[info->node].op == ASH_OP_BROADCAST));
-}
-
-/* Whether a node computes with positions and single numbers alone, by instructions that cost little: a
- * mask of what comes before what. `positions`: the same of the values before it. */
-static bool is_position(const fuser *f, const ash_node *node, const bool *positions) {
-    if (node->op == ASH_OP_IOTA) return true;
-    bool simple =
-        ash_op_is_elementwise(node->op) && ash_node__work(f->costs, node) <= f->costs->work_simple;
-    if (!simple && !ash_op_is_virtual(node->op)) return false;
-    bool any = false;
-    for (unsigned i = 0; i < node->n_ins; i++) {
-        any |= positions[node->ins[i]];
-        if (!positions[node->ins[i]] && !is_small(f, node->ins[i])) return false;
-    }
-    return any;
-}
-
-/* Large masks of positions, which take less time to compute than memory to keep. False: no memory. */
-static bool mark_positions(fuser *f) {
-    const ash_graph *graph = f->graph;
-    bool *positions = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *positions);
-    for (size_t n = 0; positions && n < graph->nodes.len; n++) {
-        const ash_node *node = &graph->nodes.at[n];
-        ash_value out = node->out;
-        if (node->n_outs != 1 || !is_position(f, node, positions)) continue;
-        positions[out] = true;
-        f->light[out] =
-            !ash_op_is_virtual(node->op) &&
-            ash_type_max_bytes(graph->dims, ash_graph__type(graph, out)) > f->costs->position_bytes;
-    }
-    ash_mem_free(graph->allocator, positions, graph->values.len, sizeof *positions);
-    return positions;
-}
-
-/* Whether a node dequantises: a cast of a byte, or a sum or product of such a value with small
- * constants. */
-static bool dequantises(const fuser *f, const ash_node *node) {
-    switch (node->op) {
-    case ASH_OP_CAST:
-        return f->light[node->ins[0]] ||
-               ash_dtype_size(ash_graph__type(f->graph, node->ins[0])->dtype) == 1;
-    case ASH_OP_ADD:
-    case ASH_OP_SUB:
-    case ASH_OP_MUL: return f->light[node->ins[0]] && is_small(f, node->ins[1]);
-    default: return false;
-    }
-}
-
-/* What is not stored though several groups read it: each of them computes it, from what it reads instead.
- *
- *   dequantisation: the byte is read, and not four bytes that one more kernel has written
- *   what is scaled and shifted, number by number, of a value that is reduced as well, and so is stored: a
- *   normalisation, in training. As many bytes are read, and none are written
- *
- * `at_hand` is room for a flag per value: reduced, or made of such a value alone. */
-static void mark_light(fuser *f, bool *at_hand) {
-    const ash_graph *graph = f->graph;
-    mark_summed(graph, at_hand);
-    for (size_t n = 0; n < graph->nodes.len; n++) {
-        const ash_node *node = &graph->nodes.at[n];
-        ash_value of;
-        if (f->fusion->constant[node->out] || f->light[node->out]) continue;
-        bool scaled = is_scaled(graph, node, &of) && at_hand[of] && !f->fusion->constant[of];
-        at_hand[node->out] |= scaled;
-        f->light[node->out] = scaled || dequantises(f, node);
     }
 }
 
@@ -754,34 +708,35 @@ static bool list_members(ash_fusion *fusion) {
     return ok;
 }
 
-ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored, bool fuse,
-                            ash_fusion *out, ash_diag *diag) {
+ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored,
+                            const bool *late, bool fuse, ash_fusion *out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t nodes = graph->nodes.len, values = graph->values.len;
     *out = (ash_fusion){.allocator = a, .n_nodes = nodes, .n_values = values};
     out->group_of = ash_mem_alloc(a, nodes, sizeof *out->group_of);
     out->labels = ash_mem_calloc(a, nodes, sizeof *out->labels);
     out->constant = ash_mem_calloc(a, values, sizeof *out->constant);
-    fuser f = {.graph = graph, .costs = costs, .fusion = out, .fuse = fuse};
+    fuser f = {.graph = graph, .costs = costs, .fusion = out, .late = late, .fuse = fuse};
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
     f.deep = ash_mem_calloc(a, values, sizeof *f.deep);
     f.light = ash_mem_calloc(a, values, sizeof *f.light);
-    bool *at_hand = ash_mem_calloc(a, values, sizeof *at_hand);
+    f.nearest = ash_mem_calloc(a, values, sizeof *f.nearest);
+    f.meets = ash_mem_calloc(a, values, sizeof *f.meets);
+    out->beside = ash_mem_calloc(a, nodes, sizeof *out->beside);
     ash_status status = ASH_OK;
     if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction || !f.packed ||
-        !f.deep || !f.light || !at_hand || !mark_deep(&f)) {
+        !f.deep || !f.light || !f.nearest || !f.meets || !out->beside || !mark_deep(&f)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     mark_constants(graph, out->constant);
     mark_from_reduction(graph, f.from_reduction);
-    if (!mark_positions(&f)) {
+    if (!ash_fuse__mark_light(graph, costs, out->constant, f.light, f.meets)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
-    mark_light(&f, at_hand);
     for (size_t n = 0; n < nodes; n++) out->group_of[n] = ASH_NO_GROUP;
     for (size_t n = nodes; n-- > 0;) {
         status = visit(&f, (uint32_t)n, stored, diag);
@@ -793,7 +748,8 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, cons
     }
     if (f.failed || !list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
-    ash_mem_free(a, at_hand, values, sizeof *at_hand);
+    ash_mem_free(a, f.nearest, values, sizeof *f.nearest);
+    ash_mem_free(a, f.meets, values, sizeof *f.meets);
     ash_mem_free(a, f.light, values, sizeof *f.light);
     ash_mem_free(a, f.deep, values, sizeof *f.deep);
     ash_mem_free(a, f.packed, values, sizeof *f.packed);
@@ -805,6 +761,7 @@ done:
 void ash_fusion_free(ash_fusion *fusion) {
     ash_mem_free(fusion->allocator, fusion->group_of, fusion->n_nodes, sizeof *fusion->group_of);
     ash_mem_free(fusion->allocator, fusion->labels, fusion->n_nodes, sizeof *fusion->labels);
+    ash_mem_free(fusion->allocator, fusion->beside, fusion->n_nodes, sizeof *fusion->beside);
     ash_mem_free(fusion->allocator, fusion->constant, fusion->n_values, sizeof *fusion->constant);
     ash_mem_free(fusion->allocator, fusion->members, fusion->n_nodes, sizeof *fusion->members);
     ash_vec_free(fusion->allocator, &fusion->groups);

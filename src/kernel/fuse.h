@@ -21,6 +21,10 @@
  *   other    argreduce, cumsum, topk, nonzero, nms, scatter: a kernel of its own each;
  *            settle: a step that is none
  *
+ * Numbers of a row that others read as well, the mean that a variance is taken from, the largest and the sum
+ * of a softmax's row, are computed by the group of rows that is their first reader, and stored beside its
+ * root: its readers' roots come later, so the order stays a schedule.
+ *
  * The road not taken: merging groups pairwise until nothing improves finds more (several outputs,
  * horizontal fusion) but needs a cost model to be stable, and a cycle check for each step. */
 #ifndef ASH_FUSE_H
@@ -45,13 +49,13 @@ typedef enum ash_group_kind {
 
 typedef struct ash_group {
     ash_group_kind kind;
-    uint32_t root;   /* node whose outputs are stored */
+    uint32_t root;   /* node whose outputs are stored, in the end */
     uint32_t anchor; /* the pooling, product or convolution, or ASH_NO_NODE */
     uint32_t scores; /* of an anchor that attends: the product that its scores are made from, in tiles, or
                         ASH_NO_NODE */
-    const uint32_t *nodes; /* ascending */
-    uint32_t n_nodes;
-    bool constant; /* depends on constants and parameters alone: runs in the prologue */
+    const uint32_t *nodes;      /* ascending */
+    uint32_t n_nodes, n_beside; /* of which so many are stored beside the root */
+    bool constant;              /* depends on constants and parameters alone: runs in the prologue */
     unsigned n_axes, n_root_axes;
     ash_dim extents[ASH_MAX_AXES];
     uint32_t reduced; /* rows: bit per axis that is reduced; 0 while there is none */
@@ -64,8 +68,9 @@ typedef struct ash_fusion {
     ASH_VEC(ash_group) groups;      /* in descending order of their roots */
     uint32_t *group_of;             /* per node; ASH_NO_GROUP for what is computed wherever it is read */
     int8_t (*labels)[ASH_MAX_RANK]; /* per node in a group: axis along each dim of its (first) output */
-    bool *constant;                 /* per value */
-    uint32_t *members;              /* what the groups' lists of nodes point into */
+    bool *beside; /* per node in a group of rows: its result, one number for each row, is stored as well */
+    bool *constant;    /* per value */
+    uint32_t *members; /* what the groups' lists of nodes point into */
     size_t n_nodes, n_values;
 } ash_fusion;
 
@@ -79,10 +84,17 @@ bool ash_node_reduces_dim(const ash_node *node, unsigned dim);
 bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);
 
 /* Groups the nodes of a graph. `stored[value]` marks values that must be in a buffer (outputs, kept
- * values). With `fuse` false each node that is not virtual is a group. Freed with ash_fusion_free, also
- * after a failure. */
-ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored, bool fuse,
-                            ash_fusion *out, ash_diag *diag);
+ * values), `late[value]` those that depend on a seed (cut.h; NULL: none): nothing that is not is computed by
+ * a group that is. With `fuse` false each node that is not virtual is a group. Freed with ash_fusion_free,
+ * also after a failure. */
+ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored,
+                            const bool *late, bool fuse, ash_fusion *out, ash_diag *diag);
 void ash_fusion_free(ash_fusion *fusion);
+
+/* fuse_light.c: marks the values that are computed by each group that reads them rather than stored, and
+ * those that are made of the results of several reductions, element by element. Both are zeroed before.
+ * False: no memory. */
+bool ash_fuse__mark_light(const ash_graph *graph, const ash_costs *costs, const bool *constant, bool *light,
+                          bool *meets);
 
 #endif

@@ -428,9 +428,12 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, true);
     ash_kern_access(k, value, true);
     if (ash_kern_lost(k)) return;
-    k->stored_once = !k->has_stored || (k->stored_once && k->stored == linear);
-    k->stored = linear;
-    k->has_stored = true;
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    if (info->kind != ASH_VALUE_NODE || !k->low->fusion.beside[info->node]) {
+        k->stored_once = !k->has_stored || (k->stored_once && k->stored == linear);
+        k->stored = linear;
+        k->has_stored = true;
+    }
     if (ash_nest_at(n, ref)->dtype != type->dtype) ref = ash_nest_cast(n, type->dtype, ref);
     if (!ash_kern_is_vector(k, linear)) {
         ash_nest_store(n, buf, ash_kern_index(k, linear), ash_nest_extract(n, ref, 0), ASH_NO_REF);

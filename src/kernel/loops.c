@@ -85,6 +85,20 @@ void ash_loops__store(ash_loops *l, void *arg) {
     k->known.len = known;
 }
 
+void ash_loops__store_beside(ash_loops *l) {
+    ash_kern *k = l->k;
+    const ash_fusion *fusion = &k->low->fusion;
+    for (uint32_t i = 0; i < k->group->n_nodes && k->group->n_beside; i++) {
+        const uint32_t node = k->group->nodes[i];
+        if (!fusion->beside[node]) continue;
+        ash_ix idx[ASH_MAX_RANK] = {0};
+        ash_value value = k->graph->nodes.at[node].out;
+        for (unsigned d = 0; d < ash_graph__type(k->graph, value)->rank; d++)
+            if (fusion->labels[node][d] != ASH_LABEL_NONE) idx[d] = l->index[fusion->labels[node][d]];
+        ash_kern_store(k, value, idx, ash_kern_eval(k, value, idx));
+    }
+}
+
 /* The root over the reduced axes. */
 static void store_loops(ash_loops *l, unsigned depth) {
     ash_kern *k = l->k;
@@ -107,19 +121,22 @@ static void store_loops(ash_loops *l, unsigned depth) {
     ash_kern_forget(k, mark);
 }
 
-/* The root at one position of the outer axes: of a block, the first thread stores it. */
-static void store_one(ash_loops *l) {
-    ash_nest *n = &l->k->nest;
-    if (!l->threads) {
-        ash_loops__store(l, NULL);
-        return;
+/* At one position of the outer axes the root, unless it runs along the others, and what lies beside it: of a
+ * block, the first thread stores them. */
+static void store_one(ash_loops *l, bool root) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    if (!root && (l->anchor || !k->group->n_beside)) return;
+    size_t mark = ash_kern_mark(k);
+    if (l->threads) {
+        ash_ref thread = ash_kern_argument(k, ASH_NEST_THREAD);
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, thread, ash_nest_index(n, 0)));
     }
-    ash_ref thread = ash_kern_argument(l->k, ASH_NEST_THREAD);
-    size_t mark = ash_kern_mark(l->k);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, thread, ash_nest_index(n, 0)));
-    ash_loops__store(l, NULL);
+    if (!l->anchor) ash_loops__store_beside(l);
+    if (root) ash_loops__store(l, NULL);
+    if (!l->threads) return;
     ash_nest_end(n);
-    ash_kern_forget(l->k, mark);
+    ash_kern_forget(k, mark);
 }
 
 /* All that happens at one position of the outer axes. */
@@ -138,10 +155,9 @@ static void row(ash_loops *l, void *arg) {
             l->loop++;
         }
     }
-    if (!l->anchor && ash_loops__root_is_full(l))
-        store_loops(l, 0);
-    else
-        store_one(l);
+    bool full = !l->anchor && ash_loops__root_is_full(l);
+    store_one(l, !full);
+    if (full) store_loops(l, 0);
     k->known.len = known;
 }
 

@@ -103,6 +103,8 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
 unsigned ash_loops__unroll(const ash_kern *k, const ash_partial_blocks *blocks);
 /* Evaluates and stores the root at the present position. */
 void ash_loops__store(ash_loops *l, void *arg);
+/* The same of what a group of rows stores beside its root, behind its reductions. */
+void ash_loops__store_beside(ash_loops *l);
 
 /* --- loops_reduce.c ----------------------------------------------------------------------------------- */
 

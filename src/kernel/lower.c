@@ -89,6 +89,16 @@ static int inplace_rank(const ash_kern *k, uint32_t from, uint32_t to) {
                                                                    : 2;
 }
 
+/* Whether a buffer is one of those that numbers of the rows are stored in, beside the root. */
+static bool is_beside(const ash_kern *k, uint32_t buffer) {
+    const ash_lowering *low = k->low;
+    for (uint32_t i = 0; i < k->group->n_nodes && k->group->n_beside; i++)
+        if (low->fusion.beside[k->group->nodes[i]] &&
+            low->places[low->graph->nodes.at[k->group->nodes[i]].out].buffer == buffer)
+            return true;
+    return false;
+}
+
 /* A buffer in whose place the result could lie: the state that it is the new value of, else a local one
  * that nobody reads later, else any local one, else any state. */
 static uint32_t inplace_candidate(ash_kern *k) {
@@ -96,7 +106,8 @@ static uint32_t inplace_candidate(ash_kern *k) {
     if (!k->has_stored || !k->stored_once) return ASH_NO_BUFFER;
     uint32_t out = ASH_NO_BUFFER;
     for (size_t i = 0; i < k->uses.len; i++)
-        if (k->uses.at[i].written && p->buffers.at[k->uses.at[i].buffer].kind != ASH_BUFFER_SCRATCH) {
+        if (k->uses.at[i].written && p->buffers.at[k->uses.at[i].buffer].kind != ASH_BUFFER_SCRATCH &&
+            !is_beside(k, k->uses.at[i].buffer)) {
             if (out != ASH_NO_BUFFER || k->uses.at[i].read) return ASH_NO_BUFFER;
             out = (uint32_t)i;
         }
@@ -456,6 +467,18 @@ static bool *stored_values(const ash_graph *graph, const bool *kept) {
     return stored;
 }
 
+/* Per value, whether it depends on an input that is known only after the first part; NULL: no memory. */
+static bool *late_values(const ash_graph *graph, const bool *seeds) {
+    bool *late = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *late);
+    for (size_t i = 0; late && i < graph->inputs.len; i++) late[graph->inputs.at[i]] = seeds[i];
+    for (size_t n = 0; late && n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        for (unsigned o = 0; o < node->n_outs; o++)
+            for (unsigned i = 0; i < node->n_ins; i++) late[node->out + o] |= late[node->ins[i]];
+    }
+    return late;
+}
+
 /* Per value, the root of the last group that reads it, perhaps through movement; none of what is kept.
  * NULL: no memory. */
 static uint32_t *find_last_reads(const ash_graph *graph, const ash_fusion *fusion, const bool *kept) {
@@ -513,15 +536,17 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     ash_map_init(&low.nest_ids, a);
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
     bool *kept = kept_values(graph, options), *stored = kept ? stored_values(graph, kept) : NULL;
+    bool *late = options->seeds ? late_values(graph, options->seeds) : NULL;
     uint32_t *last_reads = NULL;
     ash_status status = ASH_OK;
-    if (!low.places || !stored) {
+    if (!low.places || !stored || (options->seeds && !late)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     ash_split_options split = {.costs = &p->target.costs,
                                .stored = stored,
                                .kept = kept,
+                               .late = late,
                                .fuse = options->fuse,
                                .freely = options->fuse_freely,
                                .room = options->room,
@@ -544,6 +569,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     if (options->seeds) ASH_TRY_DONE(ash_program__cut(p, diag));
 done:
     ash_mem_free(a, last_reads, graph->values.len, sizeof *last_reads);
+    ash_mem_free(a, late, graph->values.len, sizeof *late);
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
     ash_mem_free(a, kept, graph->values.len, sizeof *kept);
     ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);

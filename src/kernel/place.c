@@ -194,7 +194,7 @@ ash_value ash_lower__viewed(const ash_lowering *low, const ash_group *g) {
     }
 }
 
-/* Buffers for all roots, users before producers, so that a concatenation has its place before its parts
+/* Buffers for all roots and what is stored beside them, users before producers, so that a concatenation has its place before its parts
  * need theirs. */
 static ash_status root_buffers(ash_lowering *low, const bool *stored) {
     for (size_t i = 0; i < low->fusion.groups.len; i++) {
@@ -205,6 +205,10 @@ static ash_status root_buffers(ash_lowering *low, const bool *stored) {
             if (low->places[node->out + o].buffer == ASH_NO_BUFFER)
                 ASH_TRY(
                     new_buffer(low, node->out + o, g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
+        for (uint32_t k = 0; k < g->n_nodes && g->n_beside; k++)
+            if (low->fusion.beside[g->nodes[k]])
+                ASH_TRY(new_buffer(low, low->graph->nodes.at[g->nodes[k]].out,
+                                   g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
         if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
     }
     return ASH_OK;

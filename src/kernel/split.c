@@ -106,6 +106,11 @@ static bool is_root(const split_sweep *s, uint32_t node) {
     return g && (s->apart || g->root == node);
 }
 
+/* Whether a node's result is stored when its group's root is, beside it. */
+static bool is_beside(const split_sweep *s, uint32_t node) {
+    return !s->apart && s->fusion->beside[node];
+}
+
 /* A reshape that is stored by itself, of what lies in memory, perhaps behind other reshapes. */
 static bool is_view(const split_sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
@@ -166,7 +171,7 @@ static void find_bytes(split_sweep *s) {
         for (unsigned o = 0; group && o < node->n_outs; o++) {
             held *h = &s->helds[node->out + o];
             bool own = s->behind[node->out + o] == node->out + o;
-            h->stored = is_root(s, n);
+            h->stored = is_root(s, n) || is_beside(s, n);
             if (own && is_local(s, node->out + o)) h->bytes = bytes_of(s, node->out + o);
         }
     }
@@ -205,6 +210,10 @@ static void add_pair(split_sweep *s, uint32_t group, ash_value operand, uint32_t
                      uint32_t *seen) {
     ash_value v = s->behind[operand];
     if (!s->helds[v].bytes || s->failed) return;
+    const ash_value_info *info = ash_graph__value(s->graph, v);
+    if (info->kind == ASH_VALUE_NODE && is_beside(s, info->node) &&
+        s->fusion->group_of[info->node] == group)
+        return; /* it is not there before the root is */
     bool same = at_root && v == s->reshaped[operand];
     uint32_t p = seen[v];
     if (p != NO_PAIR && s->pairs.at[p].group == group) {
@@ -397,15 +406,34 @@ static void take_apart(split_sweep *s, uint32_t at) {
     }
 }
 
-/* The node stores its results, and its group is over. */
-static void close_group(split_sweep *s, uint32_t n) {
+/* Bytes of a node's results that are not there yet. */
+static int64_t unborn(const split_sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
-    const open_group *g = &s->groups[s->fusion->group_of[n]];
-    int64_t more = scratch_of(s, n);
+    int64_t bytes = 0;
     for (unsigned o = 0; o < node->n_outs; o++) {
         const held *h = &s->helds[s->behind[node->out + o]];
-        if (!h->born) more += h->bytes;
+        if (!h->born) bytes += h->bytes;
     }
+    return bytes;
+}
+
+/* Its results are there; those that nobody reads are gone again. */
+static void be_born(split_sweep *s, uint32_t n) {
+    const ash_node *node = &s->graph->nodes.at[n];
+    for (unsigned o = 0; o < node->n_outs; o++) {
+        held *h = &s->helds[s->behind[node->out + o]];
+        if (!h->born && !h->holders) s->live -= h->bytes;
+        h->born = true;
+    }
+}
+
+/* The node stores its results, and its group is over. */
+static void close_group(split_sweep *s, uint32_t n) {
+    const ash_group *group = group_of(s, n);
+    const open_group *g = &s->groups[s->fusion->group_of[n]];
+    int64_t more = scratch_of(s, n) + unborn(s, n);
+    for (uint32_t k = 0; k < group->n_nodes && group->n_beside; k++)
+        if (is_beside(s, group->nodes[k])) more += unborn(s, group->nodes[k]);
     more -= in_place(s, n);
     while (s->cut && s->live + more > s->room) {
         uint32_t best = best_group(s);
@@ -420,11 +448,9 @@ static void close_group(split_sweep *s, uint32_t n) {
     s->live += more + in_place(s, n) - scratch_of(s, n);
     for (uint32_t p = g->first; p < g->first + g->count; p++)
         if (s->helds[s->pairs.at[p].value].stored) let_go(s, p);
-    for (unsigned o = 0; o < node->n_outs; o++) {
-        held *h = &s->helds[s->behind[node->out + o]];
-        if (!h->born && !h->holders) s->live -= h->bytes;
-        h->born = true;
-    }
+    be_born(s, n);
+    for (uint32_t k = 0; k < group->n_nodes && group->n_beside; k++)
+        if (is_beside(s, group->nodes[k])) be_born(s, group->nodes[k]);
 }
 
 /* The node's result is computed at its group's root, unless the group is cut before. */
@@ -467,7 +493,7 @@ static void run(split_sweep *s) {
         if (!g || g->constant) continue;
         if (g->root == n)
             close_group(s, n);
-        else
+        else if (!is_beside(s, n))
             open_value(s, n);
         end_pairs(s, n);
     }
@@ -612,7 +638,7 @@ static ash_status look_apart(const group_splitter *f, int64_t *peak, ash_diag *d
 static ash_status fuse_again(const group_splitter *f, const bool *stored, int64_t *peak, ash_diag *diag) {
     uint32_t none;
     ash_fusion_free(f->out);
-    ASH_TRY(ash_fusion_build(f->graph, f->options->costs, stored, true, f->out, diag));
+    ASH_TRY(ash_fusion_build(f->graph, f->options->costs, stored, f->options->late, true, f->out, diag));
     return look(f, NULL, peak, &none, diag);
 }
 
@@ -693,7 +719,8 @@ ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *opt
     uint32_t none;
     *report = (ash_split_report){0};
     *out = (ash_fusion){.allocator = a};
-    ASH_TRY(ash_fusion_build(graph, options->costs, options->stored, options->fuse, out, diag));
+    ASH_TRY(
+        ash_fusion_build(graph, options->costs, options->stored, options->late, options->fuse, out, diag));
     if (!options->fuse || options->freely) return ASH_OK;
     ASH_TRY(look_apart(&f, &report->unfused, diag));
     ash_status status = ASH_OK;

@@ -28,6 +28,7 @@ typedef struct ash_split_options {
     const ash_costs *costs; /* of the target */
     const bool *stored;     /* per value: must be in a buffer */
     const bool *kept;       /* per value: is read after the last step */
+    const bool *late;       /* per value, or NULL: see ash_fusion_build */
     bool fuse;              /* false: a group per node */
     bool freely;            /* nothing is split */
     int64_t room;           /* bytes that the peak is to stay within, below what the rule allows; 0: none */

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* Which values are not stored though several groups read them: each reader computes them anew. They cost
+ * few instructions, and what they are made of is in memory anyway. And which values are made of several
+ * reductions' results, so that they belong to where these are. */
+#include "fuse.h"
+
+typedef struct marks {
+    const ash_graph *graph;
+    const ash_costs *costs;
+    const bool *constant;
+    bool *light;
+    bool *meets;     /* element by element made of results of several reductions */
+    bool *narrow;    /* element by element made of results of reductions */
+    bool *positions; /* made of positions and single numbers alone */
+    bool *at_hand;   /* reduced, or made of such a value and of numbers that are repeated */
+} marks;
+
+/* Marks values that a reduction reads, at once or through movement. */
+static void mark_summed(const ash_graph *graph, bool *summed) {
+    for (size_t n = graph->nodes.len; n-- > 0;) {
+        const ash_node *node = &graph->nodes.at[n];
+        bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(graph, node);
+        if (!reduces && !(ash_op_is_virtual(node->op) && summed[node->out])) continue;
+        for (unsigned i = 0; i < node->n_ins; i++) summed[node->ins[i]] = true;
+    }
+}
+
+/* Marks what is computed from results of reductions, a number for each of theirs. */
+static void mark_narrow(const marks *m) {
+    const ash_graph *graph = m->graph;
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        ash_value first = ASH_NO_VALUE;
+        bool any = false;
+        if (ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(graph, node))
+            any = node->n_outs == 1;
+        if (ash_op_is_elementwise(node->op) || node->op == ASH_OP_RESHAPE)
+            for (unsigned i = 0; i < node->n_ins; i++) {
+                ash_value in = node->ins[i];
+                if (!m->narrow[in]) continue;
+                m->meets[node->out] |= any && in != first;
+                first = any ? first : in;
+                any = true;
+            }
+        m->narrow[node->out] = any;
+    }
+}
+
+/* Whether an operand repeats its numbers: results of reductions, or, of many elements, each often: what is
+ * one per channel, or per row. What else is small stays in the cache when it is stored, and what it is made
+ * of need not be held. */
+static bool is_spread(const marks *m, ash_value value) {
+    enum { OFTEN = 16, MANY = 1 << 14 };
+    const ash_graph *graph = m->graph;
+    const ash_value_info *info = ash_graph__value(graph, value);
+    if (info->kind != ASH_VALUE_NODE) return false;
+    const ash_node *node = &graph->nodes.at[info->node];
+    if (node->op != ASH_OP_BROADCAST) return false;
+    if (m->narrow[node->ins[0]]) return true;
+    int64_t few = ash_type_max_count(graph->dims, ash_graph__type(graph, node->ins[0]));
+    int64_t all = ash_type_max_count(graph->dims, &info->type);
+    return all >= MANY && few <= all / OFTEN;
+}
+
+/* Whether a value is the sum, product, ... of a number of one value, and of one that is repeated: *of
+ * is the first. */
+static bool is_scaled(const marks *m, const ash_node *node, ash_value *of) {
+    switch (node->op) {
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL:
+    case ASH_OP_MIN:
+    case ASH_OP_MAX: break;
+    default: return false;
+    }
+    bool first = is_spread(m, node->ins[1]);
+    *of = node->ins[first ? 0 : 1];
+    return first || is_spread(m, node->ins[0]);
+}
+
+static bool is_broadcast(const ash_graph *graph, ash_value value) {
+    const ash_value_info *info = ash_graph__value(graph, value);
+    return info->kind == ASH_VALUE_NODE && graph->nodes.at[info->node].op == ASH_OP_BROADCAST;
+}
+
+/* Whether a constant operand is one number, or one per channel. */
+static bool is_small(const marks *m, ash_value value) {
+    const ash_type *type = ash_graph__type(m->graph, value);
+    return m->constant[value] &&
+           (ash_type_max_count(m->graph->dims, type) == 1 || is_broadcast(m->graph, value));
+}
+
+/* Whether a node computes with positions and single numbers alone, by instructions that cost little: a
+ * mask of what comes before what. */
+static bool is_position(const marks *m, const ash_node *node) {
+    if (node->op == ASH_OP_IOTA) return true;
+    bool simple =
+        ash_op_is_elementwise(node->op) && ash_node__work(m->costs, node) <= m->costs->work_simple;
+    if (!simple && !ash_op_is_virtual(node->op)) return false;
+    bool any = false;
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        any |= m->positions[node->ins[i]];
+        if (!m->positions[node->ins[i]] && !is_small(m, node->ins[i])) return false;
+    }
+    return any;
+}
+
+/* Whether a node looks for the position that a repeated number tells: a row of ones and zeros. */
+static bool is_one_hot(const marks *m, const ash_node *node) {
+    if (node->op != ASH_OP_EQ) return false;
+    for (unsigned i = 0; i < 2; i++)
+        if (m->positions[node->ins[i]] && is_broadcast(m->graph, node->ins[!i])) return true;
+    return false;
+}
+
+/* Large masks of positions, which take less time to compute than memory to keep, and rows of ones and
+ * zeros. */
+static void mark_positions(const marks *m) {
+    const ash_graph *graph = m->graph;
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        ash_value out = node->out;
+        if (node->n_outs != 1) continue;
+        m->positions[out] = is_position(m, node);
+        int64_t bytes = ash_type_max_bytes(graph->dims, ash_graph__type(graph, out));
+        bool large = m->positions[out] && !ash_op_is_virtual(node->op) && bytes > m->costs->position_bytes;
+        m->light[out] = large || (!m->positions[out] && is_one_hot(m, node));
+    }
+}
+
+/* Whether a node dequantises: a cast of a byte, or a sum or product of such a value with small
+ * constants. */
+static bool dequantises(const marks *m, const ash_node *node) {
+    switch (node->op) {
+    case ASH_OP_CAST:
+        return m->light[node->ins[0]] ||
+               ash_dtype_size(ash_graph__type(m->graph, node->ins[0])->dtype) == 1;
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL: return m->light[node->ins[0]] && is_small(m, node->ins[1]);
+    default: return false;
+    }
+}
+
+/* The others:
+ *
+ *   dequantisation: the byte is read, and not four bytes that one more kernel has written
+ *   what is scaled and shifted, number by number, of a value that is reduced as well, and so is stored: a
+ *   normalisation, in training. As many bytes are read, and none are written
+ *   the exponential of such a value: a softmax's, which its gradient asks for again */
+static void mark_scaled(const marks *m) {
+    const ash_graph *graph = m->graph;
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        ash_value of;
+        if (m->constant[node->out] || m->light[node->out]) continue;
+        bool scaled = is_scaled(m, node, &of) && m->at_hand[of] && !m->constant[of];
+        bool power = node->op == ASH_OP_EXP && m->light[node->ins[0]] && m->at_hand[node->ins[0]];
+        m->at_hand[node->out] |= scaled;
+        m->light[node->out] = scaled || power || dequantises(m, node);
+    }
+}
+
+bool ash_fuse__mark_light(const ash_graph *graph, const ash_costs *costs, const bool *constant, bool *light,
+                          bool *meets) {
+    const size_t values = graph->values.len;
+    bool *room = ash_mem_calloc(graph->allocator, 3 * values, sizeof *room);
+    const marks m = {.graph = graph,
+                     .costs = costs,
+                     .constant = constant,
+                     .light = light,
+                     .meets = meets,
+                     .narrow = room,
+                     .positions = room + values,
+                     .at_hand = room + 2 * values};
+    if (!room) return false;
+    mark_narrow(&m);
+    mark_positions(&m);
+    mark_summed(graph, m.at_hand);
+    mark_scaled(&m);
+    ash_mem_free(graph->allocator, room, 3 * values, sizeof *room);
+    return true;
+}
