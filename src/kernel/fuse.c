@@ -46,7 +46,7 @@ typedef struct fuser {
                     computed anew by each group that reads it */
     bool *
         packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
-    bool fuse;
+    bool fuse, alone;
     bool failed; /* out of memory */
 } fuser;
 
@@ -311,7 +311,8 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
         /* rows are gone over several times: bytes are read, and not what a product has summed */
         if (g->kind == ASH_GROUP_ROWS && narrows(f, node)) return false;
         /* what was summed along other axes is better put together where it was summed */
-        if (g->kind == ASH_GROUP_ROWS && f->meets[node->out] && mask & g->reduced) return false;
+        if (g->kind == ASH_GROUP_ROWS && !f->alone && f->meets[node->out] && mask & g->reduced)
+            return false;
         if (!r->repeated || (missing & ~g->reduced) == 0 || is_mask(f, node, g, r)) return true;
         return !g->reduced && g->anchor == ASH_NO_NODE && f->from_reduction[node->out];
     }
@@ -571,7 +572,7 @@ static bool place_reduction(fuser *f, uint32_t n, uint32_t group) {
 static bool may_lie_beside(const fuser *f, const ash_node *node, const request *r) {
     enum { MOST = 8 };
     const ash_value out = node->out;
-    if (!f->fuse || r->state != LABELLED || !f->from_reduction[out]) return false;
+    if (!f->fuse || f->alone || r->state != LABELLED || !f->from_reduction[out]) return false;
     const ash_group *g = &f->fusion->groups.at[r->group];
     const ash_node *root = &f->graph->nodes.at[g->root];
     const ash_value_info *own = ash_graph__value(f->graph, out),
@@ -708,15 +709,22 @@ static bool list_members(ash_fusion *fusion) {
     return ok;
 }
 
-ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored,
-                            const bool *late, bool fuse, ash_fusion *out, ash_diag *diag) {
+ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *options, ash_fusion *out,
+                            ash_diag *diag) {
+    const ash_costs *costs = options->costs;
+    const bool *stored = options->stored;
     const ash_allocator *a = graph->allocator;
     size_t nodes = graph->nodes.len, values = graph->values.len;
     *out = (ash_fusion){.allocator = a, .n_nodes = nodes, .n_values = values};
     out->group_of = ash_mem_alloc(a, nodes, sizeof *out->group_of);
     out->labels = ash_mem_calloc(a, nodes, sizeof *out->labels);
     out->constant = ash_mem_calloc(a, values, sizeof *out->constant);
-    fuser f = {.graph = graph, .costs = costs, .fusion = out, .late = late, .fuse = fuse};
+    fuser f = {.graph = graph,
+               .costs = costs,
+               .fusion = out,
+               .late = options->late,
+               .fuse = options->fuse,
+               .alone = options->alone};
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
@@ -733,7 +741,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, cons
     }
     mark_constants(graph, out->constant);
     mark_from_reduction(graph, f.from_reduction);
-    if (!ash_fuse__mark_light(graph, costs, out->constant, f.light, f.meets)) {
+    if (!ash_fuse__mark_light(graph, options, out->constant, f.light, f.meets)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }

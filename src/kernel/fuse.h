@@ -83,18 +83,25 @@ bool ash_node_reduces_dim(const ash_node *node, unsigned dim);
  * computed like an elementwise operator. */
 bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);
 
-/* Groups the nodes of a graph. `stored[value]` marks values that must be in a buffer (outputs, kept
- * values), `late[value]` those that depend on a seed (cut.h; NULL: none): nothing that is not is computed by
- * a group that is. With `fuse` false each node that is not virtual is a group. Freed with ash_fusion_free,
- * also after a failure. */
-ash_status ash_fusion_build(const ash_graph *graph, const ash_costs *costs, const bool *stored,
-                            const bool *late, bool fuse, ash_fusion *out, ash_diag *diag);
+typedef struct ash_fusion_options {
+    const ash_costs *costs; /* of the target */
+    const bool *stored;     /* per value: must be in a buffer (outputs, kept values) */
+    const bool *late;       /* per value, or NULL: depends on a seed (cut.h). Nothing that does not is
+                               computed by a group that does */
+    bool fuse;              /* false: each node that is not virtual is a group */
+    bool alone; /* groups store nothing beside their roots, and rows' numbers are not held so that what is
+                   made of them can be computed anew */
+} ash_fusion_options;
+
+/* Groups the nodes of a graph. Freed with ash_fusion_free, also after a failure. */
+ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *options, ash_fusion *out,
+                            ash_diag *diag);
 void ash_fusion_free(ash_fusion *fusion);
 
 /* fuse_light.c: marks the values that are computed by each group that reads them rather than stored, and
  * those that are made of the results of several reductions, element by element. Both are zeroed before.
  * False: no memory. */
-bool ash_fuse__mark_light(const ash_graph *graph, const ash_costs *costs, const bool *constant, bool *light,
-                          bool *meets);
+bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *options, const bool *constant,
+                          bool *light, bool *meets);
 
 #endif

@@ -8,6 +8,7 @@ typedef struct marks {
     const ash_graph *graph;
     const ash_costs *costs;
     const bool *constant;
+    bool few; /* nothing that would hold more than it frees */
     bool *light;
     bool *meets;     /* element by element made of results of several reductions */
     bool *narrow;    /* element by element made of results of reductions */
@@ -56,7 +57,7 @@ static bool is_spread(const marks *m, ash_value value) {
     if (info->kind != ASH_VALUE_NODE) return false;
     const ash_node *node = &graph->nodes.at[info->node];
     if (node->op != ASH_OP_BROADCAST) return false;
-    if (m->narrow[node->ins[0]]) return true;
+    if (m->narrow[node->ins[0]] && !m->few) return true;
     int64_t few = ash_type_max_count(graph->dims, ash_graph__type(graph, node->ins[0]));
     int64_t all = ash_type_max_count(graph->dims, &info->type);
     return all >= MANY && few <= all / OFTEN;
@@ -124,7 +125,7 @@ static void mark_positions(const marks *m) {
         m->positions[out] = is_position(m, node);
         int64_t bytes = ash_type_max_bytes(graph->dims, ash_graph__type(graph, out));
         bool large = m->positions[out] && !ash_op_is_virtual(node->op) && bytes > m->costs->position_bytes;
-        m->light[out] = large || (!m->positions[out] && is_one_hot(m, node));
+        m->light[out] = large || (!m->few && !m->positions[out] && is_one_hot(m, node));
     }
 }
 
@@ -155,19 +156,21 @@ static void mark_scaled(const marks *m) {
         ash_value of;
         if (m->constant[node->out] || m->light[node->out]) continue;
         bool scaled = is_scaled(m, node, &of) && m->at_hand[of] && !m->constant[of];
-        bool power = node->op == ASH_OP_EXP && m->light[node->ins[0]] && m->at_hand[node->ins[0]];
+        bool power =
+            !m->few && node->op == ASH_OP_EXP && m->light[node->ins[0]] && m->at_hand[node->ins[0]];
         m->at_hand[node->out] |= scaled;
         m->light[node->out] = scaled || power || dequantises(m, node);
     }
 }
 
-bool ash_fuse__mark_light(const ash_graph *graph, const ash_costs *costs, const bool *constant, bool *light,
-                          bool *meets) {
+bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *options, const bool *constant,
+                          bool *light, bool *meets) {
     const size_t values = graph->values.len;
     bool *room = ash_mem_calloc(graph->allocator, 3 * values, sizeof *room);
     const marks m = {.graph = graph,
-                     .costs = costs,
+                     .costs = options->costs,
                      .constant = constant,
+                     .few = options->alone,
                      .light = light,
                      .meets = meets,
                      .narrow = room,

@@ -231,6 +231,21 @@ static void add_pair(split_sweep *s, uint32_t group, ash_value operand, uint32_t
     s->helds[v].which ^= p;
 }
 
+/* What a group computes anew on its way to an operand, it reads from all that this is made of. */
+static void add_operand(split_sweep *s, uint32_t group, ash_value operand, uint32_t n, bool at_root,
+                        uint32_t *seen) {
+    ash_value v = operand;
+    for (;;) {
+        const ash_value_info *info = ash_graph__value(s->graph, v);
+        if (info->kind != ASH_VALUE_NODE || s->fusion->group_of[info->node] != ASH_NO_GROUP) break;
+        const ash_node *node = &s->graph->nodes.at[info->node];
+        if (node->n_ins == 0) return;
+        for (unsigned i = 1; i < node->n_ins; i++) add_operand(s, group, node->ins[i], n, false, seen);
+        v = node->ins[0];
+    }
+    add_pair(s, group, operand, n, at_root, seen);
+}
+
 static void find_pairs(split_sweep *s, uint32_t *seen) {
     memset(seen, 0xff, s->graph->values.len * sizeof *seen);
     memset(s->ends, 0xff, s->graph->nodes.len * sizeof *s->ends);
@@ -243,7 +258,7 @@ static void find_pairs(split_sweep *s, uint32_t *seen) {
             const ash_node *node = &s->graph->nodes.at[g->nodes[k]];
             bool at_root = is_at_root(s, g, g->nodes[k]);
             for (unsigned o = 0; o < node->n_ins; o++)
-                add_pair(s, i, node->ins[o], g->nodes[k], at_root, seen);
+                add_operand(s, i, node->ins[o], g->nodes[k], at_root, seen);
         }
         s->groups[i].count = (uint32_t)s->pairs.len - s->groups[i].first;
     }
@@ -574,6 +589,7 @@ typedef struct group_splitter {
     kernel_scratch *whole; /* per node, where it is known */
     bool *stored, *best;   /* per value: with all cuts so far, with those that have the lowest peak */
     int64_t limit;         /* bytes */
+    bool alone;            /* groups store nothing beside their roots */
 } group_splitter;
 
 /* Finds what lies where; false: out of memory. */
@@ -635,10 +651,19 @@ static ash_status look_apart(const group_splitter *f, int64_t *peak, ash_diag *d
     return s.failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
+static ash_status build(const group_splitter *f, const bool *stored, ash_diag *diag) {
+    const ash_fusion_options options = {.costs = f->options->costs,
+                                        .stored = stored,
+                                        .late = f->options->late,
+                                        .fuse = f->options->fuse,
+                                        .alone = f->alone};
+    return ash_fusion_build(f->graph, &options, f->out, diag);
+}
+
 static ash_status fuse_again(const group_splitter *f, const bool *stored, int64_t *peak, ash_diag *diag) {
     uint32_t none;
     ash_fusion_free(f->out);
-    ASH_TRY(ash_fusion_build(f->graph, f->options->costs, stored, f->options->late, true, f->out, diag));
+    ASH_TRY(build(f, stored, diag));
     return look(f, NULL, peak, &none, diag);
 }
 
@@ -681,7 +706,7 @@ static ash_status take_back(group_splitter *f, int64_t most, ash_value *cuts, ui
 static ash_status split(group_splitter *f, ash_split_report *report, ash_diag *diag) {
     const ash_allocator *a = f->graph->allocator;
     size_t size = f->graph->values.len * sizeof *f->stored;
-    int64_t peak = report->fused, seen;
+    int64_t peak = report->chosen, seen;
     uint32_t cuts;
     memcpy(f->stored, f->options->stored, size);
     memcpy(f->best, f->stored, size);
@@ -703,6 +728,12 @@ static ash_status split(group_splitter *f, ash_split_report *report, ash_diag *d
     return status;
 }
 
+/* The same from the beginning. */
+static ash_status split_anew(group_splitter *f, ash_split_report *report, ash_diag *diag) {
+    ASH_TRY(fuse_again(f, f->options->stored, &report->chosen, diag));
+    return report->chosen <= f->limit ? ASH_OK : split(f, report, diag);
+}
+
 static void note_whole(group_splitter *f) {
     for (size_t i = 0; i < f->out->groups.len; i++) {
         const ash_group *g = &f->out->groups.at[i];
@@ -719,8 +750,7 @@ ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *opt
     uint32_t none;
     *report = (ash_split_report){0};
     *out = (ash_fusion){.allocator = a};
-    ASH_TRY(
-        ash_fusion_build(graph, options->costs, options->stored, options->late, options->fuse, out, diag));
+    ASH_TRY(build(&f, options->stored, diag));
     if (!options->fuse || options->freely) return ASH_OK;
     ASH_TRY(look_apart(&f, &report->unfused, diag));
     ash_status status = ASH_OK;
@@ -735,7 +765,17 @@ ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *opt
     if (report->fused <= f.limit) goto done;
     f.stored = ash_mem_alloc(a, graph->values.len, sizeof *f.stored);
     f.best = ash_mem_alloc(a, graph->values.len, sizeof *f.best);
-    status = f.stored && f.best ? split(&f, report, diag) : ASH_NO_MEMORY(diag);
+    ASH_FAIL_IF_DONE(!f.stored || !f.best, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    ASH_TRY_DONE(split(&f, report, diag));
+    if (report->chosen <= f.limit) goto done;
+    ash_split_report other = *report;
+    f.alone = true;
+    ASH_TRY_DONE(split_anew(&f, &other, diag));
+    f.alone = other.chosen < report->chosen;
+    if (f.alone)
+        *report = other;
+    else
+        ASH_TRY_DONE(split_anew(&f, report, diag));
 done:
     ash_mem_free(a, f.stored, graph->values.len, sizeof *f.stored);
     ash_mem_free(a, f.best, graph->values.len, sizeof *f.best);

@@ -13,6 +13,9 @@
  *        |  |  |                                                  x0, x1, x2 are held, and need not be
  *        +--+--+-- stored here: (x0 + x1) + x2, and x0, x1, x2 die
  *
+ * Where that is not enough, groups store nothing beside their roots, and hold no rows' numbers (`alone` in
+ * fuse.h), if the peak is lower then: they are live for longer.
+ *
  * What a split costs is a store and a load of what is stored, and a kernel more. Nothing is split while the
  * rule holds, and a group that frees less than it would store is not split.
  *
@@ -28,7 +31,7 @@ typedef struct ash_split_options {
     const ash_costs *costs; /* of the target */
     const bool *stored;     /* per value: must be in a buffer */
     const bool *kept;       /* per value: is read after the last step */
-    const bool *late;       /* per value, or NULL: see ash_fusion_build */
+    const bool *late;       /* per value, or NULL: see ash_fusion_options */
     bool fuse;              /* false: a group per node */
     bool freely;            /* nothing is split */
     int64_t room;           /* bytes that the peak is to stay within, below what the rule allows; 0: none */
