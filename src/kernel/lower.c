@@ -89,16 +89,6 @@ static int inplace_rank(const ash_kern *k, uint32_t from, uint32_t to) {
                                                                    : 2;
 }
 
-/* Whether a buffer is one of those that numbers of the rows are stored in, beside the root. */
-static bool is_beside(const ash_kern *k, uint32_t buffer) {
-    const ash_lowering *low = k->low;
-    for (uint32_t i = 0; i < k->group->n_nodes && k->group->n_beside; i++)
-        if (low->fusion.beside[k->group->nodes[i]] &&
-            low->places[low->graph->nodes.at[k->group->nodes[i]].out].buffer == buffer)
-            return true;
-    return false;
-}
-
 /* A buffer in whose place the result could lie: the state that it is the new value of, else a local one
  * that nobody reads later, else any local one, else any state. */
 static uint32_t inplace_candidate(ash_kern *k) {
@@ -106,8 +96,7 @@ static uint32_t inplace_candidate(ash_kern *k) {
     if (!k->has_stored || !k->stored_once) return ASH_NO_BUFFER;
     uint32_t out = ASH_NO_BUFFER;
     for (size_t i = 0; i < k->uses.len; i++)
-        if (k->uses.at[i].written && p->buffers.at[k->uses.at[i].buffer].kind != ASH_BUFFER_SCRATCH &&
-            !is_beside(k, k->uses.at[i].buffer)) {
+        if (k->uses.at[i].written && p->buffers.at[k->uses.at[i].buffer].kind != ASH_BUFFER_SCRATCH) {
             if (out != ASH_NO_BUFFER || k->uses.at[i].read) return ASH_NO_BUFFER;
             out = (uint32_t)i;
         }

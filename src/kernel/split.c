@@ -386,7 +386,7 @@ static int64_t in_place(const split_sweep *s, uint32_t n) {
     const ash_node *node = &s->graph->nodes.at[n];
     const open_group *g = &s->groups[s->fusion->group_of[n]];
     const held *out = &s->helds[node->out];
-    if (node->n_outs != 1 || !out->bytes) return 0;
+    if (node->n_outs != 1 || !out->bytes || group_of(s, n)->n_beside) return 0;
     for (uint32_t p = g->first; p < g->first + g->count; p++) {
         const pair *at = &s->pairs.at[p];
         const held *h = &s->helds[at->value];
