@@ -771,7 +771,7 @@ ash_status ash_fusion_split(const ash_graph *graph, const ash_split_options *opt
     ash_split_report other = *report;
     f.alone = true;
     ASH_TRY_DONE(split_anew(&f, &other, diag));
-    f.alone = other.chosen < report->chosen;
+    f.alone = other.chosen <= report->chosen; /* the lives are known better then */
     if (f.alone)
         *report = other;
     else
