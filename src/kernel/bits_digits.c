@@ -321,6 +321,8 @@ static void add_vectors(ash_bits *b, ash_tile *t, unsigned v0, unsigned v1, cons
     enum { COPIES = 4 };
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
+    unsigned copies =
+        ASH_MAX(COPIES / t->rows, 1u); /* a loop, or digits would be kept from vector to vector */
     ash_ref cells[DIGITS][ASH_TILE_MAX];
     ash_ref first = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part));
     ash_ref word0 = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part / b->terms));
@@ -331,7 +333,7 @@ static void add_vectors(ash_bits *b, ash_tile *t, unsigned v0, unsigned v1, cons
         }
     size_t mark = ash_kern_mark(k);
     add_word(b, t, v0, v1, (const ash_ref(*)[ASH_TILE_MAX])cells, at, word0,
-             ash_nest_loop(n, number(b, 0), number(b, terms / b->terms), 1, COPIES));
+             ash_nest_loop(n, number(b, 0), number(b, terms / b->terms), 1, copies));
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
