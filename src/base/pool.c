@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* Chunks are taken in units of `grain`. Each thread has a share of its own, neighbouring units that it takes
- * from the front, half of what is left at a time; when that is empty it helps others, and takes half of
- * theirs from the back. So a thread goes through memory from one end of its share to the other, and what it
- * has read ahead of a run is what it computes with; and all end at about the same time, whatever keeps one.
+/* Chunks are taken in units of `grain`. Each thread has a share of its own, neighbouring units that it
+ * takes from the front, half of what is left at a time; when that is empty it helps others, and takes
+ * half of theirs from the back. So a thread goes through memory from one end of its share to the other,
+ * and what it has read ahead of a run is what it computes with; and all end at about the same time,
+ * whatever keeps one.
  *
- * The whole of a share's progress is one 64-bit word: the number of the run (high half), the first unit that
- * nobody has taken yet, and the end of the share. Units are taken by exchanging the word, which succeeds
- * only if the same run still has that unit to take: and while it has, and until who took it has reported it,
- * the caller is waiting and the run's description stands. A worker that wakes late finds either no units or
- * another number, and can neither take part in a run that is over nor mistake one for another.
+ * The whole of a share's progress is one 64-bit word: the number of the run (high half), the first unit
+ * that nobody has taken yet, and the end of the share. Units are taken by exchanging the word, which
+ * succeeds only if the same run still has that unit to take: and while it has, and until who took it
+ * has reported it, the caller is waiting and the run's description stands. A worker that wakes late
+ * finds either no units or another number, and can neither take part in a run that is over nor mistake
+ * one for another.
  *
  * The caller waits for the units to be done, not for the workers: `done` counts units, and only who has
- * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as many
- * threads as cores.
+ * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as
+ * many threads as cores.
  *
- * Place: the system may put a worker that it wakes on the caller's processor, where it can only be in the
- * way, and leave it there for milliseconds while others idle. A worker that finds itself there moves.
+ * Place: the system may put a worker that it wakes on the caller's processor, where it can only be in
+ * the way, and leave it there for milliseconds while others idle. A worker that finds itself there
+ * moves.
  *
  * Waking: a worker announces that it goes to sleep and then looks at `run` again; the caller publishes
  * `run` and then looks at the announcements. Both orders are sequentially consistent, so one of the two
  * sees the other.
  *
- * Reading ahead: whoever waits, for a run or for the end of one, meanwhile asks for what its share of a later
- * run will read. These are hints, and need no order: the worst that an address of yesterday does is to ask
- * for the wrong line. */
+ * Reading ahead: whoever waits, for a run or for the end of one, meanwhile asks for what its share of a
+ * later run will read. These are hints, and need no order: the worst that an address of yesterday does
+ * is to ask for the wrong line. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
@@ -41,7 +44,7 @@
 enum { MOST_UNITS = UINT16_MAX };
 
 /* What is left of a thread's share of a run. */
-struct share {
+struct pool_share {
     _Alignas(ASH_LINE_BYTES) _Atomic uint64_t left; /* run << 32 | first unit << 16 | end */
 };
 
@@ -93,7 +96,7 @@ struct ash_pool {
     unsigned threads, started; /* with the caller; workers with a thread */
     bool spins;                /* false when there are more threads than processors to run on */
     struct worker *workers;    /* threads - 1; index i is workers[i - 1] */
-    struct share *shares;      /* threads */
+    struct pool_share *shares; /* threads */
     struct reader reader;      /* the caller's */
 };
 
@@ -120,7 +123,7 @@ static uint64_t share_of(uint32_t run, uint32_t first, uint32_t end) {
 
 /* Takes half of what is left of a share of a run, from the front if it is one's own: units [*first, *end).
  * False: there is nothing left. */
-static bool take(struct share *share, uint32_t run, bool own, uint32_t *first, uint32_t *end) {
+static bool take(struct pool_share *share, uint32_t run, bool own, uint32_t *first, uint32_t *end) {
     uint64_t left = atomic_load_explicit(&share->left, memory_order_acquire);
     uint32_t from, to, count;
     do {
@@ -135,8 +138,8 @@ static bool take(struct share *share, uint32_t run, bool own, uint32_t *first, u
     return true;
 }
 
-/* Runs units of a run until none is left to take, then reports them all: until it has, the caller waits, and
- * no other run can begin. */
+/* Runs units of a run until none is left to take, then reports them all: until it has, the caller
+ * waits, and no other run can begin. */
 static uint32_t help(ash_pool *pool, uint32_t run, unsigned index) {
     uint32_t ran = 0, limit = atomic_load_explicit(&pool->limit, memory_order_relaxed), first, end;
     for (unsigned i = 0; i < limit && index < limit; i++)
@@ -356,7 +359,7 @@ unsigned ash_pool__run(ash_pool *pool, unsigned threads, int64_t chunks, ash_poo
 
 /* The pool, its shares and its workers, in one piece. */
 static size_t bytes_of(unsigned threads) {
-    return sizeof(ash_pool) + threads * sizeof(struct share) + (threads - 1) * sizeof(struct worker);
+    return sizeof(ash_pool) + threads * sizeof(struct pool_share) + (threads - 1) * sizeof(struct worker);
 }
 
 void ash_pool__destroy(ash_pool *pool) {
@@ -407,7 +410,7 @@ ash_status ash_pool__create(const ash_allocator *allocator, unsigned threads, as
     pool->threads = threads;
     pool->spins = threads <= processors();
     atomic_init(&pool->cpu, -1);
-    pool->shares = (struct share *)(pool + 1);
+    pool->shares = (struct pool_share *)(pool + 1);
     pool->workers = (struct worker *)(pool->shares + threads);
     pthread_mutex_init(&pool->finish_lock, NULL);
     pthread_cond_init(&pool->finished, NULL);

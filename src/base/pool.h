@@ -27,9 +27,10 @@ unsigned ash_pool__threads(const ash_pool *pool);
  * want the processors. */
 int64_t ash_pool__patience(ash_pool *pool, int64_t now);
 
-/* From now on, threads that wait ask the memory for what they will read in a later run of theirs: for thread
- * i of n that is what lies from bytes / n * i on, at most `most` bytes of it, in its own second-level cache.
- * A hint: nothing is read through the address, and it may lie anywhere. `from` NULL: nothing. */
+/* From now on, threads that wait ask the memory for what they will read in a later run of theirs: for
+ * thread i of n that is what lies from bytes / n * i on, at most `most` bytes of it, in its own
+ * second-level cache. A hint: nothing is read through the address, and it may lie anywhere. `from`
+ * NULL: nothing. */
 void ash_pool__set_ahead(ash_pool *pool, const void *from, uint64_t bytes, uint64_t most);
 
 /* Calls `fn` until every chunk of [0, chunks) has run exactly once, on at most `threads` threads, and

@@ -275,15 +275,21 @@ static ash_ref digits_at(const ash_bits *b, ash_ref at, ash_ref byte, unsigned g
     return ash_nest_load(n, b->digits.i8, from, 4, ASH_NO_REF);
 }
 
-/* One word of each column of vectors [v0, v1) of a tile, by the digits of rows whose records are `at`. Vector
- * by vector: the lines of memory are asked for evenly, not some at once and then none, which is 8 % faster. */
-static void add_word(ash_bits *b, const ash_tile *t, unsigned v0, unsigned v1,
-                     const ash_ref (*cells)[ASH_TILE_MAX], const ash_ref *at, ash_ref word0, ash_ref word) {
+/* The sums of some vectors [from, to) of a tile, by the digits of rows whose records are `at`. */
+typedef struct digit_sums {
+    const ash_ref *at;
+    unsigned from, to;
+    ash_ref cells[DIGITS][ASH_TILE_MAX];
+} digit_sums;
+
+/* One word of each column, vector by vector: the lines of memory are asked for evenly, not some at once and
+ * then none, which is 8 % faster. */
+static void add_word(ash_bits *b, const ash_tile *t, const digit_sums *s, ash_ref word0, ash_ref word) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     ash_ref byte = ash_nest_binary(n, ASH_OP_MUL, word, number(b, b->terms));
     ash_kern_set_sym(k, b->word, ash_nest_binary(n, ASH_OP_ADD, word0, word));
-    for (unsigned v = v0; v < v1; v++) {
+    for (unsigned v = s->from; v < s->to; v++) {
         ash_bits__set_vector(b, t->first, v);
         ash_ref index = ash_nest_binary(n, ASH_OP_MUL, ash_kern_index(k, b->words.linear), number(b, 4));
         ash_ref words = ash_bits__load_words(b, b->digits.words, index, 4 * b->lanes);
@@ -291,7 +297,8 @@ static void add_word(ash_bits *b, const ash_tile *t, unsigned v0, unsigned v1,
             ash_ref numbers = numbers_of(b, words, g);
             for (unsigned r = 0; r < t->rows; r++)
                 for (unsigned d = 0; d < DIGITS; d++) {
-                    ash_ref cell = cells[d][r * t->vectors + v], digits = digits_at(b, at[r], byte, g, d);
+                    ash_ref cell = s->cells[d][r * t->vectors + v];
+                    ash_ref digits = digits_at(b, s->at[r], byte, g, d);
                     ash_nest_set(n, cell, ash_nest_dot4(n, numbers, digits, ash_nest_get(n, cell)));
                 }
         }
@@ -305,49 +312,47 @@ static ash_ref head_of(const ash_bits *b, uint16_t buf, ash_ref at, unsigned whi
     return ash_nest_splat(n, ash_nest_load(n, buf, index, 1, ASH_NO_REF), b->lanes);
 }
 
-/* What the digits of a row, and vector v, have summed up to, in its unit. */
-static ash_ref sum_of(const ash_bits *b, const ash_ref (*cells)[ASH_TILE_MAX], unsigned i) {
+/* What the digits of a cell have summed up to, in the row's unit. */
+static ash_ref sum_of(const ash_bits *b, const digit_sums *s, unsigned i) {
     ash_nest *n = &b->k->nest;
     ash_ref by = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 256), b->lanes);
-    ash_ref sum = ash_nest_cast(n, ASH_F32, ash_nest_get(n, cells[DIGITS - 1][i]));
+    ash_ref sum = ash_nest_cast(n, ASH_F32, ash_nest_get(n, s->cells[DIGITS - 1][i]));
     for (unsigned d = DIGITS - 1; d-- > 0;)
-        sum = ash_nest_fma(n, sum, by, ash_nest_cast(n, ASH_F32, ash_nest_get(n, cells[d][i])));
+        sum = ash_nest_fma(n, sum, by, ash_nest_cast(n, ASH_F32, ash_nest_get(n, s->cells[d][i])));
     return sum;
 }
 
-/* The same of vectors [v0, v1) of the tile; `at`: the rows' records. */
-static void add_vectors(ash_bits *b, ash_tile *t, unsigned v0, unsigned v1, const ash_ref *at,
-                        ash_ref record, int64_t terms) {
+/* Adds the product of a record's terms to the sums of some vectors of a tile. */
+static void add_vectors(ash_bits *b, ash_tile *t, digit_sums *s, ash_ref record, int64_t terms) {
     enum { COPIES = 4 };
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     unsigned copies =
         ASH_MAX(COPIES / t->rows, 1u); /* a loop, or digits would be kept from vector to vector */
-    ash_ref cells[DIGITS][ASH_TILE_MAX];
     ash_ref first = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part));
     ash_ref word0 = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part / b->terms));
     for (unsigned r = 0; r < t->rows; r++)
         for (unsigned d = 0; d < DIGITS; d++) {
-            ash_ref start = head_of(b, b->digits.i32, at[r], d);
-            for (unsigned v = v0; v < v1; v++) cells[d][r * t->vectors + v] = ash_nest_cell(n, start);
+            ash_ref start = head_of(b, b->digits.i32, s->at[r], d);
+            for (unsigned v = s->from; v < s->to; v++)
+                s->cells[d][r * t->vectors + v] = ash_nest_cell(n, start);
         }
     size_t mark = ash_kern_mark(k);
-    add_word(b, t, v0, v1, (const ash_ref(*)[ASH_TILE_MAX])cells, at, word0,
-             ash_nest_loop(n, number(b, 0), number(b, terms / b->terms), 1, copies));
+    add_word(b, t, s, word0, ash_nest_loop(n, number(b, 0), number(b, terms / b->terms), 1, copies));
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
-    for (unsigned v = v0; v < v1; v++) {
+    for (unsigned v = s->from; v < s->to; v++) {
         ash_bits__set_vector(b, t->first, v);
         ash_ref scale = ash_bits__load_scale(b), shift = b->has_zeros ? ash_bits__load_zero(b) : ASH_NO_REF;
         for (unsigned r = 0; r < t->rows; r++) {
             unsigned i = r * t->vectors + v;
-            ash_ref sum = sum_of(b, (const ash_ref(*)[ASH_TILE_MAX])cells, i);
+            ash_ref sum = sum_of(b, s, i);
             if (b->has_zeros)
                 sum = ash_nest_binary(
                     n, ASH_OP_SUB, sum,
-                    ash_nest_binary(n, ASH_OP_MUL, shift, head_of(b, b->digits.f32, at[r], SUM)));
-            ash_ref unit = ash_nest_binary(n, ASH_OP_MUL, scale, head_of(b, b->digits.f32, at[r], UNIT));
+                    ash_nest_binary(n, ASH_OP_MUL, shift, head_of(b, b->digits.f32, s->at[r], SUM)));
+            ash_ref unit = ash_nest_binary(n, ASH_OP_MUL, scale, head_of(b, b->digits.f32, s->at[r], UNIT));
             ash_nest_set(n, t->cells[0][i], ash_nest_fma(n, unit, sum, ash_nest_get(n, t->cells[0][i])));
         }
     }
@@ -357,5 +362,8 @@ void ash_bits__add_record(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref record
     ash_ref at[ASH_TILE_MAX];
     unsigned once = t->rows == 1 ? t->vectors : 1;
     for (unsigned r = 0; r < t->rows; r++) at[r] = record_of(b, plus(b, row0, r), record);
-    for (unsigned v = 0; v < t->vectors; v += once) add_vectors(b, t, v, v + once, at, record, terms);
+    for (unsigned v = 0; v < t->vectors; v += once) {
+        digit_sums sums = {.at = at, .from = v, .to = v + once};
+        add_vectors(b, t, &sums, record, terms);
+    }
 }

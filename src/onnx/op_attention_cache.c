@@ -120,8 +120,8 @@ static void rotate(cached *c) {
     }
 }
 
-/* What the cache has of the new elements x [batch, heads, length, size] in its rows [first, first + rows): at
- * row `before` of a sequence its first one, and the last one behind them all. */
+/* What the cache has of the new elements x [batch, heads, length, size] in its rows [first, first + rows):
+ * at row `before` of a sequence its first one, and the last one behind them all. */
 static ash_value new_rows(const cached *c, ash_value x, ash_dim first, ash_dim rows) {
     ash_graph *g = c->graph;
     ash_dim series = ash_graph_dim_mul(g, c->batch, c->shared);

@@ -12,8 +12,8 @@
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
  * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
  * order, so that the weights are packed as the parts read them. What they insert is then cleaned up by the
- * same passes. sums and ranges are last: the one asks what has operands in common, and simplify would undo the
- * other.
+ * same passes. sums and ranges are last: the one asks what has operands in common, and simplify would undo
+ * the other.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
@@ -66,7 +66,7 @@ static bool has_multiprocessors(const ash_target *target) {
 
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
-                    extremes[] = {ASH_OP_REDUCE_MAX, ASH_OP_COUNT},
+                    least[] = {ASH_OP_REDUCE_MIN, ASH_OP_COUNT},
                     totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT},
                     exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
@@ -97,7 +97,7 @@ static const pass_row pipeline[] = {
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
     {"sums", ash_opt__sums, ASH_OPT_FULL, 0, COMMON, 0, has_vectors, totals},
-    {"ranges", ash_opt__ranges, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, extremes},
+    {"ranges", ash_opt__ranges, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, least},
 };
 
 const char *ash_opt__pass_at(size_t position) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* ranges: the least and the largest number of a large value are found in one pass over it, by all threads.
+/* ranges: the least and the largest number of a large value are found in one pass over it, by all
+ * threads.
  *
  *     a = reduce_max(x)          m = bits of reduce_max(x), reduce_min(x) over the last axes
  *     b = reduce_min(x)    ->    a = reduce_max(first half of m),  b = reduce_min(second half of m)
  *
- * over all axes: as dynamic quantisation asks for them. A reduction to one element is one chunk, and two of
- * them go over the operand twice; here each row of it is read once, while it is near, and rows are many. What
- * is found of a row is one number of 64 bits, so that both reductions are one kernel; as few of the last axes
- * are a row as make some vectors.
+ * over all axes: as dynamic quantisation asks for them. A reduction to one element is one chunk, and
+ * two of them go over the operand twice; here each row of it is read once, while it is near, and rows
+ * are many. What is found of a row is one number of 64 bits, so that both reductions are one kernel; as
+ * few of the last axes are a row as make some vectors.
  *
  * Exact: the order of comparisons does not show. After simplify, which makes one reduction of two. */
 #include "rewrite.h"
