@@ -288,6 +288,20 @@ static void test_light_windows(void **state) {
     }
 }
 
+/* Groups under windows of 1, of a plain operand: a product as it lies, without conversions. */
+static void test_grouped_products(void **state) {
+    (void)state;
+    for (int64_t images = 1; images <= 2; images++)
+        for (unsigned space = 1; space <= 3; space++) {
+            ash_graph *g = new_graph();
+            const int64_t x[] = {images, 64, 5, 7, 3}, w[] = {96, 32, 1, 1, 1};
+            const ash_window one = {.stride = 1, .dilation = 1}, windows[] = {one, one, one};
+            ash_value y =
+                ash_conv(g, input(g, "x", 2 + space, x), input(g, "w", 2 + space, w), windows, space, 2);
+            assert_in_range(compare(g, ash_relu(g, y), 1e-6).steps, 1, 2);
+        }
+}
+
 /* Zeros in front of and behind channels: bounds on the one merged axis, and no
  * division for each lane. */
 static void test_padded_channels(void **state) {
@@ -360,6 +374,7 @@ int main(void) {
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_single_dims),
         cmocka_unit_test(test_light_windows),
+        cmocka_unit_test(test_grouped_products),
         cmocka_unit_test(test_padded_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),
