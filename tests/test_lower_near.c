@@ -302,39 +302,6 @@ static void test_grouped_products(void **state) {
         }
 }
 
-/* Subnormal numbers among the weights of a product or a convolution are 0, where there are any: processors
- * take a hundred times as long for them. Those that scaling makes count as well. */
-static void test_subnormal_weights(void **state) {
-    (void)state;
-    enum { CHANNELS = 32 };
-    static const float tiny[] = {0, 1e-40f, 1e-30f};
-    for (size_t k = 0; k < ASH_COUNT(tiny); k++)
-        for (int product = 0; product < 2; product++) {
-            ash_graph *g = new_graph(), *fast;
-            float data[CHANNELS * CHANNELS];
-            const ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {CHANNELS, CHANNELS}};
-            for (size_t i = 0; i < ASH_COUNT(data); i++)
-                data[i] = i % 7 == 3 ? tiny[k] : (float)(i % 5) - 2;
-            ash_value w = ash_graph_constant(g, &type, data, sizeof data, ASH_DATA_COPY), y;
-            w = ash_mul(g, w, ash_scalar(g, ASH_F32, k == 2 ? 1e-12 : 0.5));
-            if (product) {
-                y = ash_matmul(g, INPUT(g, "x", 9, CHANNELS), w);
-            } else {
-                const int64_t dims[] = {CHANNELS, CHANNELS, 1};
-                const ash_window one = {.stride = 1, .dilation = 1};
-                y = ash_conv(g, INPUT(g, "x", 1, CHANNELS, 19), ash_reshape(g, w, dims, 3), &one, 1, 1);
-            }
-            ash_graph_output(g, "z", y);
-            unsigned selects = 0;
-            ash_diag diag;
-            assert_ok(ash_opt__run(g, &targets[1], NULL, &fast, &diag));
-            for (size_t i = 0; i < fast->nodes.len; i++) selects += fast->nodes.at[i].op == ASH_OP_SELECT;
-            assert_int_equal(selects, k > 0);
-            ash_graph_destroy(fast);
-            compare(g, y, 1e-6);
-        }
-}
-
 /* Zeros in front of and behind channels: bounds on the one merged axis, and no
  * division for each lane. */
 static void test_padded_channels(void **state) {
@@ -408,7 +375,6 @@ int main(void) {
         cmocka_unit_test(test_single_dims),
         cmocka_unit_test(test_light_windows),
         cmocka_unit_test(test_grouped_products),
-        cmocka_unit_test(test_subnormal_weights),
         cmocka_unit_test(test_padded_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),

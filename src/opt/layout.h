@@ -85,10 +85,6 @@ bool ash_layout__columns(const ash_layout_pass *l, const ash_node *node, ash_lay
 /* [batch..., k, n] -> [batch..., n/B, k, B], zero past n. */
 ash_value ash_layout__pack_columns(ash_rewrite *rw, ash_value b, const ash_layout_columns *c,
                                    int64_t block);
-/* Weights, `image` of the constant `value`, without subnormal numbers: 0 in their place. Trained weights have
- * many where a channel died, and processors take a hundred times as long for them. What they add to a sum
- * is less than 2^-126 times the operand. */
-ash_value ash_layout__normal(ash_layout_pass *l, ash_value value, ash_value image);
 /* Zeros after the elements of one dim. */
 ash_value ash_layout__pad_zero(ash_rewrite *rw, ash_value x, unsigned axis, ash_dim after);
 

@@ -74,7 +74,7 @@ static bool plain_product(ash_layout_pass *l, const ash_node *node, ash_value we
     const ash_dim split[] = {x.dims[0], groups, w.dims[1], positions},
                   rows[] = {groups, w.dims[0] / groups, w.dims[1]};
     ash_rewrite__name(rw, node);
-    ash_value a = ash_reshape(rw->to, ash_layout__normal(l, node->ins[1], weights), rows, 3),
+    ash_value a = ash_reshape(rw->to, weights, rows, 3),
               b = ash_reshape(rw->to, ash_layout__plain(l, node->ins[0]), split + first, 4 - first);
     ash_rewrite__bind(rw, node->out, ash_reshape(rw->to, ash_matmul(rw->to, a, b), y.dims, y.rank));
     return true;
@@ -252,8 +252,7 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_layout_conv v;
     if (conv_weights(l, node)) return;
     ash_value w = ash_layout__plain(l, node->ins[1]);
-    if (w == ASH_NO_VALUE) return;
-    if (plain_product(l, node, w)) return;
+    if (w == ASH_NO_VALUE || plain_product(l, node, w)) return;
     bool blocks = read_conv(l, node, &v);
     if (blocks) blocks = !is_light(l, node, &v);
     if (blocks) ash_layout__choose_blocks(l, node->ins[0], &v);
@@ -265,8 +264,7 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_value x =
         v.x_block ? ash_layout__blocked(l, node->ins[0], v.x_block) : ash_layout__plain(l, node->ins[0]);
     ash_rewrite__name(rw, node);
-    w = ash_layout__pack_weights(rw, ash_layout__normal(l, node->ins[1], w), &v);
-    ash_value y = ash_layout__blocked_conv(l, node, x, w, &v, false);
+    ash_value y = ash_layout__blocked_conv(l, node, x, ash_layout__pack_weights(rw, w, &v), &v, false);
     if (v.y_block)
         ash_layout__set_blocked(l, node->out, v.y_block, y);
     else
@@ -343,7 +341,6 @@ void ash_layout__matmul(ash_layout_pass *l, const ash_node *node) {
     }
     ash_rewrite__name(rw, node);
     ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
-    b = ash_layout__normal(l, node->ins[1], b);
     ash_value ins[] = {a, ash_layout__pack_columns(rw, b, &c, l->lanes)};
     ash_rewrite__bind(rw, node->out, ash_build(rw->to, ASH_OP_MATMUL, ins, 2, attrs, 2));
 }

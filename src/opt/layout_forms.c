@@ -60,47 +60,6 @@ static ash_value unpack(ash_rewrite *rw, ash_value x, const ash_type *plain) {
     return ash_reshape(rw->to, ash_transpose(rw->to, x, perm), plain->dims, plain->rank);
 }
 
-/* --- weights that are next to nothing ---------------------------------------------------------------- */
-
-/* Whether a constant has numbers so small that they are subnormal, or may become it when they are scaled by
- * others like them: below the root of the least normal number, and not 0. */
-static bool has_tiny(const ash_value_info *info) {
-    enum { ROOT = 64 << 23, SIGN = INT32_MIN }; /* the bits of 2^-63 */
-    uint32_t found = 0;
-    if (info->type.dtype != ASH_F32 || !info->blob) return false;
-    const uint8_t *at = info->blob->data,
-                  *end = at + info->blob->size / sizeof(uint32_t) * sizeof(uint32_t);
-    for (; at < end; at += sizeof(uint32_t)) {
-        uint32_t bits;
-        memcpy(&bits, at, sizeof bits);
-        found += (bits & ~(uint32_t)SIGN) - 1 < ROOT - 1;
-    }
-    return found > 0;
-}
-
-/* The same of what a value is computed from; `*left` constants and nodes are looked at. */
-static bool is_from_tiny(const ash_layout_pass *l, ash_value value, unsigned *left) {
-    const ash_value_info *info = ash_graph__value(l->rw.from, value);
-    if (*left == 0 || !l->constant || !l->constant[value]) return false;
-    --*left;
-    if (info->kind == ASH_VALUE_CONSTANT) return has_tiny(info);
-    if (info->kind != ASH_VALUE_NODE) return false;
-    const ash_node *node = &l->rw.from->nodes.at[info->node];
-    for (uint32_t k = 0; k < node->n_ins; k++)
-        if (is_from_tiny(l, node->ins[k], left)) return true;
-    return false;
-}
-
-ash_value ash_layout__normal(ash_layout_pass *l, ash_value value, ash_value image) {
-    ash_graph *g = l->rw.to;
-    unsigned left = 16;
-    if (image == ASH_NO_VALUE || ash_rewrite__type(&l->rw, image).dtype != ASH_F32 ||
-        !is_from_tiny(l, value, &left))
-        return image;
-    ash_value least = ash_scalar(g, ASH_F32, 0x1p-126);
-    return ash_select(g, ash_lt(g, ash_abs(g, image), least), ash_scalar(g, ASH_F32, 0), image);
-}
-
 static const ash_node *producer(const ash_layout_pass *l, ash_value value) {
     return &l->rw.from->nodes.at[l->rw.from->values.at[value].node];
 }
