@@ -138,12 +138,12 @@ size_t ash_late__appended(const ash_import *im, size_t index, size_t list) {
 
 /* --- elements ------------------------------------------------------------------------------------- */
 
-typedef struct lookup {
+typedef struct late_search {
     ash_import *im;
     unsigned count; /* so far */
-} lookup;
+} search;
 
-static ash_value element(lookup *l, size_t index, const ash_value *at);
+static ash_value element(search *l, size_t index, const ash_value *at);
 
 static ash_value in_tensor(ash_import *im, size_t index, const ash_value *at) {
     ash_graph *g = im->graph;
@@ -164,7 +164,7 @@ static ash_value in_tensor(ash_import *im, size_t index, const ash_value *at) {
 }
 
 /* The axes from `axis` on. */
-static ash_value in_resized(lookup *l, const ash_late *late, unsigned axis, const ash_value *at) {
+static ash_value in_resized(search *l, const ash_late *late, unsigned axis, const ash_value *at) {
     ash_import *im = l->im;
     ash_value inner[ASH_MAX_RANK], sum = ASH_NO_VALUE;
     ash_onnx_taps taps;
@@ -189,7 +189,7 @@ static ash_value in_resized(lookup *l, const ash_late *late, unsigned axis, cons
 }
 
 /* Of the parts from the first on; each begins where the one before ends. */
-static ash_value in_joined(lookup *l, const ash_late *late, const ash_value *at) {
+static ash_value in_joined(search *l, const ash_late *late, const ash_value *at) {
     ash_import *im = l->im;
     ash_graph *g = im->graph;
     ash_value inner[ASH_MAX_RANK], y = ASH_NO_VALUE, end = number(im, 0);
@@ -203,7 +203,7 @@ static ash_value in_joined(lookup *l, const ash_late *late, const ash_value *at)
     return y;
 }
 
-static ash_value in_moved(lookup *l, const ash_late *late, const ash_value *at) {
+static ash_value in_moved(search *l, const ash_late *late, const ash_value *at) {
     ash_import *im = l->im;
     ash_value inner[ASH_MAX_RANK];
     for (unsigned d = 0; d < ash_late__rank(im, late->from[0]); d++) {
@@ -214,7 +214,7 @@ static ash_value in_moved(lookup *l, const ash_late *late, const ash_value *at) 
     return element(l, late->from[0], inner);
 }
 
-static ash_value element(lookup *l, size_t index, const ash_value *at) {
+static ash_value element(search *l, size_t index, const ash_value *at) {
     ash_import *im = l->im;
     const ash_late *late = late_of(im, index);
     if (l->count++ == MOST_ELEMENTS)
@@ -241,7 +241,7 @@ ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims) {
         for (unsigned i = 0; i < late->rank; i++) line[i] = i == d ? dims[i] : 1;
         at[d] = ash_iota(im->graph, ASH_I64, line, late->rank, d);
     }
-    lookup l = {.im = im};
+    search l = {.im = im};
     return ash_broadcast_to(im->graph, element(&l, index, at), dims, late->rank);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Late tensors: values of a body of Loop, Scan or If whose shape is computed when the graph runs.
  *
- * A body that cuts, resizes or fills to computed sizes mostly ends in a tensor whose shape is known all the
- * same: an image into which each iteration pastes a piece. So nothing of that size is computed: a late
- * tensor says how any one of its elements is found, and at the end the elements are asked for at the indices
- * of the shape that is known. That the sizes which are computed make that shape is the model's business. */
+ * A body that cuts, resizes or fills to computed sizes mostly ends in a tensor whose shape is known all
+ * the same: an image into which each iteration pastes a piece. So nothing of that size is computed: a late
+ * tensor says how any one of its elements is found, and at the end the elements are asked for at the
+ * indices of the shape that is known. That the computed sizes make that shape is the model's business. */
 #ifndef ASH_LATE_H
 #define ASH_LATE_H
 

@@ -7,9 +7,9 @@
  * outside reach it through a gate, as arguments. In a body of Loop and Scan what depends on no argument is
  * computed once, before the loop.
  *
- * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration is
- * stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, how many there
- * were is a size that depends on data. */
+ * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
+ * is stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, how many
+ * there were is a size that depends on data. */
 #include <stdio.h>
 
 #include "control.h"
