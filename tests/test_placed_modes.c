@@ -186,7 +186,7 @@ static void reused_inputs(void **state) {
 /* --- capacities ------------------------------------------------------------------------------------- */
 
 /* Two devices, each with more alive in the given order than in the best one: `n` values are made, and then
- * summed up, though each could be summed as it comes. */
+ * summed up from the last to the first, though each could be summed as it comes. */
 static void make_wide(struct room *r, int n) {
     ash_graph *g = r->g;
     ash_value x = ash_graph_input(g, "x", &matrix), sums[2], made[2][8];
@@ -194,8 +194,8 @@ static void make_wide(struct room *r, int n) {
         for (int i = 0; i < n; i++)
             made[d][i] = on(r, d, ash_mul(g, on(r, d, ash_sin(g, x)), ash_scalar(g, ASH_F32, i + 1)));
     for (uint32_t d = 0; d < 2; d++) {
-        sums[d] = made[d][0];
-        for (int i = 1; i < n; i++) sums[d] = on(r, d, ash_add(g, sums[d], made[d][i]));
+        sums[d] = made[d][n - 1];
+        for (int i = n - 1; i-- > 0;) sums[d] = on(r, d, ash_add(g, made[d][i], sums[d]));
     }
     ash_graph_output(g, "y", on(r, 0, ash_add(g, sums[0], sums[1])));
     assert_ok(ash_graph_status(g, &diag));
@@ -319,7 +319,7 @@ static void make_training(struct room *r, ash_value *seed) {
     assert_true(follow >= 8); /* of the middle layers, and their sum */
     const ash_optimizer_options options = {
         .size = sizeof options, .kind = ASH_OPTIMIZER_SGD, .momentum = 0.5};
-    assert_ok(ash_graph_optimize(g, w, grads, LAYERS, ash_scalar(g, ASH_F32, 0.0625), &options, &diag));
+    assert_ok(ash_graph_optimize(g, w, grads, LAYERS, ash_scalar(g, ASH_F32, 0x1p-10), &options, &diag));
     ash_graph_output(g, "loss", loss);
     ash_graph_output(g, "y", h);
     assert_ok(ash_graph_status(g, &diag));
