@@ -289,12 +289,12 @@ static void split_where_it_is_too_much(void **state) {
     assert_memory_equal(have, want, sizeof want);
 }
 
-/* --- training ----------------------------------------------------------------------------------------- */
+/* --- training ------------------------------------------------------------------------------------- */
 
 enum { LAYERS = 4 };
 
-/* A chain of products, of which the middle ones are on device 1: the loss, its gradients by the weights, and
- * a step of an optimiser. `seed`: of the loss's gradient, or NULL. */
+/* A chain of products, of which the middle ones are on device 1: the loss, its gradients by the weights,
+ * and a step of an optimiser. `seed`: of the loss's gradient, or NULL. */
 static void make_training(struct room *r, ash_value *seed) {
     ash_graph *g = r->g;
     static float numbers[COLUMNS * COLUMNS];
@@ -408,7 +408,8 @@ static void forget_places(ash_graph *g, uint32_t *places, bool restore) {
     }
 }
 
-/* Training in one plan: gradients are computed where the forward pass is, states stay on the main device. */
+/* Training in one plan: gradients are computed where the forward pass is, states stay on the main device.
+ *  */
 static void training_in_one_plan(void **state) {
     struct room *r = *state;
     static trained want, have;
@@ -476,7 +477,7 @@ static void gradients_by_rules(void **state) {
     expect_always(r, want);
 }
 
-/* --- peers --------------------------------------------------------------------------------------------- */
+/* --- peers ---------------------------------------------------------------------------------------- */
 
 static void peers(void **state) {
     struct room *r = *state;

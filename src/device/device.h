@@ -58,8 +58,9 @@ typedef struct ash_device_class {
     /* At least one stream is asked for. The streams do not outlive the device. */
     ash_status (*create_streams)(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                  ash_diag *diag);
-    /* A way for copies from another device of the class, of up to `most` bytes at a time at best, which has
-     * what it needs and takes nothing of what the two do meanwhile. All NULL: over memory of the host. */
+    /* A way for copies from another device of the class, of up to `most` bytes at a time at best, which
+     * has what it needs and takes nothing of what the two do meanwhile. *out stays NULL where there is
+     * none, as where these three are NULL: copies go over memory of the host then. */
     ash_status (*connect)(ash_device *to, ash_device *from, uint64_t most, ash_peer **out, ash_diag *diag);
     /* Done when it returns; one at a time. */
     ash_status (*carry)(ash_peer *peer, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
@@ -98,8 +99,8 @@ ash_status ash_streams__create(ash_device *device, const ash_streams_options *op
 /* Copies bytes from one device to another, by the way that there is. */
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag);
-/* The way of many such copies: that of the devices' class, if they are of one that has one; with an address
- * of the host's on one side, that side's; else through memory of the host. */
+/* The way of many such copies: that of the devices' class, if they are of one that has one; with an
+ * address of the host's on one side, that side's; else through memory of the host. */
 typedef struct ash_passage {
     ash_device *to, *from;
     ash_peer *peer; /* or NULL */
@@ -107,8 +108,8 @@ typedef struct ash_passage {
     uint64_t bytes; /* of it */
 } ash_passage;
 
-/* For copies of up to `most` bytes between devices that stay open. Closed also after a failure; a zeroed one
- * may be closed as well. */
+/* For copies of up to `most` bytes between devices that stay open. Closed also after a failure; a zeroed
+ * one may be closed as well. */
 ash_status ash_passage__open(ash_passage *out, ash_device *to, ash_device *from, uint64_t most,
                              ash_diag *diag);
 void ash_passage__close(ash_passage *passage);

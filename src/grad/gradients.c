@@ -7,9 +7,9 @@
  * that made it is asked (gradients.def). All three are linear. The order of the sums is the order of the
  * nodes, and so results are the same each time.
  *
- * What a rule appends has the name of its node, and is placed where that is (ash_graph_place): gradients are
- * computed on the device of the forward pass, by rules on names as well. So are sums, of the value whose
- * gradient they are. */
+ * What a rule appends has the name of its node, and is placed where that is (ash_graph_place): gradients
+ * are computed on the device of the forward pass, by rules on names as well. So are sums, of the value
+ * whose gradient they are. */
 #include <stdio.h>
 
 #include "base/sized.h"

@@ -8,14 +8,14 @@
  *     one worker      each of the above, in which steps whose scratch memory does not fit for all workers
  *                     run on one thread, with one worker's
  *
- * Without a capacity there is the first way alone. With one, ways are tried from top to bottom, which is by
- * what they cost in time, each with the orders and the recomputation of order.c; the first that fits is
- * taken, or the second where it is faster than the first with what that computes again. Those that would be
- * the same program as one before are left out.
+ * Without a capacity there is the first way alone. With one, ways are tried from top to bottom, which is
+ * by what they cost in time, each with the orders and the recomputation of order.c; the first that fits is
+ * taken, or the second where it is faster than the first with what that computes again. Those that would
+ * be the same program as one before are left out.
  *
- * Of several devices each has a graph of its own, and its own capacity. They go the same ways together, those
- * that still exceed theirs, while the others are lowered as they are; whether a way fits is seen when all are
- * one program. */
+ * Of several devices each has a graph of its own, and its own capacity. They go the same ways together,
+ * those that still exceed theirs, while the others are lowered as they are; whether a way fits is seen
+ * when all are one program. */
 #include "fit.h"
 
 #include "loop.h"
@@ -235,7 +235,7 @@ static ash_status try_split(struct fitter *f, int way, ash_diag *diag) {
     return status;
 }
 
-/* --- one worker --------------------------------------------------------------------------------------- */
+/* --- one worker ----------------------------------------------------------------------------------- */
 
 /* Marks the steps of a device at whose time more is live there than fits, and which have scratch memory. */
 static bool limit_device(const struct fitter *f, ash_program *p, uint32_t device, const ash_layout *layout,
@@ -288,7 +288,7 @@ static ash_status try_one_worker(struct fitter *f, int way, ash_diag *diag) {
     return order(f, way, diag);
 }
 
-/* --- all ---------------------------------------------------------------------------------------------- */
+/* --- all ------------------------------------------------------------------------------------------ */
 
 /* Nanoseconds that an execution is estimated to take. */
 static double time_of(const ash_program *p) {

@@ -31,8 +31,8 @@ typedef struct ash_fit_job {
     void *user;
 } ash_fit_job;
 
-/* Optimises and lowers as the options say. ASH_ERROR_BUDGET, when no way that there is meets a capacity, names
- * the device, where there are several, and the smallest size of all that was found for it. */
+/* Optimises and lowers as the options say. ASH_ERROR_BUDGET, when no way that there is meets a capacity,
+ * names the device, where there are several, and the smallest size of all that was found for it. */
 ash_status ash_fit__lower(const ash_fit_job *job, ash_fitted *out, ash_diag *diag);
 
 #endif

@@ -10,9 +10,9 @@
  * off what the next schedule may have. Where there is none, the schedule with the lowest peak says what
  * would have been possible.
  *
- * Of several devices each has a capacity of its own. What is searched is an order, or what to compute again,
- * in which less is live on those that exceed theirs; what is measured is all: of two programs that is
- * smaller which exceeds the capacities by less, and then which takes less.
+ * Of several devices each has a capacity of its own. What is searched is an order, or what to compute
+ * again, in which less is live on those that exceed theirs; what is measured is all: of two programs that
+ * is smaller which exceeds the capacities by less, and then which takes less.
  *
  * Results do not change by a bit: the same kernels compute on the same operands. */
 #include "order.h"
@@ -302,8 +302,8 @@ static uint64_t find_base(const step_orderer *o, uint32_t device) {
     return base;
 }
 
-/* Carries a schedule out and measures it; it stays unless the arenas are larger than with the steps as they
- * were. */
+/* Carries a schedule out and measures it; it stays unless the arenas are larger than with the steps as
+ * they were. */
 static ash_status try_schedule(step_orderer *o, ash_again *again, order_size *size,
                                ash_plan_order_report *report, ash_diag *diag) {
     size_t count = 0;

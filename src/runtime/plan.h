@@ -347,8 +347,8 @@ void ash_plan__become(ash_plan *plan, ash_plan *next);
 ash_status ash_placed__is_needed(const ash_graph *graph, const ash_plan_options *options, bool *out,
                                  ash_diag *diag);
 /* Divides such a graph among the options' devices, lowers each part for the device's target, and joins the
- * programs, so that each device's arenas are within its capacity. `seeds`, per input of the graph, or NULL: as
- * for ash_fit__lower. The caller frees the program. */
+ * programs, so that each device's arenas are within its capacity. `seeds`, per input of the graph, or
+ * NULL: as for ash_fit__lower. The caller frees the program. */
 struct ash_fitted;
 ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const bool *seeds,
                              const ash_plan_options *options, struct ash_fitted *out, ash_diag *diag);
