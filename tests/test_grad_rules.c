@@ -370,7 +370,7 @@ static ash_value make_loop(trial *t) {
     assert_true(ash_build__begin_loop(g, &loop));
     ash_value product = ash_matmul(g, a[1], loop.given ? a[5] : w), within[3], all[2];
     next[0] = ash_mul(g, ash_softmax(g, ash_add(g, product, a[4]), -1), ash_cast(g, a[3], ASH_F64));
-    next[1] = ash_sin(g, ash_add(g, a[1], ash_mul(g, a[2], ash_exp(g, w))));
+    next[1] = ash_sin(g, ash_add(g, a[1], ash_matmul(g, a[2], ash_exp(g, w))));
     if (kind & 2) {
         const ash_loop inner = {.trips = 2,
                                 .carried = 1,

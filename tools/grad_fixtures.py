@@ -538,9 +538,10 @@ class Loop(Case):
     Node = collections.namedtuple("Node", "id shape dtype")
 
     def raw(self, shape, rest, dtype="f64"):
+        shape = list(shape)
         self.lines.append(f"%{self.count}: {dtype}[{', '.join(map(str, shape))}] = {rest}")
         self.count += 1
-        return self.Node(self.count - 1, list(shape), dtype)
+        return self.Node(self.count - 1, shape, dtype)
 
     def argument(self, shape, dtype="f64"):
         return self.raw(shape, f"argument() dtype={dtype} dims={list(shape)}", dtype)

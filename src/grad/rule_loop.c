@@ -264,6 +264,15 @@ static ash_status differentiate(back *b) {
     return ASH_OK;
 }
 
+/* Whether no x has a gradient, be it that of a carried value where there is no iteration. */
+static bool is_nothing(const back *b) {
+    for (uint32_t k = 0; k < b->p.carried; k++)
+        if (b->moves[k]) return false;
+    for (size_t i = 0; i < b->n_xs; i++)
+        if (b->grads[i] != ASH_NO_VALUE) return false;
+    return true;
+}
+
 /* Finds gradients that are products. Not where the number of iterations is computed: what lies behind the
  * last one may be anything. */
 static void find_products(back *b) {
@@ -620,7 +629,9 @@ static ash_status go_back(back *b) {
     ASH_TRY(find_ys(b));
     find_xs(b);
     b->n_forward = b->body->values.len;
+    if (!b->n_xs) return ASH_OK;
     ASH_TRY(differentiate(b));
+    if (is_nothing(b)) return ASH_OK;
     find_products(b);
     ASH_TRY(find_needed(b));
     find_slices(b);
@@ -679,6 +690,11 @@ void ash_grad__loop(ash_grad *c) {
     ash_dims_bounds(c->graph->dims, b.trips, &least, &most);
     if (most >= ASH_OPEN_MOST) {
         ash_grad__refuse(c, "has a number of iterations that nothing bounds, and so no way back");
+        return;
+    }
+    if (most == 0) { /* what is carried is what it begins with */
+        for (uint32_t k = 0; k < b.p.carried; k++)
+            ash_grad__give(c, b.p.init + k, c->grads[b.p.finals + k]);
         return;
     }
     if (b.p.until) b.count = c->node.out;

@@ -298,6 +298,7 @@ static ash_status copy(splitter *s, part *p, const ash_node *node) {
         if (p) ASH_TRY(inside(s, p, node->ins[i], &ins[i]));
     }
     ash_graph_name_next(to, node->name);
+    to->phase = s->from->values.at[node->out].phase;
     ash_graph_add(to, node->op, ins, node->n_ins, node->attrs, node->n_attrs, outs);
     ASH_TRY(status_of(s, to, node));
     for (unsigned k = 0; k < node->n_outs; k++) s->image[node->out + k] = outs[k];
@@ -345,6 +346,7 @@ static ash_status add_loop(splitter *s, part *p, const ash_node *node) {
     for (size_t i = 0; i < node->n_attrs; i++)
         if (attrs[i].key == ASH_ATTR_BODY) attrs[i].i = (int64_t)s->to->bodies.len;
     ash_graph_name_next(s->to, node->name);
+    s->to->phase = s->from->values.at[node->out].phase;
     ash_graph_add(s->to, ASH_OP_LOOP, ins, count, attrs, node->n_attrs, outs);
     for (unsigned k = 0; k < node->n_outs; k++) s->image[node->out + k] = outs[k];
     return status_of(s, s->to, node);

@@ -75,7 +75,7 @@ static ash_status add_loop(gathering *s, const ash_node *node, ash_value *ins, u
     for (size_t i = 0; i < node->n_attrs; i++)
         if (attrs[i].key == ASH_ATTR_RESULTS)
             attrs[i] =
-                ash_attr_list(ASH_ATTR_RESULTS, list, (uint32_t)ash_results__write(types, count, list));
+                ASH_ATTR_LIST(RESULTS, list, (uint32_t)ash_results__write(types, count, list));
     return add(s, node, ins, n_ins, attrs, stack);
 }
 
