@@ -328,9 +328,9 @@ static void recurrent_networks(void **state) {
 
 /* --- refusals ----------------------------------------------------------------------------------------- */
 
-/* A loop over x [n, 3] with a condition or without one: what `step` makes of a value. */
+/* A loop over x [n, 3] with a condition or without one: what `step` makes of a value and a slice. */
 static ash_value make_loop(ash_graph *g, ash_value x, ash_value first, ash_dim trips, bool until,
-                           ash_value (*step)(ash_graph *, ash_value)) {
+                           ash_value (*step)(ash_graph *, ash_value, ash_value)) {
     ash_value a[3], next, outs[3];
     ash_loop loop = {.trips = trips,
                      .carried = 1,
@@ -344,7 +344,7 @@ static ash_value make_loop(ash_graph *g, ash_value x, ash_value first, ash_dim t
                      .ys = &next};
     assert_true(ash_build__begin_loop(g, &loop));
     ash_graph_name_next(g, "within");
-    next = step(g, x != ASH_NO_VALUE ? ash_mul(g, a[1], a[2]) : a[1]);
+    next = step(g, a[1], x != ASH_NO_VALUE ? a[2] : a[1]);
     if (until) loop.next_go = ash_lt(g, a[0], ash_scalar(g, ASH_I64, 5));
     ash_graph_name_next(g, "again");
     assert_ok(ash_build__end_loop(g, &loop, outs));
@@ -352,18 +352,29 @@ static ash_value make_loop(ash_graph *g, ash_value x, ash_value first, ash_dim t
     return outs[until];
 }
 
-static ash_value positions(ash_graph *g, ash_value x) {
-    ash_value at = ash_cast(g, ash_argmax(g, x, 0, false), ASH_F64);
+static ash_value smooth(ash_graph *g, ash_value s, ash_value x) {
+    return ash_sin(g, ash_mul(g, s, x));
+}
+
+static ash_value positions(ash_graph *g, ash_value s, ash_value x) {
+    ash_value at = ash_cast(g, ash_argmax(g, ash_mul(g, s, x), 0, false), ASH_F64);
     return ash_broadcast_to(g, at, (const ash_dim[]){3}, 1);
 }
 
-static void refuses(ash_graph *g, ash_value y, ash_value x, ash_status code, const char *what,
-                    const char *path) {
-    ash_value grad;
-    ash_status status = ash_graph_gradients(g, &y, NULL, 1, &x, 1, NULL, &grad, &diag);
+static ash_value mixed(ash_graph *g, ash_value s, ash_value x) {
+    return ash_add(g, ash_sin(g, s), ash_cast(g, ash_argmax(g, x, 0, false), ASH_F64));
+}
+
+/* The derivative of y by x, and by another value beside it unless that is ASH_NO_VALUE. */
+static void refuses(ash_graph *g, ash_value y, ash_value x, ash_value beside, ash_status code,
+                    const char *what, const char *path) {
+    ash_value grads[2];
+    const ash_value xs[] = {x, beside};
+    ash_status status =
+        ash_graph_gradients(g, &y, NULL, 1, xs, 1 + (beside != ASH_NO_VALUE), NULL, grads, &diag);
     if (status != code || !strstr(diag.message, what) || !strstr(diag.message, path))
         fail_msg("%d, \"%s\" does not say \"%s\" and \"%s\"", (int)status, diag.message, what, path);
-    assert_int_equal(grad, ASH_NO_VALUE);
+    assert_int_equal(grads[0], ASH_NO_VALUE);
 }
 
 static void refusals(void **state) {
@@ -371,23 +382,31 @@ static void refusals(void **state) {
     ash_graph *g = fresh(f);
     ash_value first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3);
     ash_value y = make_loop(g, x, first, 4, false, positions);
-    refuses(g, y, x, ASH_ERROR_UNSUPPORTED, "argmax has no derivative (a position)", "argmax 'within'");
+    refuses(g, y, x, ASH_NO_VALUE, ASH_ERROR_UNSUPPORTED, "loop has no derivative", "'x' -> loop 'again'");
+    assert_string_equal(diag.node, "again");
+
+    g = fresh(f), first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3);
+    y = make_loop(g, x, first, 4, false, mixed);
+    refuses(g, y, x, first, ASH_ERROR_UNSUPPORTED,
+            "in the body of the loop 'again': argmax has no derivative (a position)",
+            "'sliced value 0' -> argmax 'within'");
+    assert_string_equal(diag.node, "within");
 
     g = fresh(f), first = INPUT(g, "first", F64, 3);
-    y = make_loop(g, ASH_NO_VALUE, first, ASH_OPEN_MOST, true, ash_sin);
-    refuses(g, y, first, ASH_ERROR_UNSUPPORTED, "a number of iterations that nothing bounds",
+    y = make_loop(g, ASH_NO_VALUE, first, ASH_OPEN_MOST, true, smooth);
+    refuses(g, y, first, ASH_NO_VALUE, ASH_ERROR_UNSUPPORTED, "a number of iterations that nothing bounds",
             "'first' -> loop 'again'");
     assert_string_equal(diag.node, "again");
 
     g = fresh(f), first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3);
-    y = make_loop(g, x, first, 4, false, ash_sin);
+    y = make_loop(g, x, first, 4, false, smooth);
     ash_value inside = g->nodes.at[g->nodes.len - 2].out;
-    refuses(g, y, inside, ASH_ERROR_INVALID_ARGUMENT, "x 0 is in the body of a loop", "");
+    refuses(g, y, inside, ASH_NO_VALUE, ASH_ERROR_INVALID_ARGUMENT, "x 0 is in the body of a loop", "");
 
     /* Stacks are of a loop and a value of its body. */
     for (int turn = 0; turn < 3; turn++) {
         g = fresh(f), first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3);
-        y = make_loop(g, x, first, 4, false, ash_sin);
+        y = make_loop(g, x, first, 4, false, smooth);
         const ash_value ins[] = {turn == 0 ? x : y, turn == 1 ? first : g->nodes.at[g->nodes.len - 2].out};
         const ash_attr trips = ASH_ATTR_I(TRIPS, turn == 2 ? 3 : 4);
         ash_value stack = ash_build(g, ASH_OP_STACK, ins, 2, &trips, 1);
@@ -402,7 +421,7 @@ static void stops(void **state) {
     fixture *f = *state;
     ash_graph *g = fresh(f);
     ash_value first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3), apart = INPUT(g, "apart", F64, 3);
-    ash_value y = make_loop(g, x, first, 4, false, ash_sin), grads[2];
+    ash_value y = make_loop(g, x, first, 4, false, smooth), grads[2];
     size_t nodes = ash_graph_node_count(g);
     assert_ok(ash_graph_gradients(g, &y, NULL, 1, &apart, 1, NULL, grads, &diag));
     assert_true(ash_graph_node_count(g) <= nodes + 3);
@@ -428,7 +447,7 @@ static void without_memory(void **state) {
     for (long at = 1;; at++) {
         ash_graph *g = fresh(f);
         ash_value first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3), grads[2];
-        ash_value y = make_loop(g, x, first, 4, true, ash_sin);
+        ash_value y = make_loop(g, x, first, 4, true, smooth);
         assert_ok(ash_graph_status(g, &diag));
         f->memory.count = 0;
         f->memory.fail_at = at;

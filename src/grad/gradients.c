@@ -111,7 +111,21 @@ static bool mark_value(const walk *w, ash_value value, unsigned marks) {
     return *mark != before;
 }
 
+/* A loop's results: what is carried before the first iteration or after one, and what is stacked. */
+static bool mark_results(const walk *w, const ash_node *loop) {
+    const ash_loop_parts p = ash_node__loop(loop);
+    bool more = false;
+    for (uint32_t k = 0; k < p.carried; k++) {
+        unsigned marks = w->marks[loop->ins[p.init + k]] | w->marks[loop->ins[p.next + k]];
+        more |= mark_value(w, loop->out + p.finals + k, marks & MARK_ACTIVE);
+    }
+    for (uint32_t k = 0; k < p.stacked; k++)
+        more |= mark_value(w, loop->out + p.stacks + k, w->marks[loop->ins[p.ys + k]] & MARK_ACTIVE);
+    return more;
+}
+
 static bool mark_node(const walk *w, const ash_node *node) {
+    if (node->op == ASH_OP_LOOP) return mark_results(w, node);
     unsigned marks = ash_node__is_pure(w->graph, node) ? MARK_CONSTANT : 0;
     bool more = false;
     for (uint16_t k = 0; k < node->n_ins; k++) {
@@ -166,7 +180,8 @@ static void mark_reaching(const walk *w) {
     for (size_t i = w->n_nodes; i-- > 0;) {
         const ash_node *node = &w->graph->nodes.at[i];
         if (rows[node->op].kind == KIND_ZERO || !has_result(w, node, MARK_REACHES)) continue;
-        bool smooth = has_result(w, node, MARK_SMOOTH);
+        unsigned through = node->op == ASH_OP_LOOP ? MARK_ACTIVE : 0; /* its body says */
+        bool smooth = has_result(w, node, MARK_SMOOTH | through);
         for (uint16_t k = 0; k < node->n_ins; k++) {
             uint8_t *mark = &w->marks[node->ins[k]];
             if (chooses(node, k)) continue;
@@ -245,10 +260,12 @@ static ash_status check_x(const walk *w, ash_value x) {
     if ((w->marks[x] & (MARK_REACHES | MARK_SMOOTH)) != MARK_REACHES) return ASH_OK;
     for (ash_value at = x; !(w->marks[at] & MARK_Y);) {
         const ash_node *node = &w->graph->nodes.at[w->next[at]];
-        if (!carries(w, node, at)) {
+        bool blocks = node->op == ASH_OP_LOOP && !has_result(w, node, MARK_ACTIVE);
+        if (blocks || !carries(w, node, at)) {
             char why[96];
             snprintf(why, sizeof why, "has no derivative (%s)",
                      rows[node->op].why ? rows[node->op].why
+                     : blocks           ? "what its body makes of this has none"
                                         : "its operand or result is no floating point number");
             return fail_path(w, x, node, why);
         }
