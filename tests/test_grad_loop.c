@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Gradients of loops, from the graph to the plan: recurrent networks of models, the same bits in every mode,
- * on any number of threads and from a pair; a network of 64 steps that learns as it does in PyTorch
- * (tests/data/train_torch.txt, by tools/grad_fixtures.py --train); what a step keeps in memory; what is
+/* Gradients of loops, from the graph to the plan: recurrent networks of models; a network of 64 steps that
+ * learns as it does in PyTorch (tests/data/train_torch.txt, by tools/grad_fixtures.py --train), with the
+ * same bits in every mode, on any number of threads and from a pair; what a step keeps in memory; what is
  * refused, and by which name. The rule itself: test_grad_rules.c, test_grad_torch.c. */
 #include "ir_fixture.h"
 
@@ -114,11 +114,15 @@ static void give(ash_plan *plan, const char *name, const void *data, uint64_t si
         assert_ok(ash_plan_set_input(plan, at, NULL, data, size, &diag));
 }
 
+static void fill_letters(int64_t (*letters)[BATCH]) {
+    for (int64_t t = 0; t <= TIME; t++)
+        for (int64_t b = 0; b < BATCH; b++) letters[t][b] = (t * t + 5 * b * t + b) % LETTERS;
+}
+
 static void give_letters(ash_plan *plan) {
     int64_t letters[TIME + 1][BATCH];
     const float one = 1;
-    for (int64_t t = 0; t <= TIME; t++)
-        for (int64_t b = 0; b < BATCH; b++) letters[t][b] = (t * t + 5 * b * t + b) % LETTERS;
+    fill_letters(letters);
     give(plan, "letters", letters, sizeof letters - sizeof *letters);
     give(plan, "labels", letters + 1, sizeof letters - sizeof *letters);
     give(plan, "seed", &one, sizeof one);
@@ -193,6 +197,35 @@ static void losses_are_those_of_torch(void **state) {
     }
 }
 
+/* A step in one call. */
+static void eagerly(void **state) {
+    fixture *f = *state;
+    enum { OUTPUTS = 2 };
+    static float out[NUMBERS];
+    int64_t letters[TIME + 1][BATCH];
+    const float one = 1;
+    const ash_type types[] = {TYPE(I64, TIME, BATCH), TYPE(I64, TIME, BATCH), SCALAR(F32)};
+    const void *data[] = {letters, letters + 1, &one};
+    const uint64_t sizes[] = {TIME * BATCH * sizeof(int64_t), TIME * BATCH * sizeof(int64_t), sizeof one};
+    ash_tensor *inputs[3], *outputs[OUTPUTS];
+    ash_plan_options options = ash_plan_options_default();
+    make_network(f);
+    learn(f, &options, ASH_NO_VALUE, out);
+    fill_letters(letters);
+    for (int i = 0; i < 3; i++)
+        assert_ok(ash_tensor_create(f->context, NULL, &types[i], data[i], sizes[i], &inputs[i], &diag));
+    const ash_eager_call call = {.size = sizeof call,
+                                 .inputs = (const ash_tensor *const *)inputs,
+                                 .input_count = 3,
+                                 .outputs = outputs,
+                                 .output_count = OUTPUTS};
+    assert_ok(ash_eager(f->context, f->g, NULL, &call, &diag));
+    assert_int_equal(ash_tensor_size(outputs[1]), sizeof *out);
+    assert_memory_equal(ash_tensor_data(outputs[1]), out, sizeof *out);
+    for (int i = 0; i < 3; i++) ash_tensor_destroy(inputs[i]);
+    for (int i = 0; i < OUTPUTS; i++) ash_tensor_destroy(outputs[i]);
+}
+
 /* What the backward loop reads of each iteration is planned, and counted. */
 static void report_counts_stacks(void **state) {
     fixture *f = *state;
@@ -209,7 +242,7 @@ static void report_counts_stacks(void **state) {
 
 /* --- recurrent networks of models ------------------------------------------------------------------- */
 
-/* A node of a recurrent operator over x [11, 3, 2], with lengths and two directions where they are asked. */
+/* A node of a recurrent operator over x [11, 3, 2]. */
 static void read_recurrent(fixture *f, const char *op, int64_t gates, bool lengths, bool both) {
     enum { H = 3 };
     static bytes graph;
@@ -301,7 +334,8 @@ static void recurrent_networks(void **state) {
                                            (1u << type.rank) - 1, false);
         assert_ok(ash_graph_gradients(g, &loss, NULL, 1, xs, 4, NULL, grads, &diag));
         ash_graph_output(g, "loss", loss);
-        for (size_t i = 0; i < 4; i++) ash_graph_output(g, (const char[]){'g', (char)('0' + i), 0}, grads[i]);
+        for (size_t i = 0; i < 4; i++)
+            ash_graph_output(g, (const char[]){'g', (char)('0' + i), 0}, grads[i]);
         assert_ok(ash_graph_verify(g, &diag));
         assert_true(ash_graph__has_stacks(g));
         for (int i = 0; i < 4; i++)
@@ -420,7 +454,8 @@ static void refusals(void **state) {
 static void stops(void **state) {
     fixture *f = *state;
     ash_graph *g = fresh(f);
-    ash_value first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3), apart = INPUT(g, "apart", F64, 3);
+    ash_value first = INPUT(g, "first", F64, 3), x = INPUT(g, "x", F64, 4, 3),
+              apart = INPUT(g, "apart", F64, 3);
     ash_value y = make_loop(g, x, first, 4, false, smooth), grads[2];
     size_t nodes = ash_graph_node_count(g);
     assert_ok(ash_graph_gradients(g, &y, NULL, 1, &apart, 1, NULL, grads, &diag));
@@ -470,6 +505,7 @@ static void without_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(losses_are_those_of_torch, setup_threads, teardown),
+        IR_TEST(eagerly),
         IR_TEST(report_counts_stacks),
         IR_TEST(recurrent_networks),
         IR_TEST(refusals),

@@ -353,7 +353,8 @@ static ash_value make_loop(trial *t) {
     ash_dim trips = dim(t, below(t, 6) ? between(t, 1, 4) : 0), n = dim(t, between(t, 1, 3));
     ash_value x = input(t, TYPE(F64, trips, n, 2), -1, 1), first = input(t, TYPE(F64, n, 2), -1, 1);
     ash_value w = input(t, TYPE(F64, 2, 2), -1, 1), most = kind & 1 ? indices(t, SCALAR(F64), 0, 5) : 0;
-    ash_value init[] = {first, ash_tanh(g, first), ash_scalar(g, ASH_I64, 1)}, a[6], next[3], ys[2], outs[6], ends[2];
+    ash_value init[] = {first, ash_tanh(g, first), ash_scalar(g, ASH_I64, 1)}, a[6], next[3], ys[2],
+              outs[6], ends[2];
     ash_loop loop = {.trips = trips,
                      .carried = 3,
                      .scanned = 1,
@@ -532,15 +533,24 @@ static void test_differences(void **state) {
         const char *name;
         maker *make;
         unsigned times; /* SHAPES of them: it takes turns with so many operators */
-    } all[] = {{"unary", make_unary, 23},        {"binary", make_binary, 9},
-               {"select", make_select, 1},       {"reshape", make_reshape, 1},
-               {"transpose", make_transpose, 1}, {"broadcast", make_broadcast, 1},
-               {"slice", make_slice, 2},         {"pad", make_pad, 1},
-               {"concat", make_concat, 1},       {"reduce", make_reduce, 8},
-               {"matmul", make_matmul, 1},       {"conv", make_conv, 3},
-               {"pool", make_pool, 4},           {"gather", make_gather, 3},
-               {"scatter", make_scatter, 8},     {"cumsum", make_cumsum, 1},
-               {"topk", make_topk, 1},           {"composed", make_composed, 1},
+    } all[] = {{"unary", make_unary, 23},
+               {"binary", make_binary, 9},
+               {"select", make_select, 1},
+               {"reshape", make_reshape, 1},
+               {"transpose", make_transpose, 1},
+               {"broadcast", make_broadcast, 1},
+               {"slice", make_slice, 2},
+               {"pad", make_pad, 1},
+               {"concat", make_concat, 1},
+               {"reduce", make_reduce, 8},
+               {"matmul", make_matmul, 1},
+               {"conv", make_conv, 3},
+               {"pool", make_pool, 4},
+               {"gather", make_gather, 3},
+               {"scatter", make_scatter, 8},
+               {"cumsum", make_cumsum, 1},
+               {"topk", make_topk, 1},
+               {"composed", make_composed, 1},
                {"loop", make_loop, 2}};
     for (size_t i = 0; i < ASH_COUNT(all); i++)
         for (unsigned shape = 0; shape < SHAPES * all[i].times; shape++)
@@ -554,8 +564,8 @@ static void test_differences(void **state) {
 #define NONE(ID, why)
 #include "grad/gradients.def"
     };
-    /* A function of the caller: test_grad.c. Stacks: what a loop's first derivative asks of it, which the second
-     * one goes through. */
+    /* A function of the caller: test_grad.c. Stacks: what a loop's first derivative asks of it, which the
+     * second one goes through. */
     for (size_t i = 0; i < ASH_COUNT(rules); i++)
         if (rules[i].op != ASH_OP_CUSTOM && rules[i].op != ASH_OP_STACK && seen[rules[i].op] < 20)
             fail_msg("%s has been differentiated %zu times only", rules[i].name, seen[rules[i].op]);

@@ -61,10 +61,10 @@ bool ash_grad__is_constant(const ash_grad *c, ash_value value);
 /* Which nodes are in the bodies of a graph's outermost loops; nothing at all where there are none. */
 typedef struct ash_bodies {
     const ash_allocator *allocator;
-    size_t count;          /* of nodes */
-    uint32_t *loop;        /* per node: the outermost loop that it is in the body of, or is; or UINT32_MAX */
-    uint32_t *first;       /* per node that is such a loop: the first node of its body, or UINT32_MAX */
-    uint32_t *next;        /* per node of a body: the next one, or UINT32_MAX. Some may stand behind the loop */
+    size_t count;    /* of nodes */
+    uint32_t *loop;  /* per node: the outermost loop that it is in the body of, or is; or UINT32_MAX */
+    uint32_t *first; /* per node that is such a loop: the first node of its body, or UINT32_MAX */
+    uint32_t *next;  /* per node of a body: the next one, or UINT32_MAX. Some may stand behind the loop */
 } ash_bodies;
 
 ash_status ash_bodies__find(const ash_graph *graph, ash_bodies *out, ash_diag *diag);

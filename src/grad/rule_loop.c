@@ -31,11 +31,11 @@ typedef struct sliced {
 } sliced;
 
 /* The gradient of an x that is left * right in each iteration. */
-typedef struct product {
+typedef struct back_product {
     size_t x;
     ash_value left, right; /* of the body */
     bool turned;           /* left is to be transposed */
-} product;
+} back_product;
 
 typedef struct back {
     ash_grad *c;
@@ -60,15 +60,15 @@ typedef struct back {
     ash_value *xs, *grads; /* of the body */
     uint32_t *asked;       /* per x: the argument's number, or behind them the captured value's */
     size_t n_xs;
-    product *products;
+    back_product *products;
     bool *outside; /* per x: its gradient is one of these */
     size_t n_products;
 
-    bool *needed, *saved; /* per value of the body */
-    ash_value *image;     /* per value of the body: in `to` */
-    sliced *slices;       /* what the backward loop slices */
+    bool *needed, *saved;      /* per value of the body */
+    ash_value *image;          /* per value of the body: in `to` */
+    sliced *slices;            /* what the backward loop slices */
     size_t n_slices, n_stacks; /* the forward loop stacks so many of them for this one */
-    ash_value *kept; /* of the body: what the backward loop stacks for products */
+    ash_value *kept;           /* of the body: what the backward loop stacks for products */
     size_t n_kept;
     bool by_index;
     ash_value count; /* in `to`: the number of iterations, */
@@ -284,7 +284,7 @@ static void find_products(back *b) {
         if (info->kind != ASH_VALUE_NODE || info->type.rank != 2) continue;
         const ash_node *node = &g->nodes.at[info->node];
         if (node->op != ASH_OP_MATMUL) continue;
-        product p = {.x = i, .left = node->ins[0], .right = node->ins[1]};
+        back_product p = {.x = i, .left = node->ins[0], .right = node->ins[1]};
         const ash_value_info *left = &g->values.at[p.left];
         const ash_node *turn = left->kind == ASH_VALUE_NODE ? &g->nodes.at[left->node] : node;
         p.turned = turn->op == ASH_OP_TRANSPOSE && ash_node_list(turn, ASH_ATTR_PERM)[0];
@@ -396,15 +396,15 @@ static void find_kept(back *b) {
 /* --- the backward loop ---------------------------------------------------------------------------- */
 
 /* Lists of the backward loop. Results: `moves` first, then sums, then what is stacked. */
-typedef struct lists {
+typedef struct back_lists {
     ash_value *init, *next, *xs, *gives, *arguments, *ys, *outs;
     uint32_t carried, given, stacked;
-} lists;
+} back_lists;
 
-static ash_status make_lists(back *b, lists *l) {
+static ash_status make_lists(back *b, back_lists *l) {
     size_t carried = b->p.carried + b->n_xs, all = 1 + carried + b->n_slices + b->p.given;
     ash_arena *s = &b->scratch;
-    *l = (lists){0};
+    *l = (back_lists){0};
     bool there = (l->init = ash_arena_alloc(s, carried, sizeof *l->init)) &&
                  (l->next = ash_arena_alloc(s, carried, sizeof *l->next)) &&
                  (l->xs = ash_arena_alloc(s, b->n_slices, sizeof *l->xs)) &&
@@ -423,7 +423,7 @@ static bool is_summed(const back *b, size_t x) {
     return b->asked[x] >= first_given(b) && b->grads[x] != ASH_NO_VALUE && !b->outside[x];
 }
 
-static void open_loop(back *b, lists *l, ash_loop *loop) {
+static void open_loop(back *b, back_lists *l, ash_loop *loop) {
     for (uint32_t k = 0; k < b->p.carried; k++) {
         ash_value gradient = b->c->grads[b->p.finals + k];
         if (!b->moves[k]) continue;
@@ -459,7 +459,7 @@ static ash_value number(ash_graph *to, int64_t value) {
 }
 
 /* What the leaves of the body are in the backward loop. */
-static void find_leaves(back *b, const lists *l, const ash_loop *loop) {
+static void find_leaves(back *b, const back_lists *l, const ash_loop *loop) {
     ash_graph *to = b->to;
     ash_value iteration = l->arguments[ASH_LOOP_ITERATION], end = b->count;
     const ash_value *argument = l->arguments + ASH_LOOP_CARRIED;
@@ -516,7 +516,7 @@ static ash_status fill_loop(back *b) {
     return ash_graph_status(b->to, b->diag);
 }
 
-static void close_loop(back *b, lists *l, ash_loop *loop) {
+static void close_loop(back *b, back_lists *l, ash_loop *loop) {
     ash_graph *to = b->to;
     uint32_t at = 0;
     for (uint32_t k = 0, x = 0; k < b->p.carried; k++) {
@@ -549,8 +549,8 @@ static void close_loop(back *b, lists *l, ash_loop *loop) {
     ash_build__end_loop(to, loop, l->outs);
 }
 
-/* Slices in the order of the backward loop's iterations, as those of the forward loop lie; zeros where there
- * was none. */
+/* Slices in the order of the backward loop's iterations, as those of the forward loop lie; zeros where
+ * there was none. */
 static ash_value in_order(back *b, ash_value slices, bool ends) {
     ash_graph *to = b->to;
     ash_type type = ash_grad__type(to, slices);
@@ -579,7 +579,7 @@ static ash_value all_of(back *b, ash_value inner, const ash_value *kept) {
 }
 
 /* The sum of a product over all iterations: [k, trips * m] times [trips * m, n]. */
-static ash_value multiply(back *b, const product *p, const ash_value *kept) {
+static ash_value multiply(back *b, const back_product *p, const ash_value *kept) {
     ash_graph *to = b->to;
     static const int64_t perm[] = {1, 0, 2};
     ash_value left = all_of(b, p->left, kept), right = all_of(b, p->right, kept);
@@ -601,7 +601,7 @@ static void give_outer(back *b, uint32_t x, ash_value gradient) {
         ash_grad__give_value(b->c, b->captured[x - b->p.go], gradient);
 }
 
-static void hand_out(back *b, const lists *l) {
+static void hand_out(back *b, const back_lists *l) {
     const ash_value *sum = l->outs + (b->count != ASH_NO_VALUE);
     for (uint32_t k = 0; k < b->p.carried; k++)
         if (b->moves[k]) ash_grad__give(b->c, b->p.init + k, *sum++);
@@ -622,7 +622,7 @@ static void hand_out(back *b, const lists *l) {
 /* --- the rule ------------------------------------------------------------------------------------- */
 
 static ash_status go_back(back *b) {
-    lists l;
+    back_lists l;
     ash_loop loop;
     ASH_TRY(make_room(b));
     ASH_TRY(make_body(b));

@@ -74,8 +74,7 @@ static ash_status find_function(ash_graph *graph, const char *function, const as
     if (n_outs < 1 || n_outs > ASH_CUSTOM_MOST_RESULTS)
         return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT,
                                "a call has a function and 1 to %d results, not %zu",
-                               (int)ASH_CUSTOM_MOST_RESULTS,
-                               n_outs);
+                               (int)ASH_CUSTOM_MOST_RESULTS, n_outs);
     for (size_t i = 0; i < n_outs; i++)
         if (types[i].rank > ASH_MAX_RANK || (unsigned)types[i].dtype >= ASH_DTYPE_COUNT)
             return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "result %zu of %.80s has no type", i,

@@ -49,7 +49,8 @@ ash_status ash_infer__stack(const ash_inference *c) {
     ash_type *out = &c->outs[0];
     *out = c->ins[1];
     ASH_INFER_FAIL_IF(out->rank == ASH_MAX_RANK, c, ASH_ERROR_UNSUPPORTED,
-                      "values of rank %u are stacked, which makes a rank above %d", out->rank, ASH_MAX_RANK);
+                      "values of rank %u are stacked, which makes a rank above %d", out->rank,
+                      ASH_MAX_RANK);
     memmove(out->dims + 1, out->dims, out->rank++ * sizeof *out->dims);
     out->dims[0] = ash_infer__attr(c, ASH_ATTR_TRIPS)->i;
     return ASH_OK;

@@ -420,7 +420,8 @@ static ash_status split_stacks(const ash_graph *graph, ash_graph **out, ash_valu
     size_t n = graph->values.len, n_gathered = 0;
     ash_graph *gathered = NULL;
     ash_value *first = ash_mem_alloc(a, n, sizeof *first), *second = NULL;
-    ash_status status = first ? ash_graph__gather_stacks(graph, &gathered, first, diag) : ASH_NO_MEMORY(diag);
+    ash_status status =
+        first ? ash_graph__gather_stacks(graph, &gathered, first, diag) : ASH_NO_MEMORY(diag);
     if (status == ASH_OK) {
         n_gathered = gathered->values.len;
         second = ash_mem_alloc(a, n_gathered, sizeof *second);

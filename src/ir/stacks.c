@@ -61,8 +61,7 @@ static ash_status add_loop(gathering *s, const ash_node *node, ash_value *ins, u
     ash_type types[ASH_OP_OUTS];
     int64_t list[ASH_OP_OUTS * (2 + ASH_MAX_RANK)];
     size_t count = node->n_outs, n_ins = node->n_ins;
-    for (size_t k = 0; k < count; k++)
-        types[k] = *ash_graph__type(s->from, (ash_value)(node->out + k));
+    for (size_t k = 0; k < count; k++) types[k] = *ash_graph__type(s->from, (ash_value)(node->out + k));
     for (uint32_t n = stack; n != NOBODY; n = s->next[n]) {
         const ash_node *asked = &s->from->nodes.at[n];
         ASH_FAIL_IF(count == ASH_OP_OUTS, s->diag, ASH_ERROR_UNSUPPORTED,
@@ -74,8 +73,7 @@ static ash_status add_loop(gathering *s, const ash_node *node, ash_value *ins, u
     memcpy(attrs, node->attrs, node->n_attrs * sizeof *attrs);
     for (size_t i = 0; i < node->n_attrs; i++)
         if (attrs[i].key == ASH_ATTR_RESULTS)
-            attrs[i] =
-                ASH_ATTR_LIST(RESULTS, list, (uint32_t)ash_results__write(types, count, list));
+            attrs[i] = ASH_ATTR_LIST(RESULTS, list, (uint32_t)ash_results__write(types, count, list));
     return add(s, node, ins, n_ins, attrs, stack);
 }
 

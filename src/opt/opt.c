@@ -64,8 +64,7 @@ static bool has_multiprocessors(const ash_target *target) {
 }
 
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
-                    convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
-                    stacks[] = {ASH_OP_STACK, ASH_OP_COUNT},
+                    convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT}, stacks[] = {ASH_OP_STACK, ASH_OP_COUNT},
                     totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT},
                     exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
