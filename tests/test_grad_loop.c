@@ -399,6 +399,65 @@ static ash_value mixed(ash_graph *g, ash_value s, ash_value x) {
     return ash_add(g, ash_sin(g, s), ash_cast(g, ash_argmax(g, x, 0, false), ASH_F64));
 }
 
+/* Gradients, and gradients of these, of a loop of variable length, with a condition or without: the same
+ * bits in every mode and on any number of threads, and what the reference evaluator finds. */
+static void of_any_length(void **state) {
+    fixture *f = *state;
+    enum { MOST = 7, PLACES = 3 * (1 + MOST) * 2 };
+    double x[MOST * 3], first[3] = {0.5, -1, 2};
+    for (int k = 0; k < MOST * 3; k++) x[k] = sin(1 + 3.0 * k);
+    for (int until = 0; until < 2; until++) {
+        ash_graph *g = fresh(f);
+        ash_dim n = ash_graph_var(g, "n", 0, MOST);
+        ash_value xs[] = {INPUT(g, "x", F64, n, 3), INPUT(g, "first", F64, 3)}, grads[2];
+        ash_value y = make_loop(g, xs[0], xs[1], n, until, smooth);
+        for (int round = 0; round < 2; round++) {
+            assert_ok(ash_graph_gradients(g, &y, NULL, 1, xs, 2, NULL, grads, &diag));
+            for (int i = 0; i < 2; i++)
+                ash_graph_output(g, (const char[]){'g', (char)('0' + 2 * round + i), 0}, grads[i]);
+            y = ash_exp(g, grads[1]);
+        }
+        assert_ok(ash_graph_verify(g, &diag));
+        double want[MOST + 1][PLACES];
+        for (int turn = 0; turn < 2 * ASH_MODE_COUNT; turn++) {
+            ash_plan_options options = ash_plan_options_default();
+            ash_plan *plan;
+            options.mode = (ash_mode)(turn / 2);
+            options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
+            options.threads = 1 + turn % 2;
+            options.poison = true;
+            assert_ok(ash_plan_prepare(f->context, g, &options, &plan, &diag));
+            for (int64_t length = MOST; length >= 0; length--) {
+                double got[PLACES];
+                size_t used = 0;
+                const uint64_t size = (uint64_t)length * 3 * sizeof *x;
+                assert_ok(ash_plan_set_vars(plan, &(ash_var_binding){"n", length}, 1, &diag));
+                assert_ok(ash_plan_set_input(plan, 0, NULL, x, size, &diag));
+                assert_ok(ash_plan_set_input(plan, 1, NULL, first, sizeof first, &diag));
+                assert_ok(ash_plan_execute(plan, &diag));
+                ash_reference *r;
+                const void *inputs[] = {x, first};
+                assert_ok(
+                    ash_reference_run(g, inputs, 2, (const char *const[]){"n"}, &length, 1, &r, &diag));
+                for (size_t i = 0; i < 4; i++) {
+                    const ash_view *view;
+                    size_t count;
+                    const double *wide = ash_reference_output(r, i, NULL, &count);
+                    assert_ok(ash_plan_output(plan, i, &view, &diag));
+                    assert_ok(ash_view_copy_out(view, got + used, count * sizeof *got, &diag));
+                    for (size_t k = 0; k < count; k++)
+                        assert_true(fabs(got[used + k] - wide[k]) <= 1e-10 * (1 + fabs(wide[k])));
+                    used += count;
+                }
+                ash_reference_destroy(r);
+                if (turn == 0) memcpy(want[length], got, used * sizeof *got);
+                assert_memory_equal(want[length], got, used * sizeof *got);
+            }
+            ash_plan_destroy(plan);
+        }
+    }
+}
+
 /* The derivative of y by x, and by another value beside it unless that is ASH_NO_VALUE. */
 static void refuses(ash_graph *g, ash_value y, ash_value x, ash_value beside, ash_status code,
                     const char *what, const char *path) {
@@ -506,6 +565,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(losses_are_those_of_torch, setup_threads, teardown),
         IR_TEST(eagerly),
+        cmocka_unit_test_setup_teardown(of_any_length, setup_threads, teardown),
         IR_TEST(report_counts_stacks),
         IR_TEST(recurrent_networks),
         IR_TEST(refusals),

@@ -85,10 +85,15 @@ static bool has_result(const walk *w, const ash_node *node, unsigned marks) {
 /* Whether gradients go from the node's results to an operand. */
 static bool carries(const walk *w, const ash_node *node, ash_value operand) {
     if (rows[node->op].kind != KIND_RULE || !is_float(w->graph, operand)) return false;
-    if (node->op == ASH_OP_STACK && operand != node->ins[1]) return false;
     for (uint16_t k = 0; k < node->n_outs; k++)
         if (is_float(w->graph, node->out + k)) return true;
     return false;
+}
+
+/* Whether an operand says whether a loop begins or goes on. */
+static bool is_condition(const ash_node *loop, uint16_t operand) {
+    const ash_loop_parts p = ash_node__loop(loop);
+    return p.until && (operand == p.go || operand == p.next_go);
 }
 
 /* Whether an operand only chooses among others, as a condition or an index: its derivative is 0. */
@@ -97,6 +102,7 @@ static bool chooses(const ash_node *node, uint16_t operand) {
     case ASH_CLASS_SELECT: return operand == 0;
     case ASH_CLASS_GATHER:
     case ASH_CLASS_SCATTER: return operand == 1;
+    case ASH_CLASS_LOOP: return is_condition(node, operand);
     default: return false;
     }
 }
@@ -126,6 +132,7 @@ static bool mark_results(const walk *w, const ash_node *loop) {
 
 static bool mark_node(const walk *w, const ash_node *node) {
     if (node->op == ASH_OP_LOOP) return mark_results(w, node);
+    if (node->op == ASH_OP_STACK) return mark_value(w, node->out, w->marks[node->ins[1]] & MARK_ACTIVE);
     unsigned marks = ash_node__is_pure(w->graph, node) ? MARK_CONSTANT : 0;
     bool more = false;
     for (uint16_t k = 0; k < node->n_ins; k++) {

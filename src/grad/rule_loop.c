@@ -344,6 +344,13 @@ static ash_value source_of(back *b, ash_value inner) {
     return ash_build(b->to, ASH_OP_STACK, ins, 2, node->attrs, node->n_attrs);
 }
 
+/* The result that a stack names its loop by: one that a derivative goes through, so that paths do. */
+static ash_value name_loop(const back *b) {
+    for (uint32_t k = 0; k < b->loop->n_outs; k++)
+        if (ash_grad__is_active(b->c, b->loop->out + k)) return b->loop->out + k;
+    return b->loop->out;
+}
+
 /* What a value of the body is in each iteration. */
 static void add_slice(back *b, ash_value inner, ash_value value) {
     for (uint32_t k = 0; k < b->p.stacked; k++) {
@@ -353,7 +360,7 @@ static void add_slice(back *b, ash_value inner, ash_value value) {
         return;
     }
     b->n_stacks++;
-    const ash_value ins[] = {b->loop->out, value};
+    const ash_value ins[] = {name_loop(b), value};
     const ash_attr attr = ASH_ATTR_I(TRIPS, b->trips);
     b->slices[b->n_slices++] = (sliced){ash_build(b->to, ASH_OP_STACK, ins, 2, &attr, 1), false, inner};
 }
