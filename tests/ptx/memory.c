@@ -207,16 +207,77 @@ static ptx_check write_slowly(ptx_cell *c, const ptx_who *who, uint32_t *other) 
 
 static const ptx_who before_all = {.me = 1, .base = UINT32_MAX, .safe = UINT32_MAX};
 
+/* Of a cell that is read: whether its writer is over, and its readers are over or of this launch, which is
+ * nearly always. Without branches: compilers vectorise it. */
+static inline bool plain_reads(const ptx_cell *c, uint64_t n, const ptx_who *who) {
+    const uint32_t me = who->me, safe = who->safe, base = who->base;
+    uint32_t odd = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        odd |= (uint32_t)(c[i].writer - 1 >= safe - 1) & (uint32_t)(c[i].writer != me);
+        odd |= (uint32_t)(c[i].reader >= safe) & (uint32_t)(c[i].reader - base >= PAIR - base);
+    }
+    return !odd;
+}
+
+static inline void read_plainly(ptx_cell *c, uint64_t n, const ptx_who *who) {
+    const uint32_t me = who->me, safe = who->safe, base = who->base;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t reader = c[i].reader;
+        c[i].reader = (reader < safe) | (reader == me) ? me : base;
+    }
+}
+
+static inline bool plain_writes(const ptx_cell *c, uint64_t n, const ptx_who *who) {
+    const uint32_t me = who->me, safe = who->safe;
+    uint32_t odd = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        odd |= (uint32_t)(c[i].writer >= safe) & (uint32_t)(c[i].writer != me);
+        odd |= (uint32_t)(c[i].reader >= safe) & (uint32_t)(c[i].reader != me);
+    }
+    return !odd;
+}
+
+static inline void write_plainly(ptx_cell *c, uint64_t n, const ptx_who *who) {
+    for (uint64_t i = 0; i < n; i++) c[i] = (ptx_cell){who->me, 0};
+}
+
+bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, unsigned n,
+                    const ptx_who *who, bool writes) {
+    const unsigned shift = a->shadow.shift, within = (1u << shift) - 1;
+    ptx_cell *cells[PTX_WARP];
+    bool plain = true;
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t at = offset + (uint64_t)(int64_t)spots[i].apart, bytes = spots[i].bytes;
+        cells[i] = a->shadow.cells + (at >> shift);
+        plain &= !((at | bytes) & within);
+        plain &= writes ? plain_writes(cells[i], bytes >> shift, who)
+                        : plain_reads(cells[i], bytes >> shift, who);
+    }
+    for (unsigned i = 0; i < n && plain; i++) {
+        if (writes)
+            write_plainly(cells[i], spots[i].bytes >> shift, who);
+        else
+            read_plainly(cells[i], spots[i].bytes >> shift, who);
+    }
+    return plain;
+}
+
+/* Long ranges, in pieces that a cache holds. */
+enum { TOGETHER = 1024 };
+
 ptx_check ptx_note_read(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who, bool copies,
                         uint32_t *other) {
     uint64_t n;
     if (!who) who = &before_all;
-    const uint32_t me = who->me, safe = who->safe;
-    for (ptx_cell *c = cells_of(a, offset, bytes, &n), *end = c + n; c < end; c++) {
-        if ((c->writer - 1 < safe - 1 || c->writer == me) && (c->reader < safe || c->reader == me)) {
-            c->reader = me;
-        } else {
-            ptx_check check = read_slowly(c, who, copies, other);
+    ptx_cell *c = cells_of(a, offset, bytes, &n);
+    for (uint64_t i = 0, part; i < n; i += part) {
+        part = n - i < TOGETHER ? n - i : TOGETHER;
+        if (!ptx_no_shortcuts && plain_reads(c + i, part, who)) {
+            read_plainly(c + i, part, who);
+            continue;
+        }
+        for (uint64_t j = i; j < i + part; j++) {
+            ptx_check check = read_slowly(&c[j], who, copies, other);
             if (check != PTX_N_CHECKS) return check;
         }
     }
@@ -227,12 +288,15 @@ ptx_check ptx_note_write(ptx_allocation *a, uint64_t offset, uint64_t bytes, con
                          uint32_t *other) {
     uint64_t n;
     if (!who) who = &before_all;
-    const uint32_t me = who->me, safe = who->safe;
-    for (ptx_cell *c = cells_of(a, offset, bytes, &n), *end = c + n; c < end; c++) {
-        if ((c->writer < safe || c->writer == me) && (c->reader < safe || c->reader == me)) {
-            *c = (ptx_cell){me, 0};
-        } else {
-            ptx_check check = write_slowly(c, who, other);
+    ptx_cell *c = cells_of(a, offset, bytes, &n);
+    for (uint64_t i = 0, part; i < n; i += part) {
+        part = n - i < TOGETHER ? n - i : TOGETHER;
+        if (!ptx_no_shortcuts && plain_writes(c + i, part, who)) {
+            write_plainly(c + i, part, who);
+            continue;
+        }
+        for (uint64_t j = i; j < i + part; j++) {
+            ptx_check check = write_slowly(&c[j], who, other);
             if (check != PTX_N_CHECKS) return check;
         }
     }

@@ -84,6 +84,20 @@ static bool pending(ptx_block *b, unsigned lane, uint32_t offset, const char *do
                         "%s shared byte %u, which a cp.async writes that nobody waited for", does, offset);
 }
 
+/* The readers of a cell with `me`, a thread of the warp or several of them, among them. */
+static void read_also(const ptx_block *b, unsigned warp, ptx_cell *c, uint32_t me) {
+    unsigned other;
+    bool several;
+    if (c->reader < b->base || c->reader == me) {
+        c->reader = me;
+    } else if (c->reader >= b->base + 2) {
+        if (is_over(b, c->reader, warp, &other, &several))
+            c->reader = me;
+        else
+            c->reader = other == warp ? b->base + 2 + NUMBERS * b->group_of_warp[warp] : b->base;
+    }
+}
+
 static bool read_slowly(ptx_block *b, unsigned lane, uint32_t offset, ptx_cell *c, uint32_t me) {
     unsigned warp = lane / PTX_WARP, other;
     bool several;
@@ -96,14 +110,7 @@ static bool read_slowly(ptx_block *b, unsigned lane, uint32_t offset, ptx_cell *
     } else if (c->writer >= b->base && c->writer != me && !is_over(b, c->writer, warp, &other, &several)) {
         if (!race(b, lane, offset, c->writer, "wrote", "reads")) return false;
     }
-    if (c->reader < b->base || c->reader == me) {
-        c->reader = me;
-    } else if (c->reader >= b->base + 2) {
-        if (is_over(b, c->reader, warp, &other, &several))
-            c->reader = me;
-        else
-            c->reader = other == warp ? me - 1 - lane % PTX_WARP : b->base;
-    }
+    read_also(b, warp, c, me);
     return true;
 }
 
@@ -149,6 +156,40 @@ bool ptx_shared_write(ptx_block *b, unsigned lane, uint32_t offset, unsigned byt
             c[i] = (ptx_cell){me, 0};
         else if (!write_slowly(b, lane, offset + (i << b->shadow.shift), &c[i], me))
             return false;
+    }
+    return true;
+}
+
+bool ptx_shared_spots(ptx_block *b, unsigned warp, uint32_t offset, const ptx_pattern *pattern,
+                      ptx_access access) {
+    const unsigned shift = b->shadow.shift, within = (1u << shift) - 1, n = pattern->n_spots;
+    const uint32_t base = b->base, several = base + 2 + NUMBERS * b->group_of_warp[warp];
+    ptx_cell *cells[PTX_WARP];
+    uint32_t odd = (offset | pattern->bytes) & within;
+    for (unsigned i = 0; i < n; i++) {
+        const ptx_spot *spot = &pattern->spot[i];
+        ptx_cell *c = cells[i] = b->shadow.cells + ((offset + (uint32_t)spot->apart) >> shift);
+        if (access == READS) {
+            for (unsigned j = 0; j < (unsigned)spot->bytes >> shift; j++) odd |= c[j].writer - 1 >= base - 1;
+        } else {
+            odd |= spot->thread == PTX_WARP;
+            for (unsigned j = 0; j < (unsigned)spot->bytes >> shift; j++)
+                odd |= (uint32_t)(c[j].writer >= base) | (uint32_t)(c[j].reader >= base);
+        }
+    }
+    if (odd) return false;
+    for (unsigned i = 0; i < n; i++) {
+        const ptx_spot *spot = &pattern->spot[i];
+        uint32_t me = spot->thread == PTX_WARP ? several : several + 1 + spot->thread;
+        for (unsigned j = 0; j < (unsigned)spot->bytes >> shift; j++) {
+            ptx_cell *c = &cells[i][j];
+            if (access != READS)
+                *c = (ptx_cell){access == PENDS ? (uint32_t)PTX_PENDING : me, 0};
+            else if (c->reader < base)
+                c->reader = me;
+            else if (c->reader != base && c->reader != me)
+                read_also(b, warp, c, me);
+        }
     }
     return true;
 }
