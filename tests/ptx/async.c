@@ -134,15 +134,6 @@ void ptx_run_cp_async_commit(ptx_block *b, const ptx_insn *in) {
     PTX_LANES(b, l, b->async_group[l]++);
 }
 
-/* Of copies, those of some threads arrive. */
-static void arrive(ptx_block *b, const ptx_async *a, uint32_t threads) {
-    for (unsigned l = 0; l < PTX_WARP; l++) {
-        if (!(threads >> l & 1)) continue;
-        memcpy(b->shared + a->to[l], a->data + l * (size_t)a->bytes, a->bytes);
-        ptx_shared_arrived(b, a->first + l, a->to[l], a->bytes);
-    }
-}
-
 /* Without a number: everything, what was not committed, too. Else all groups but the last n. */
 void ptx_run_cp_async_wait(ptx_block *b, const ptx_insn *in) {
     uint32_t before[PTX_THREADS] = {
@@ -159,7 +150,7 @@ void ptx_run_cp_async_wait(ptx_block *b, const ptx_insn *in) {
         uint32_t over = 0;
         for (unsigned l = 0; l < PTX_WARP; l++) over |= (uint32_t)(a->group < before[a->first + l]) << l;
         over &= a->threads;
-        if (over) arrive(b, a, over);
+        if (over) ptx_shared_arrive(b, a, over);
         a->threads &= ~over;
         if (!a->threads) continue;
         if (kept < at) memmove(b->async + kept, a, size);

@@ -424,6 +424,7 @@ static void instruction(ptx_reader *r, body *b) {
     if (in->control == BARRIER && in->n_arguments > 1) ptx_fail(r, "a barrier for a part of the block");
     in->multiply_add = op->run == ptx_run_mad && ptx_type_kind((ptx_type)in->type[0]) == 'f';
     in->matrix = op->run == ptx_run_mma;
+    in->run = ptx_single(in);
     ptx_expect(r, ";");
 }
 

@@ -438,6 +438,9 @@ static inline void ptx_put(void *row, unsigned bytes, unsigned lane, uint64_t va
     }
 }
 
+/* single.c: what runs an instruction of f32 that rounds to the nearest; any other: in->run. */
+void (*ptx_single(const ptx_insn *in))(ptx_block *, const ptx_insn *);
+
 /* The functions that run instructions. */
 #define OP(name, shape, groups, kinds, types, control, run) void run(ptx_block *b, const ptx_insn *in);
 #include "ops.def"
@@ -519,9 +522,9 @@ typedef enum ptx_access { READS, WRITES, ATOMIC, PENDS } ptx_access;
 /* shared.c: accesses to shared memory. False when something was found. */
 bool ptx_shared_read(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes);
 bool ptx_shared_write(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes, bool atomic);
-/* A cp.async begins to write, and has written. */
+/* A cp.async begins to write; those of some threads write. */
 bool ptx_shared_pending(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes);
-void ptx_shared_arrived(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes);
+void ptx_shared_arrive(ptx_block *b, const ptx_async *copies, uint32_t threads);
 /* All spots of a warp at `offset`, by what needs no second look; false: something does, and nothing
  * is noted. */
 bool ptx_shared_spots(ptx_block *b, unsigned warp, uint32_t offset, const ptx_pattern *pattern,

@@ -209,7 +209,8 @@ static const ptx_who before_all = {.me = 1, .base = UINT32_MAX, .safe = UINT32_M
 
 /* Of a cell that is read: whether its writer is over, and its readers are over or of this launch, which is
  * nearly always. Without branches: compilers vectorise it. */
-static inline bool plain_reads(const ptx_cell *c, uint64_t n, const ptx_who *who) {
+static inline __attribute__((always_inline)) bool plain_reads(const ptx_cell *c, uint64_t n,
+                                                              const ptx_who *who) {
     const uint32_t me = who->me, safe = who->safe, base = who->base;
     uint32_t odd = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -219,7 +220,8 @@ static inline bool plain_reads(const ptx_cell *c, uint64_t n, const ptx_who *who
     return !odd;
 }
 
-static inline void read_plainly(ptx_cell *c, uint64_t n, const ptx_who *who) {
+static inline __attribute__((always_inline)) void read_plainly(ptx_cell *c, uint64_t n,
+                                                               const ptx_who *who) {
     const uint32_t me = who->me, safe = who->safe, base = who->base;
     for (uint64_t i = 0; i < n; i++) {
         uint32_t reader = c[i].reader;
@@ -227,7 +229,8 @@ static inline void read_plainly(ptx_cell *c, uint64_t n, const ptx_who *who) {
     }
 }
 
-static inline bool plain_writes(const ptx_cell *c, uint64_t n, const ptx_who *who) {
+static inline __attribute__((always_inline)) bool plain_writes(const ptx_cell *c, uint64_t n,
+                                                               const ptx_who *who) {
     const uint32_t me = who->me, safe = who->safe;
     uint32_t odd = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -237,29 +240,50 @@ static inline bool plain_writes(const ptx_cell *c, uint64_t n, const ptx_who *wh
     return !odd;
 }
 
-static inline void write_plainly(ptx_cell *c, uint64_t n, const ptx_who *who) {
+static inline __attribute__((always_inline)) void write_plainly(ptx_cell *c, uint64_t n,
+                                                                const ptx_who *who) {
     for (uint64_t i = 0; i < n; i++) c[i] = (ptx_cell){who->me, 0};
+}
+
+/* Of spots of n cells each; 0: each has its own number. */
+static inline __attribute__((always_inline)) bool note_spots(ptx_shadow *s, uint64_t offset,
+                                                             const ptx_spot *spots, unsigned n_spots,
+                                                             const ptx_who *who, bool writes, uint64_t n) {
+    bool plain = true;
+    for (unsigned i = 0; i < n_spots; i++) {
+        const ptx_cell *c = s->cells + ((offset + (uint64_t)(int64_t)spots[i].apart) >> s->shift);
+        uint64_t many = n ? n : (uint64_t)spots[i].bytes >> s->shift;
+        plain &= writes ? plain_writes(c, many, who) : plain_reads(c, many, who);
+    }
+    for (unsigned i = 0; i < n_spots && plain; i++) {
+        ptx_cell *c = s->cells + ((offset + (uint64_t)(int64_t)spots[i].apart) >> s->shift);
+        uint64_t many = n ? n : (uint64_t)spots[i].bytes >> s->shift;
+        if (writes)
+            write_plainly(c, many, who);
+        else
+            read_plainly(c, many, who);
+    }
+    return plain;
 }
 
 bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, unsigned n,
                     const ptx_who *who, bool writes) {
-    const unsigned shift = a->shadow.shift, within = (1u << shift) - 1;
-    ptx_cell *cells[PTX_WARP];
-    bool plain = true;
+    ptx_shadow *s = &a->shadow;
+    unsigned bits = (unsigned)offset, bytes = spots[0].bytes;
+    bool same = n > 1;
     for (unsigned i = 0; i < n; i++) {
-        uint64_t at = offset + (uint64_t)(int64_t)spots[i].apart, bytes = spots[i].bytes;
-        cells[i] = a->shadow.cells + (at >> shift);
-        plain &= !((at | bytes) & within);
-        plain &= writes ? plain_writes(cells[i], bytes >> shift, who)
-                        : plain_reads(cells[i], bytes >> shift, who);
+        bits |= (unsigned)spots[i].apart | spots[i].bytes;
+        same &= spots[i].bytes == bytes;
     }
-    for (unsigned i = 0; i < n && plain; i++) {
-        if (writes)
-            write_plainly(cells[i], spots[i].bytes >> shift, who);
-        else
-            read_plainly(cells[i], spots[i].bytes >> shift, who);
+    if (bits & ((1u << s->shift) - 1)) return false;
+    switch (writes || !same ? 0 : bytes >> s->shift) {
+    case 1: return note_spots(s, offset, spots, n, who, false, 1);
+    case 2: return note_spots(s, offset, spots, n, who, false, 2);
+    case 4: return note_spots(s, offset, spots, n, who, false, 4);
+    default:
+        return writes ? note_spots(s, offset, spots, n, who, true, 0)
+                      : note_spots(s, offset, spots, n, who, false, 0);
     }
-    return plain;
 }
 
 /* Long ranges, in pieces that a cache holds. */
