@@ -84,6 +84,24 @@ static void product(void **state) {
     }
 }
 
+/* A product of one row reads its long operand as fast as memory gives it, and is over then. */
+static void one_row(void **state) {
+    ash_context *context = *state;
+    enum { N = 8192 };
+    for (size_t i = 0; i < ASH_COUNT(machines); i++) {
+        ash_graph *g;
+        assert_ok(ash_graph_create(context, "g", &g, &diag));
+        ash_graph_output(g, "y", ash_matmul(g, input(g, "a", 1, N), input(g, "b", N, N)));
+        ash_plan *plan = prepare(context, g, machines[i].device);
+        ash_op_forecast f = forecast(plan, 0, 0);
+        double least = 4.0 * N * N / machines[i].bytes;
+        assert_string_equal(f.bound, "memory");
+        assert_true(f.ns > least && f.ns < 1.5 * least);
+        ash_plan_destroy(plan);
+        ash_graph_destroy(g);
+    }
+}
+
 /* The vendor's peaks on dense matrices, 10^12 operations a second: the table of GPUs comes to them. */
 static const struct peaks {
     unsigned capability;
@@ -212,8 +230,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise), cmocka_unit_test(product),
-                                       cmocka_unit_test(vendors_peaks), cmocka_unit_test(tensor_cores),
-                                       cmocka_unit_test(others)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise),  cmocka_unit_test(product),
+                                       cmocka_unit_test(one_row),      cmocka_unit_test(vendors_peaks),
+                                       cmocka_unit_test(tensor_cores), cmocka_unit_test(others)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

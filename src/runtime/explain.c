@@ -32,7 +32,8 @@ enum {
     REGISTER_GRAIN = 8,     /* registers of a thread are a multiple */
     HIDING_WARPS = 16,      /* that a multiprocessor needs when each waits for its last instruction */
     TILE_CHAINS = 4,        /* and how many fewer where a thread has so many sums at a time */
-    ACCESS = 16             /* bytes that a thread has on their way */
+    LEAST_TILE = 8 << 10,   /* bytes of shared memory: the operands of the smallest tile, twice */
+    ACCESS = 16             /* bytes that a thread has on their way; where it sums, several times that */
 };
 
 /* Nanoseconds: from the driver to an empty kernel's end; of the host for a launch, of a kernel behind
@@ -138,7 +139,7 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     ash_dims_bounds(p->dims, step->chunks, &least, &chunks);
     shape(plan, nest, chunks, f);
     double outputs = ASH_MAX(results(p, step), 1);
-    bool tiled = nest->threads && nest->shared.len && step->flops > 16 * outputs;
+    bool sums = nest->threads && step->flops > 16 * outputs, tiled = sums && f->shared_bytes >= LEAST_TILE;
     struct tile tile = {.share = plain_share};
     ash_gpu_math math = math_of(nest, ash_program__target(p, step->device));
     if (tiled) tile = tile_of(f, math, outputs, step->flops);
@@ -152,7 +153,8 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
         ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (tiled ? TILE_CHAINS : 1);
     double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
     double flops_ns = 2 * ash_gpu__adds(g, math) * g->mhz / 1000 * tile.share * hidden;
-    double coming = busy * (tiled ? (double)f->shared_bytes / 2 : (double)f->threads * ACCESS);
+    double coming = busy * (tiled ? (double)f->shared_bytes / 2
+                                  : (double)f->threads * ACCESS * (sums ? ASH_GPU_FEW_UNROLL : 1));
     double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
     double other = ASH_MAX(step->bytes - weights, 0);
     double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "onnx/model.h"
 #include "onnx/wire.h"
 
