@@ -225,7 +225,7 @@ static inline __attribute__((always_inline)) void read_plainly(ptx_cell *c, uint
     const uint32_t me = who->me, safe = who->safe, base = who->base;
     for (uint64_t i = 0; i < n; i++) {
         uint32_t reader = c[i].reader;
-        c[i].reader = (reader < safe) | (reader == me) ? me : base;
+        c[i].reader = (reader < safe || reader == me) ? me : base;
     }
 }
 
