@@ -68,7 +68,7 @@ void ptx_count_matrix(ptx_block *b, const uint64_t *rows, unsigned n) {
 }
 
 void ptx_count_global(ptx_block *b, const uint64_t *address, unsigned bytes, bool store) {
-    uint64_t requests = 0, sectors = 0;
+    uint64_t requests = 0, sectors = 0, scattered = 0;
     for (unsigned i = 0, n; i < b->n; i += n) {
         n = of_warp(b, i);
         requests++;
@@ -85,14 +85,18 @@ void ptx_count_global(ptx_block *b, const uint64_t *address, unsigned bytes, boo
             if (sector > most) most = sector;
         }
         sectors += different;
+        unsigned filled = (n * bytes + 31) / 32 + 1;
+        if (different > filled) scattered += different - filled;
     }
     if (store) {
         b->counters->global_store.requests += requests;
         b->counters->global_store.sectors += sectors;
+        b->counters->global_store.scattered += scattered;
         b->counters->global_store.bytes += (uint64_t)b->n * bytes;
     } else {
         b->counters->global_load.requests += requests;
         b->counters->global_load.sectors += sectors;
+        b->counters->global_load.scattered += scattered;
         b->counters->global_load.bytes += (uint64_t)b->n * bytes;
     }
 }

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* How the kernels of whole models touch memory, on the stand-in for the driver: each kernel of SqueezeNet,
+ * MobileNet v2 and BERT mini asks for whole sectors and for different banks, but for those on a list, each
+ * with its reason. (Of single operators: `conformance -a`.) */
+#include "code/llvm.h"
+#include "cuda_room.h"
+#include "nets.h"
+
+static ash_diag diag;
+
+/* Operations by their name, or the beginning of it, and how many sectors in a hundred may be scattered. */
+static const struct {
+    const char *net, *name;
+    unsigned percent;
+    const char *reason;
+} excused[] = {
+    {"SqueezeNet", "?", 0, "none"},
+};
+
+static unsigned percent_of(const char *net, const char *name) {
+    for (size_t i = 0; i < ASH_COUNT(excused); i++)
+        if (!strcmp(net, excused[i].net) && !strncmp(name, excused[i].name, strlen(excused[i].name)))
+            return excused[i].percent;
+    return 0;
+}
+
+/* What the kernel of this text did. */
+static ptx_counters counters_of(ash_context *context, const ash_plan *plan, size_t kernel) {
+    ptx_counters c = {0}, all;
+    uint64_t size, module, hash;
+    char *text;
+    assert_ok(ash_plan_kernel_source(plan, kernel, ASH_SOURCE_ASSEMBLY, &text, &size, &diag));
+    hash = ptx_hash(text);
+    ash_context_free_text(context, text, size);
+    for (uint64_t n = 0; ptx_counters_at(n, &module, &all); n++)
+        if (module == hash) c = all;
+    assert_true(c.launches > 0);
+    return c;
+}
+
+static unsigned check_op(ash_context *context, const ash_plan *plan, const char *net,
+                         const ash_prepared_op *op) {
+    if (op->kind != ASH_PREPARED_KERNEL) return 0;
+    const ptx_counters c = counters_of(context, plan, op->kernel);
+    const unsigned long long scattered = c.global_load.scattered + c.global_store.scattered,
+                             sectors = c.global_load.sectors + c.global_store.sectors,
+                             conflicts = c.shared_load.conflicts + c.shared_store.conflicts +
+                                         c.matrix_load.conflicts;
+    bool right = 100 * scattered <= percent_of(net, op->name) * sectors && !conflicts;
+    if (!right)
+        print_message("%s, %s: %llu of %llu sectors scattered, %llu conflicts\n", net, op->name, scattered,
+                      sectors, conflicts);
+    return !right;
+}
+
+static void check(void (*build)(net *n), const char *name) {
+    ash_context *context;
+    ash_plan_options options = ash_plan_options_default();
+    ash_plan *plan;
+    net n = {.seed = 1, .side = 64, .length = 32};
+    unsigned wrong = 0;
+    cuda_room_driver(1);
+    assert_ok(ash_context_create(NULL, &context, &diag));
+    assert_ok(ash_graph_create(context, name, &n.g, &diag));
+    build(&n);
+    assert_ok(ash_graph_status(n.g, &diag));
+    assert_ok(ash_device_open(context, "CUDA:0", &options.device, &diag));
+    assert_ok(ash_plan_prepare(context, n.g, &options, &plan, &diag));
+    assert_ok(cuda_room_fill(plan, &diag));
+    assert_ok(ash_plan_execute(plan, &diag));
+    for (size_t i = 0; i < ash_plan_op_count(plan); i++) {
+        ash_prepared_op op = ASH_INIT(ash_prepared_op);
+        assert_ok(ash_plan_op_at(plan, i, &op, &diag));
+        wrong += check_op(context, plan, name, &op);
+    }
+    for (size_t i = 0; i < ash_plan_prologue_count(plan); i++) {
+        ash_prepared_op op = ASH_INIT(ash_prepared_op);
+        assert_ok(ash_plan_prologue_at(plan, i, &op, &diag));
+        wrong += check_op(context, plan, name, &op);
+    }
+    assert_int_equal(wrong, 0);
+    ash_plan_destroy(plan);
+    ash_device_close(options.device);
+    ash_graph_destroy(n.g);
+    ash_context_destroy(context);
+}
+
+static void squeezenet_touches_whole_sectors(void **state) {
+    (void)state;
+    check(squeezenet, "SqueezeNet");
+}
+
+static void mobilenet_touches_whole_sectors(void **state) {
+    (void)state;
+    check(mobilenet, "MobileNet v2");
+}
+
+static void bert_mini_touches_whole_sectors(void **state) {
+    (void)state;
+    check(bert_mini, "BERT mini");
+}
+
+int main(void) {
+    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
+        fprintf(stderr, "SKIP: %s\n", diag.message);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(squeezenet_touches_whole_sectors),
+        cmocka_unit_test(mobilenet_touches_whole_sectors),
+        cmocka_unit_test(bert_mini_touches_whole_sectors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
