@@ -150,7 +150,9 @@ double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gp
 int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
     const ash_costs *c = &target->costs;
     ash_gpu_shape shape;
-    double least = ash_gpu_choose(target, work, &shape) / c->parts_gain;
+    double least = ash_gpu_choose(target, work, &shape);
+    /* a strip is bound by memory: what a second kernel saves has to be seen */
+    least /= shape.across && !shape.thread_rows ? ASH_MAX(c->parts_gain, 2) : c->parts_gain;
     double result = (double)work->rows * (double)work->columns * work->batches * BYTES;
     int64_t best = 1;
     for (int64_t parts = 2; parts <= MOST_PARTS && work->terms / parts >= FEW; parts++) {

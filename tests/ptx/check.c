@@ -15,7 +15,6 @@ static char finding[800], refusal[512];
 typedef struct counted {
     struct counted *next;
     ptx_counters counters;
-    uint64_t module;
     char name[];
 } counted;
 static counted *kernels;
@@ -153,29 +152,15 @@ const char *ptx_refusal(void) {
 
 /* --- counters ------------------------------------------------------------------------------------- */
 
-uint64_t ptx_hash(const char *text) { /* FNV-1a */
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-ptx_counters *ptx_counters_of(const ptx_kernel *kernel) {
+ptx_counters *ptx_counters_of(const char *kernel) {
     for (counted *c = kernels; c; c = c->next)
-        if (c->module == kernel->module->hash && !strcmp(c->name, kernel->name)) return &c->counters;
-    size_t len = strlen(kernel->name) + 1;
+        if (!strcmp(c->name, kernel)) return &c->counters;
+    size_t len = strlen(kernel) + 1;
     counted *c = ptx_alloc(1, sizeof *c + len);
-    memcpy(c->name, kernel->name, len);
-    c->module = kernel->module->hash;
+    memcpy(c->name, kernel, len);
     c->next = kernels;
     kernels = c;
     return &c->counters;
-}
-
-bool ptx_counters_at(uint64_t n, uint64_t *module, ptx_counters *counters) {
-    const counted *c = kernels;
-    while (c && n--) c = c->next;
-    if (c) *module = c->module, *counters = c->counters;
-    return c != NULL;
 }
 
 void ptx_counters_read(const char *kernel, ptx_counters *counters) {

@@ -246,7 +246,6 @@ typedef struct ptx_variable {
 
 struct ptx_module {
     char *text;
-    uint64_t hash;       /* of the text */
     int target, version; /* 80 for sm_80; 74 for 7.4 */
     ptx_kernel **kernels;
     ptx_variable *variables;
@@ -442,7 +441,7 @@ bool ptx_checks(ptx_check check);
 void ptx_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t ptx_random(void); /* of the seed */
 const char *ptx_source_line(const ptx_module *module, uint32_t line, int *len);
-ptx_counters *ptx_counters_of(const ptx_kernel *kernel);
+ptx_counters *ptx_counters_of(const char *kernel);
 void ptx_found_reset(void);
 void ptx_check_reset(const ptx_machine *machine, uint64_t seed);
 int ptx_finding_code(void); /* CUDA_SUCCESS when nothing was found */

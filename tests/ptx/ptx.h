@@ -99,10 +99,6 @@ const char *ptx_refusal(void);
  * PTX_REPORT in the environment) of kernels with this name, in any module; of all when NULL. */
 void ptx_counters_read(const char *kernel, ptx_counters *counters);
 void ptx_counters_reset(void);
-/* The same of the n-th kernel, from 0, that has ever run; false past the end. *module: ptx_hash of the text
- * that it is from; a kernel of a text that was loaded several times is one. */
-bool ptx_counters_at(uint64_t n, uint64_t *module, ptx_counters *counters);
-uint64_t ptx_hash(const char *text);
 
 /* The bytes of an allocation on a device where they lie in this process, for tests that look into it;
  * NULL when they are in none. What is written there counts as written by nobody. */

@@ -375,7 +375,6 @@ ptx_module *ptx_module_read(const char *text, size_t len, int device) {
     m->device = device;
     m->text = ptx_alloc(len + 1, 1);
     memcpy(m->text, text, len);
-    m->hash = ptx_hash(m->text);
     ptx_reader *r = ptx_alloc(1, sizeof *r);
     *r = (ptx_reader){.module = m, .at = m->text, .line = 1, .device = device};
     bool refused = setjmp(r->failed) != 0;

@@ -251,7 +251,7 @@ ptx_block *ptx_launch_begin(const ptx_launch *launch, ptx_who who) {
     b->threads = launch->threads[0] * launch->threads[1] * launch->threads[2];
     b->pad = (b->threads + PTX_WARP - 1) / PTX_WARP * PTX_WARP;
     b->who = who;
-    b->counters = ptx_counters_of(k);
+    b->counters = ptx_counters_of(k->name);
     b->frame = aligned((size_t)(k->frame_bytes + 8) * b->pad);
     b->local = aligned((size_t)k->local_bytes * b->threads);
     b->shared_bytes = k->shared_bytes + launch->dynamic_bytes;
