@@ -4,6 +4,7 @@
 #ifndef ASH_CONV_H
 #define ASH_CONV_H
 
+#include "ahead.h"
 #include "tile.h"
 
 enum {
@@ -46,6 +47,9 @@ typedef struct ash_conv {
         sum_blocks[1 + ASH_CONV_SPACE]; /* partial sums: of the channel blocks, then of the window */
     unsigned top;                       /* level of the whole sums */
     ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
+    ash_ahead ahead;    /* of the weights */
+    ash_ahead_tile ask; /* of the present tile */
+    bool from_all;      /* all positions pass a strip, not just those of the chunk */
 } ash_conv;
 
 /* Which positions of a tile read inside the input, per window column; without padding, all in each. */
