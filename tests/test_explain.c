@@ -81,8 +81,8 @@ static void product(void **state) {
     }
 }
 
-/* A few rows are bounded by memory, which reads the long operand once: near that, with the launch. Of 16 rows
- * and long sums an H100's blocks read the rows too often. */
+/* A few rows are bounded by memory, which reads the long operand once: near that, with the launch. Of 16
+ * rows and long sums an H100's blocks read the rows too often. */
 static void few_rows(void **state) {
     ash_context *context = *state;
     static const int64_t rows[] = {3, 4, 8, 16}, sizes[][2] = {{768, 768}, {768, 3072}, {3072, 768}};

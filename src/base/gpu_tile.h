@@ -62,7 +62,7 @@ typedef struct ash_gpu_work {
 int64_t ash_gpu_few_of(int64_t rows, int64_t columns);
 
 /* The shape in which they are done first: all zeros for ASH_GPU_FEW rows or columns and fewer, some groups
- * for a strip. Returns how long they take, in cycles. From the sizes and the numbers of the target alone. */
+ * for a strip. Returns how long they take, in cycles. From the sizes and the target's numbers alone. */
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
 
 /* The groups of a strip, a power of two, that are quickest, as above, for what is one in any case. */

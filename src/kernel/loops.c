@@ -157,8 +157,8 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
     }
 }
 
-/* Whether rows along an axis begin where no vector does, on a GPU: then neighbours take an element each, and
- * not some that lie side by side, which would be loaded one by one, a vector apart. */
+/* Whether rows along an axis begin where no vector does, on a GPU: then neighbours take an element each,
+ * and not some that lie side by side, which would be loaded one by one, a vector apart. */
 static bool is_uneven(const ash_loops *l, const ash_axis *v) {
     return v && l->k->low->target->kind == ASH_TARGET_GPU &&
            (!ash_dim_is_const(v->extent) || v->extent % l->lanes);

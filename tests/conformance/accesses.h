@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How kernels touch memory, where the GPU is the stand-in for the driver (ptx/ptx.h): whether a case's
- * kernels ask for whole sectors, and for different banks. Cases that do not are on a list, with the reason. */
+ * kernels ask for whole sectors and for different banks. Cases that do not are on a list, with reasons. */
 #ifndef ASH_CONFORMANCE_ACCESSES_H
 #define ASH_CONFORMANCE_ACCESSES_H
 
