@@ -195,6 +195,36 @@ static void spellings(void **state) {
     }
 }
 
+/* On GPUs: few rows, and a number of them; else weights are numbers. */
+static void gpus(void **state) {
+    fixture *f = *state;
+    ash_target target;
+    ash_diag diag;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    for (unsigned s = 0; s < SPELLINGS * ZEROS * ASH_COUNT(every_bits); s++) {
+        weight w = {.k = 37 + (ash_dim)(s % 4) * 16 + s % 5 * 300,
+                    .n = 21 + s % 3 * 11,
+                    .bits = every_bits[s / ZEROS % 3],
+                    .block = 16 << s % 2,
+                    .spelling = (spelling)(s / ZEROS / 3),
+                    .zero = (zero)(s % ZEROS),
+                    .dtype = s % 3 ? ASH_U8 : ASH_I8};
+        if (w.spelling == ROWS_IN_BLOCKS) w.dtype = ASH_U8;
+        if (w.spelling == SIGNED_ROWS) w.dtype = ASH_I8, w.k = 40 + s % 5 * 300; /* whole bytes */
+        restart(f);
+        build(f, &w, 1 + s % 16);
+        check(f, &target, 1, NULL, false);
+    }
+    weight w = {70, 37, 4, 32, ROWS_IN_BLOCKS, ZERO_BYTES, ASH_U8};
+    restart(f);
+    build(f, &w, 17);
+    check(f, &target, 0, NULL, false);
+    const int64_t m = 3;
+    restart(f);
+    build(f, &w, ash_graph_var(f->g, "rows", 0, 16));
+    check(f, &target, 0, &m, false);
+}
+
 /* Few and many rows of one kernel, which only an execution knows, and each number of its own. */
 static void rows(void **state) {
     fixture *f = *state;
@@ -481,6 +511,7 @@ static void tables(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(gpus, begin, teardown),
         cmocka_unit_test_setup_teardown(spellings, begin, teardown),
         cmocka_unit_test_setup_teardown(rows, begin, teardown),
         cmocka_unit_test_setup_teardown(long_sums, begin, teardown),

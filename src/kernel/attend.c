@@ -579,16 +579,16 @@ static void make_symbols(attend *a) {
         ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, a->column), a->lanes), ash_ix_sym(ixs, a->lane));
 }
 
-/* The product's index from the group's axes: those of the result, and behind them the keys. */
-static void index_product(const attend *a, ash_ix *idx) {
-    const ash_kern *k = a->k;
-    const int8_t *mine = k->low->fusion.labels[a->node - k->graph->nodes.at],
-                 *its = k->low->fusion.labels[a->scores - k->graph->nodes.at];
+void ash_attend__product_at(const ash_kern *k, const ash_node *node, const ash_node *product,
+                            const ash_ix *scores, ash_ix *idx) {
+    const int8_t *mine = k->low->fusion.labels[node - k->graph->nodes.at],
+                 *its = k->low->fusion.labels[product - k->graph->nodes.at];
+    unsigned rank = ash_graph__type(k->graph, node->out)->rank;
     ash_ix axes[ASH_MAX_AXES] = {0}; /* expression 0 is the number 0 */
-    for (unsigned d = 0; d + 1 < a->rank; d++)
-        if (mine[d] != ASH_LABEL_NONE) axes[mine[d]] = a->in[d];
-    axes[k->group->n_root_axes] = a->in[a->rank - 1];
-    for (unsigned d = 0; d < ash_graph__type(k->graph, a->scores->out)->rank; d++)
+    for (unsigned d = 0; d + 1 < rank; d++)
+        if (mine[d] != ASH_LABEL_NONE) axes[mine[d]] = scores[d];
+    axes[k->group->n_root_axes] = scores[rank - 1];
+    for (unsigned d = 0; d < ash_graph__type(k->graph, product->out)->rank; d++)
         idx[d] = its[d] == ASH_LABEL_NONE ? 0 : axes[its[d]];
 }
 
@@ -602,7 +602,7 @@ static void find_operands(attend *a) {
     if (a->scores) {
         unsigned rank = ash_graph__type(k->graph, a->scores->out)->rank;
         int64_t block = ash_node_int(a->scores, ASH_ATTR_B_BLOCK);
-        index_product(a, keys);
+        ash_attend__product_at(k, a->node, a->scores, a->in, keys);
         memcpy(q, keys, sizeof q);
         keys[rank - 1] = ash_ix_sym(ixs, a->step);
         q[rank] = ash_ix_mod(ixs, q[rank - 1], block);

@@ -231,6 +231,10 @@ void ash_kern_lower_conv_weights(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_attend(ash_kern *k, ash_dim *chunks);
+/* attend.c: the index of the product that scores are made from, at an index of the scores of `node`, which
+ * attends: by the group's axes, which are those of the result, and behind them the keys. */
+void ash_attend__product_at(const ash_kern *k, const ash_node *node, const ash_node *product,
+                            const ash_ix *scores, ash_ix *idx);
 /* bits_digits.c: whether a group's kernel reads digits of its first operand, and which; and the kernel of a
  * step that makes them, in a buffer that it adds to the program and returns. */
 bool ash_kern_wants_digits(ash_kern *k, ash_digits *out);

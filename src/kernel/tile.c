@@ -491,16 +491,17 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     ash_dtype dtype = ash_graph__type(k->graph, anchor->out)->dtype;
     bool halves = (dtype == ASH_F16 || dtype == ASH_BF16) && k->low->target->halves;
     if (dtype != ASH_F32 && !halves && !ash_node__is_bytes(k->graph, anchor)) return ASH_OK;
-    bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
+    bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL,
+         gpu = k->low->target->kind == ASH_TARGET_GPU;
     if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_CONV_WEIGHTS)
         ash_kern_lower_conv_weights(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_MATMUL_BITS)
-        ash_kern_lower_bits(k, chunks), *done = true;
+        gpu ? ash_gpu_lower_bits(k, chunks) : ash_kern_lower_bits(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_ATTEND)
-        ash_kern_lower_attend(k, chunks), *done = true;
-    else if (k->low->target->kind == ASH_TARGET_GPU)
+        gpu ? ash_gpu_lower_attend(k, chunks) : ash_kern_lower_attend(k, chunks), *done = true;
+    else if (gpu)
         *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
     else
         *done = product ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);

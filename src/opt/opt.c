@@ -64,6 +64,16 @@ static bool has_multiprocessors(const ash_target *target) {
     return has_blocks(target) && target->multiprocessors;
 }
 
+/* Products with weights that stay packed. */
+static bool keeps_few_bits(const ash_target *target) {
+    return has_vectors(target) || has_blocks(target);
+}
+
+/* Softmaxes between products whose scores are not stored. */
+static bool attends(const ash_target *target) {
+    return has_vectors(target) || has_blocks(target);
+}
+
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT}, stacks[] = {ASH_OP_STACK, ASH_OP_COUNT},
                     least[] = {ASH_OP_REDUCE_MIN, ASH_OP_COUNT},
@@ -76,14 +86,13 @@ static const pass_row pipeline[] = {
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
     {"stacks", ash_opt__stacks, ASH_OPT_NONE, 0, 0, 0, NULL, stacks},
     {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes, casts},
-    {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, has_vectors, casts},
+    {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, keeps_few_bits, casts},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0, NULL, products},
-    {"attention", ash_opt__attention, ASH_OPT_FULL, PLAIN, CANONICAL | COMMON, 0, has_vectors,
-     exponentials},
+    {"attention", ash_opt__attention, ASH_OPT_FULL, PLAIN, CANONICAL | COMMON, 0, attends, exponentials},
     {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, quotients},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},

@@ -99,6 +99,35 @@ static uint64_t shared_bytes(const ash_nest *nest) {
     return bytes;
 }
 
+static bool copies(const ash_nest *nest) {
+    for (size_t i = 0; i < nest->code.len; i++)
+        if (nest->code.at[i].op == ASH_NEST_COPY_ASYNC) return true;
+    return false;
+}
+
+/* Bytes that a thread has on their way: what the loads of a loop ask for that is laid out several times,
+ * the most of all loops. */
+static double asked(const ash_nest *nest) {
+    enum { DEPTH = 32 };
+    double bytes[DEPTH] = {0}, most = ACCESS;
+    unsigned times[DEPTH] = {0}, depth = 0;
+    for (size_t i = 0; i < nest->code.len; i++) {
+        const ash_inst *inst = &nest->code.at[i];
+        unsigned at = ASH_MIN(depth, DEPTH - 1u); /* what is deeper counts as if it were not */
+        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF) {
+            at = ASH_MIN(++depth, DEPTH - 1u);
+            bytes[at] = 0;
+            times[at] = inst->op == ASH_NEST_LOOP ? inst->unroll : 0;
+        } else if (inst->op == ASH_NEST_END) {
+            if (times[at] > 1) most = ASH_MAX(most, bytes[at] * times[at]);
+            depth--;
+        } else if (inst->op == ASH_NEST_LOAD && !(inst->buf & ASH_NEST_SHARED)) {
+            bytes[at] += (double)(inst->lanes * ash_dtype_size((ash_dtype)inst->dtype));
+        }
+    }
+    return most;
+}
+
 static bool asks_worker(const ash_nest *nest) {
     for (size_t i = 0; i < nest->code.len; i++)
         if (nest->code.at[i].op == ASH_NEST_WORKER) return true;
@@ -149,12 +178,10 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
 
     double each = ceil((double)f->blocks / g->multiprocessors),
            busy = ASH_MIN((double)f->blocks, (double)f->resident * g->multiprocessors);
-    double warps =
-        ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (tiled ? TILE_CHAINS : 1);
+    double warps = ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (sums ? TILE_CHAINS : 1);
     double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
     double flops_ns = 2 * ash_gpu__adds(g, math) * g->mhz / 1000 * tile.share * hidden;
-    double coming = busy * (tiled ? (double)f->shared_bytes / 2
-                                  : (double)f->threads * ACCESS * (sums ? ASH_GPU_FEW_UNROLL : 1));
+    double coming = busy * (copies(nest) ? (double)f->shared_bytes / 2 : f->threads * asked(nest));
     double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
     double other = ASH_MAX(step->bytes - weights, 0);
     double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;

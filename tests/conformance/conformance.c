@@ -3,7 +3,7 @@
  * output_*.pb.
  *
  *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] [-o FILE]
- *                 [-c FILE NAME] FOLDER...
+ *                 [-c FILE NAME] [-a FILE] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own
@@ -11,7 +11,9 @@
  * needs that input as a constant: then it is repeated with more and more inputs bound to the test's data.
  * With -g dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may
  * be off by that part of the largest in their tensor. With -o the FILE becomes a table of operators, with
- * what the run says of each (docs/onnx.md). Each test is counted once: passed, failed, or skipped as
+ * what the run says of each (docs/onnx.md). With -a, on the stand-in for a GPU, a test fails as well whose
+ * kernels ask for parts of sectors, or one bank twice, unless the FILE says why (accesses.h). Each test is
+ * counted once: passed, failed, or skipped as
  * unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when one
  * was skipped, or, with -c, when the numbers are not those that the FILE has for NAME. */
 #include <dirent.h>
@@ -23,6 +25,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "accesses.h"
 #include "ashlar/onnx.h"
 #include "counts.h"
 #include "executor.h"
@@ -345,10 +348,14 @@ static const struct {
     {"test_training_dropout_mask", draws},
 };
 
-static const char *defect_of(const char *folder) {
+static const char *name_of(const char *folder) {
     const char *slash = strrchr(folder, '/');
+    return slash ? slash + 1 : folder;
+}
+
+static const char *defect_of(const char *folder) {
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++)
-        if (strcmp(slash ? slash + 1 : folder, defects[i].name) == 0) return defects[i].why;
+        if (strcmp(name_of(folder), defects[i].name) == 0) return defects[i].why;
     return NULL;
 }
 
@@ -373,6 +380,7 @@ static void run_test(const char *folder) {
     ash_status status = ash_context_create(NULL, &context, &diag);
     seen_types seen = {0, 0};
     int step = 0, sets = 0;
+    accesses_begin();
     snprintf(model, sizeof model, "%s/model.onnx", folder);
     for (; status == ASH_OK && !why[0]; sets++) {
         snprintf(set, sizeof set, "%s/test_data_set_%d", folder, sets);
@@ -396,6 +404,7 @@ static void run_test(const char *folder) {
         free_tensors(&want);
     }
     if (sets == 0 && status == ASH_OK && !why[0]) snprintf(why, sizeof why, "no test data");
+    if (status == ASH_OK && !why[0]) accesses_end(name_of(folder), why, sizeof why);
     if (status != ASH_OK) ash_diag_format(&diag, line, sizeof line);
     const char *defect = defect_of(folder);
     if (state.document && (status == ASH_ERROR_UNSUPPORTED || (status == ASH_OK && !why[0])))
@@ -464,6 +473,8 @@ int main(int argc, char **argv) {
             state.match = argv[++i];
         } else if (strcmp(argv[i], "-w") == 0 && i + 1 < argc) {
             state.rewrite = argv[++i];
+        } else if (strcmp(argv[i], "-a") == 0 && i + 1 < argc) {
+            if (!accesses_open(argv[++i])) return 2;
         } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
             state.norm = atof(argv[++i]);
         } else if (strcmp(argv[i], "-e") == 0 && i + 1 < argc) {
@@ -480,7 +491,7 @@ int main(int argc, char **argv) {
     if (!folders)
         return fprintf(stderr,
                        "usage: conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                       "DIRECTORY] [-o FILE] [-c FILE NAME] FOLDER...\n"),
+                       "DIRECTORY] [-o FILE] [-c FILE NAME] [-a FILE] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
@@ -494,5 +505,6 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "conformance: cannot write %s\n", state.document), 2;
     counts found = {cases, state.passed, state.skipped, state.defective};
     bool held = !state.counts || counts_hold(state.counts, state.name, found);
-    return state.failed || !state.passed || (state.strict && state.skipped) || !held;
+    int unused = state.match ? 0 : accesses_unused();
+    return state.failed || unused || !state.passed || (state.strict && state.skipped) || !held;
 }

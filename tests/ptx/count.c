@@ -58,6 +58,7 @@ unsigned ptx_sectors(const uint64_t *address, const uint16_t *threads, unsigned 
 void ptx_count(ptx_block *b, int space, unsigned made, unsigned conflicts, unsigned n, unsigned bytes,
                bool store) {
     ptx_counters *c = b->counters;
+    unsigned filled = (n * bytes + 31) / 32 + 1, scattered = made > filled ? made - filled : 0;
     if (space == SPACE_SHARED && store) {
         c->shared_store.requests++;
         c->shared_store.wavefronts += made;
@@ -69,10 +70,12 @@ void ptx_count(ptx_block *b, int space, unsigned made, unsigned conflicts, unsig
     } else if (space == SPACE_GLOBAL && store) {
         c->global_store.requests++;
         c->global_store.sectors += made;
+        c->global_store.scattered += scattered;
         c->global_store.bytes += (uint64_t)n * bytes;
     } else if (space == SPACE_GLOBAL) {
         c->global_load.requests++;
         c->global_load.sectors += made;
+        c->global_load.scattered += scattered;
         c->global_load.bytes += (uint64_t)n * bytes;
     }
 }

@@ -55,7 +55,9 @@ typedef struct ptx_counters {
     } shared_load, shared_store, matrix_load;
     struct {
         uint64_t requests, sectors, bytes; /* sectors of 32 bytes; bytes that lanes asked for */
-    } global_load, global_store;           /* copies by cp.async are loads */
+        uint64_t scattered; /* sectors of a request beyond those that its bytes fill, and one more for where
+                               they begin */
+    } global_load, global_store; /* copies by cp.async are loads */
 } ptx_counters;
 
 /* What the machine has; ptx_reset sets these. */
