@@ -249,7 +249,7 @@ static void large_shapes(void **state) {
 static void variable_sizes(void **state) {
     fixture *f = *state;
     ash_diag diag;
-    shape s = {1, 8, 16, 11, 14, {1, 1}, {1, 1}, 8, 8, 8, 4, 1};
+    shape s = {1, 64, 48, 11, 14, {1, 1}, {1, 1}, 8, 8, 8, 4, 1};
     restart(f);
     f->random = 5;
     ash_dim n = ash_graph_var(f->g, "n", 1, 4), h = ash_graph_var(f->g, "h", 1, 40),
@@ -260,7 +260,7 @@ static void variable_sizes(void **state) {
     f->g = NULL;
     ash_plan *plan;
     assert_ok(ash_plan_prepare(f->context, tiled, NULL, &plan, &diag));
-    static const int64_t sizes[][3] = {{1, 1, 1}, {4, 40, 30}, {2, 7, 9}, {3, 13, 4}, {1, 2, 29}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {2, 24, 30}, {2, 7, 9}, {3, 13, 4}, {1, 2, 29}};
     for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
         ash_var_binding vars[] = {{"n", sizes[i][0]}, {"h", sizes[i][1]}, {"w", sizes[i][2]}};
         s.rows = sizes[i][1], s.columns = sizes[i][2];
@@ -274,6 +274,68 @@ static void variable_sizes(void **state) {
     }
     ash_plan_destroy(plan);
     ash_graph_destroy(tiled);
+}
+
+static double distance(const float *a, const float *b, size_t bytes) {
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < bytes / sizeof *a; i++)
+        error += (a[i] - b[i]) * (double)(a[i] - b[i]), norm += b[i] * (double)b[i];
+    return sqrt(error) / sqrt(norm);
+}
+
+/* Where it depends on sizes whether the algorithm pays, each is computed as it is where that size is a
+ * number: but for the order of sums, and the two algorithms are further apart than that. */
+static void sizes_decide_when_it_runs(void **state) {
+    fixture *f = *state;
+    ash_diag diag;
+    enum { MOST = 30 };
+    const double APART = 3e-7;
+    static const int64_t channels[][2] = {{64, 64}, {128, 64}, {64, 160}};
+    for (size_t i = 0; i < ASH_COUNT(channels); i++) {
+        ash_plan *open, *plans[2];
+        unsigned taken[2] = {0};
+        size_t size, sizes[2];
+        for (int64_t s = 0; s <= MOST; s += s < 9 ? 1 : 3) { /* 0: variables */
+            restart(f);
+            f->random = 5;
+            ash_dim h = s ? s : ash_graph_var(f->g, "h", 1, MOST),
+                    w = s ? ASH_MAX(s - 1, 1) : ash_graph_var(f->g, "w", 1, MOST);
+            ash_value x = INPUT(f, "x", ASH_F32, 1, channels[i][0], h, w),
+                      k = CONSTANT(f, ASH_F32, channels[i][1], channels[i][0], 3, 3);
+            ash_value y = ash_conv2d(f->g, x, k, 1, 1, 1);
+            y = ash_relu(f->g, ash_add(f->g, y, INPUT(f, "r", ASH_F32, 1, channels[i][1], h, w)));
+            ash_graph_output(f->g, "y", y);
+            if (!s) {
+                assert_ok(ash_plan_prepare(f->context, f->g, NULL, &open, &diag));
+                continue;
+            }
+            const float *bits[3];
+            for (unsigned direct = 0; direct < 2; direct++) {
+                ash_plan_options options = ash_plan_options_default();
+                options.no_winograd = direct;
+                assert_ok(ash_plan_prepare(f->context, f->g, &options, &plans[direct], &diag));
+                set_inputs(plans[direct], 7);
+                assert_ok(ash_plan_execute(plans[direct], &diag));
+                bits[direct] = output_of(plans[direct], &sizes[direct]);
+            }
+            ash_var_binding vars[] = {{"h", s}, {"w", ASH_MAX(s - 1, 1)}};
+            assert_ok(ash_plan_set_vars(open, vars, 2, &diag));
+            set_inputs(open, 7);
+            assert_ok(ash_plan_execute(open, &diag));
+            bits[2] = output_of(open, &size);
+            assert_int_equal(size, sizes[0]);
+            const bool tiled = memcmp(bits[0], bits[1], size) != 0;
+            if (distance(bits[2], bits[0], size) > APART ||
+                (tiled && distance(bits[2], bits[1], size) < APART))
+                fail_msg("%d to %d channels of %d rows: %g, %g", (int)channels[i][0], (int)channels[i][1],
+                         (int)s, distance(bits[2], bits[0], size), distance(bits[2], bits[1], size));
+            taken[tiled]++;
+            ash_plan_destroy(plans[0]);
+            ash_plan_destroy(plans[1]);
+        }
+        assert_true(taken[0] && taken[1]); /* both are met */
+        ash_plan_destroy(open);
+    }
 }
 
 /* --- the pass --------------------------------------------------------------------------------------- */
@@ -509,17 +571,12 @@ static int setup_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(transforms_convolve),
-        TEST(random_shapes),
-        TEST(errors_by_tile),
-        TEST(large_shapes),
-        TEST(variable_sizes),
-        TEST(where_it_pays),
-        TEST(where_it_is_exact_enough),
-        TEST(variables_in_the_pass),
-        TEST(parameters_are_transformed_again),
-        TEST(same_bits_everywhere),
-        TEST(weights_do_not_grow),
+        TEST(transforms_convolve),   TEST(random_shapes),
+        TEST(errors_by_tile),        TEST(large_shapes),
+        TEST(variable_sizes),        TEST(sizes_decide_when_it_runs),
+        TEST(where_it_pays),         TEST(where_it_is_exact_enough),
+        TEST(variables_in_the_pass), TEST(parameters_are_transformed_again),
+        TEST(same_bits_everywhere),  TEST(weights_do_not_grow),
         TEST(plans_do_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

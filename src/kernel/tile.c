@@ -472,6 +472,12 @@ ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b) {
     return out;
 }
 
+ash_dim ash_kern_larger(ash_kern *k, ash_dim a, ash_dim b) {
+    ash_dim out = 1;
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_MAX, a, b, &out, NULL));
+    return out;
+}
+
 ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b) {
     ash_dim sum = 0, out = 1;
     note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, b - 1, &sum, NULL));
