@@ -311,12 +311,14 @@ static bool prove(proof *state, const ash_poly *p, int depth) {
     return false;
 }
 
-/* Short proofs first: one that takes a single replacement is found whatever the other atoms lead to. */
+/* Short proofs first: one that takes a single replacement is found whatever the other atoms lead to. What
+ * holds because values are whole numbers, as 2 ceil(x / 32) >= ceil(x / 16), the bounds know. */
 bool ash_poly__nonnegative(const ash_dims *dims, const ash_poly *p) {
+    int64_t min, max;
     for (int depth = 1; depth <= 4; depth++) {
         proof state = {dims, 24};
         if (prove(&state, p, depth)) return true;
-        if (state.budget == 23) return false; /* nothing to replace */
+        if (state.budget == 23) break; /* nothing to replace */
     }
-    return false;
+    return ash_poly__bounds(dims, p, &min, &max) && min >= 0;
 }
