@@ -546,9 +546,10 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     plan_sums(c);
     ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c->in_lanes ? 1 : c->groups);
     total = ash_kern_product(k, total, y->dims[0]);
-    ash_ref end = ash_kern_argument(k, ASH_NEST_END_ARG);
-    if (c->beside) end = ash_nest_binary(n, ASH_OP_MIN, end, ash_kern_dim(k, total));
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end, 1, 1);
+    ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
+    *chunks = c->beside ? ash_kern_larger(k, c->tiled, total) : total;
+    if (c->beside) ash_kern_chunks(k, ash_kern_dim(k, total), *chunks, &begin, &end);
+    ash_ref chunk = ash_nest_loop(n, begin, end, 1, 1);
     ash_ref part, strip;
     ash_ref rest =
         ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, parts), ash_nest_index(n, strips), &part, &strip);
@@ -571,7 +572,6 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
         emit_lines(c, shape, shape.vectors, first_vector, from, to);
     }
     ash_nest_end(n);
-    *chunks = total;
 }
 
 bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {

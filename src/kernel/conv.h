@@ -23,6 +23,7 @@ typedef struct ash_conv {
     bool merged;   /* all spatial dims as one */
     bool beside;   /* the direct form of a Winograd convolution, in a kernel that has both */
     int64_t usual; /* of it: positions a side of the images that it is for */
+    ash_dim tiled; /* and the chunks of the other form */
     ash_tile_math math;
     int64_t terms;        /* channels that one step takes */
     int64_t number_bytes; /* of an element of either operand */
@@ -56,8 +57,8 @@ typedef struct ash_conv_pattern {
     int8_t from[ASH_CONV_WINDOW], to[ASH_CONV_WINDOW];
 } ash_conv_pattern;
 
-/* Reads the node; false when it has no form as tiles. Then writes all of it: chunks from the kernel's first
- * on, as far as there are some. Where it is `beside`, the symbols of the result are the caller's. */
+/* Reads the node; false when it has no form as tiles. Then writes all of it, and the kernel's number of
+ * chunks. Where it is `beside`, the symbols of the result are the caller's. */
 bool ash_conv__prepare(ash_conv *c);
 void ash_conv__emit(ash_conv *c, ash_dim *chunks);
 

@@ -461,6 +461,15 @@ ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op) {
                                              .c = ASH_NO_REF});
 }
 
+void ash_kern_chunks(ash_kern *k, ash_ref own, ash_dim all, ash_ref *begin, ash_ref *end) {
+    ash_nest *n = &k->nest;
+    ash_ref of = ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, all), ash_nest_index(n, 1));
+    *begin =
+        ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), own), of);
+    *end =
+        ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_END_ARG), own), of);
+}
+
 static void note(ash_kern *k, ash_status status) {
     k->failed |= status != ASH_OK;
     k->too_large |= status != ASH_OK && status != ASH_ERROR_OUT_OF_MEMORY;

@@ -676,16 +676,17 @@ static ash_ref emit_range(winograd *g, ash_ref n_blocks) {
     return ash_nest_select(n, few, number(g, g->narrow), number(g, g->range));
 }
 
-/* Chunks [begin, end), of which there are `blocks` for each range. */
-static void emit_chunks(winograd *g, ash_dim blocks, ash_ref end) {
+/* The chunks, `blocks` of tiles for each range; the kernel has `all`. */
+static void emit_chunks(winograd *g, ash_dim blocks, ash_dim all, bool beside) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
+    ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     ash_ref n_blocks = ash_kern_dim(k, blocks), range = emit_range(g, n_blocks);
-    if (g->narrow) {
+    if (beside || g->narrow) {
         ash_ref ranges = ash_nest_idiv(n, add(g, number(g, g->vectors - 1), range), range);
-        end = ash_nest_binary(n, ASH_OP_MIN, end, ash_nest_binary(n, ASH_OP_MUL, n_blocks, ranges));
+        ash_kern_chunks(k, ash_nest_binary(n, ASH_OP_MUL, n_blocks, ranges), all, &begin, &end);
     }
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end, 1, 1);
+    ash_ref chunk = ash_nest_loop(n, begin, end, 1, 1);
     emit_block(g, ash_nest_imod(n, chunk, n_blocks), n_blocks);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, chunk, n_blocks), range);
     ash_ref to = ash_nest_binary(n, ASH_OP_MIN, add(g, from, range), number(g, g->vectors));
@@ -720,23 +721,21 @@ void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
     g.half_buf = scratch(&g, points * ASH_MAX(g.lanes, g.x_lanes), &g.half_at);
     if (ash_kern_lost(k)) return;
     ash_dim blocks = ash_kern_ceil_div(k, g.all_tiles, g.block);
-    ash_ref end = ash_kern_argument(k, ASH_NEST_END_ARG);
     *chunks = count_chunks(&g, blocks);
     ash_conv direct = direct_of(&g);
     if (ash_dim_is_const(g.all_tiles) || pays_always(&g) || !ash_conv__prepare(&direct)) {
-        emit_chunks(&g, blocks, end);
+        emit_chunks(&g, blocks, *chunks, false);
         return;
     }
-    ash_dim mine = *chunks, others;
+    direct.tiled = *chunks;
     k->spare = (ash_kern_spare){.buf = g.v_buf, .elements = points * g.v_point, .first = g.v_at};
     ash_ref is_direct = emit_is_direct(&g);
     size_t mark = ash_kern_mark(k);
     ash_nest_if(n, is_direct);
-    ash_conv__emit(&direct, &others);
+    ash_conv__emit(&direct, chunks);
     ash_kern_forget(k, mark);
     ash_nest_else(n);
-    emit_chunks(&g, blocks, ash_nest_binary(n, ASH_OP_MIN, end, ash_kern_dim(k, mine)));
+    emit_chunks(&g, blocks, *chunks, true);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
-    *chunks = ash_kern_larger(k, mine, others);
 }
