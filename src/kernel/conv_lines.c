@@ -9,6 +9,7 @@
  * tiles have tiles of their own, even ones, for each number of positions:
  *
  *     width 27     | 5: left | 14 | 3 | 5: right |
+ *     width 26     | 6: left | 14 | 6: right |
  *     width 7      | 7: both |
  *
  * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the right
@@ -173,7 +174,13 @@ static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t fi
     while (opened--) ash_nest_end(n);
 }
 
-/* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. */
+/* Whether an edge is one tile that can take a position more. */
+static bool can_take(const ash_tile_heights *heights, int64_t edge) {
+    return heights->n > 1 && edge == heights->at[1] && edge < heights->at[0];
+}
+
+/* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. These
+ * take what would be a tile of one or two positions between them, which takes the time of an edge. */
 static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                        int64_t left, int64_t right, int64_t most) {
     ash_kern *k = c->k;
@@ -181,18 +188,41 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
     const int64_t rows = heights->at[0];
     ash_ref width = ash_kern_dim(k, c->width), begin = ash_nest_index(n, left),
             end = ash_nest_binary(n, ASH_OP_SUB, width, ash_nest_index(n, right));
-    bool few = are_few(c);
-    if (!few && left) emit_single(c, vectors, first_vector, ash_nest_index(n, 0), begin);
+    bool few = are_few(c), wider = few && can_take(heights, left), also = few && can_take(heights, right);
+    ash_ref one = ash_nest_index(n, 1), none = ash_nest_index(n, 0), rest = none, more[2] = {none, none};
+    if (wider || also) {
+        rest = ash_nest_binary(n, ASH_OP_SUB, end, begin);
+        for (unsigned i = 0; i < 2; i++) rest = ash_nest_imod(n, rest, ash_nest_index(n, heights->at[i]));
+        ash_ref two = ash_nest_index(n, 1 + (wider && also));
+        ash_ref taken = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LE, rest, two), rest, none);
+        more[0] = wider ? ash_nest_binary(n, ASH_OP_MIN, taken, one) : none;
+        more[1] = ash_nest_binary(n, ASH_OP_SUB, taken, more[0]);
+        begin = ash_nest_binary(n, ASH_OP_ADD, begin, more[0]);
+        end = ash_nest_binary(n, ASH_OP_SUB, end, more[1]);
+    }
+    if (!few && left) emit_single(c, vectors, first_vector, none, begin);
+    if (wider) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[0]));
+        emit_end(c, vectors, first_vector, 0, -1, (unsigned)left + 1, none);
+        ash_nest_else(n);
+    }
     for (int64_t first = 0; few && first < left; first += rows)
         emit_end(c, vectors, first_vector, first, -1, (unsigned)ASH_MIN(left - first, rows),
                  ash_nest_index(n, first));
+    if (wider) ash_nest_end(n);
     ash_conv__emit_inside(c, heights, most - left - right, vectors, first_vector, begin, end);
     if (!few && right) emit_single(c, vectors, first_vector, end, width);
+    if (also) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[1]));
+        emit_end(c, vectors, first_vector, -1, 0, (unsigned)right + 1, end);
+        ash_nest_else(n);
+    }
     for (int64_t done = 0; few && done < right; done += rows) {
         int64_t height = ASH_MIN(right - done, rows);
         emit_end(c, vectors, first_vector, -1, right - done - height, (unsigned)height,
                  ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)));
     }
+    if (also) ash_nest_end(n);
 }
 
 /* How many positions an edge takes with `pad` padding there, and no fewer than `least`. */

@@ -69,6 +69,8 @@ static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_
         return;
     }
     if (e->lines) counts[edge] += e->edges, rows -= e->edges * edge;
+    int64_t rest = e->lines && edge < h->at[0] ? rows % h->at[0] % edge : 0; /* edges take one each */
+    if (rest <= e->edges) counts[edge] -= (double)rest, counts[edge + 1] += (double)rest, rows -= rest;
     for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 
