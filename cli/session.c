@@ -63,6 +63,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_FLAG, &o->no_winograd},
         {"--precision", "NAME", "of products of f32, on GPUs from sm_80 on: ieee (default), tf32x3, tf32",
          OPTION_PRECISION, &o->precision},
+        {"--keep-denormals", NULL, "compute with numbers below 1.2e-38, which are zero otherwise",
+         OPTION_FLAG, &o->keep_denormals},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},
         {"--var", "NAME=N",
          "size of a dynamic dim; NAME=MIN..MAX keeps it variable, NAME=EXPRESSION ties it to others "

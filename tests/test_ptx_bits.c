@@ -105,7 +105,8 @@ static void compare(room *r) {
     if (!r->n) return;
     assert_ok(ash_graph_status(r->graph, &diag));
     ash_plan_options options = ash_plan_options_default();
-    options.no_optimize = true; /* the operators as they are: nothing is evaluated beforehand */
+    options.no_optimize = true;    /* the operators as they are: nothing is evaluated beforehand */
+    options.keep_denormals = true; /* as a GPU does */
     cuda_room_driver(r->compared);
     assert_ok(cuda_room_run(r->context, r->graph, NULL, options, false, &want, &diag));
     assert_ok(ash_device_open(r->context, "CUDA:0", &device, &diag));

@@ -123,6 +123,11 @@ typedef struct ash_plan_options {
                           prepare, which is over sooner; where it cannot be captured, that is the error of
                           each execution. Replicas of a plan that is captured share what was compiled, and
                           are captured at once; others by their own first execution */
+    bool keep_denormals; /* numbers below 1.2e-38 (f64: 2.3e-308) are computed with, where the device has a
+                            choice. Otherwise kernels on the CPU take them as zero and give zero for them:
+                            they are a hundred times slower than others, and trained weights often have
+                            them. Functions of the caller run with them in any case, and the mode of the
+                            calling thread is the same after a call as before */
     const ash_value *keep; /* values of the graph whose results can be read after every execution; what
                               is computed at prepare is kept among the weights */
     size_t keep_count;

@@ -265,7 +265,8 @@ static ash_status make_lane(struct lanes *l, const ash_lane *on, uint32_t room,
     const ash_streams_options own = {.streams = 1,
                                      .commands = ASH_MAX(room, 1u),
                                      .threads = options->threads,
-                                     .cancel = options->cancel};
+                                     .cancel = options->cancel,
+                                     .keep_denormals = options->keep_denormals};
     return ash_streams__create(device, &own, &lane->own, diag);
 }
 
@@ -276,7 +277,8 @@ static ash_status make_parts(struct lanes *l, ash_device *const *devices, const 
                                         .commands = options->commands,
                                         .shares = options->shares,
                                         .threads = options->threads,
-                                        .cancel = options->cancel};
+                                        .cancel = options->cancel,
+                                        .keep_denormals = options->keep_denormals};
     ASH_TRY(ash_device__default(ash_device__context(devices[lanes[0].to]), &l->cpu, diag));
     ASH_TRY(ash_streams__create(l->cpu, &engine, &l->engine, diag));
     l->lanes = ash_mem_calloc(l->allocator, options->streams, sizeof *l->lanes);

@@ -6,6 +6,7 @@
  * one after the other. Several streams are queues that threads take turns to run (stream_queue.c), and a
  * capture of them is the filled queues. */
 #include "stream_cpu.h"
+#include "base/denormals.h"
 
 /* --- what all share ----------------------------------------------------------------------------- */
 
@@ -46,13 +47,18 @@ bool ash_cpu__note_left_out(ash_cpu *cpu) {
     return true;
 }
 
+/* Kernels run in the thread's mode, which is that of these streams, and functions of the host in the usual
+ * one. */
 static inline void run_piece(const ash_command *command, int64_t begin, int64_t end, unsigned worker) {
     const ash_launch *launch = command->launch;
     const ash_host *host = command->host;
-    if (command->kind == ASH_COMMAND_LAUNCH)
+    if (command->kind == ASH_COMMAND_LAUNCH) {
         code_of(launch->kernel)(pointers(launch->buffers), launch->vars, begin, end, worker);
-    else
-        host->fn(host->arg, pointers(host->buffers), begin, end, worker);
+        return;
+    }
+    uint64_t mode = ash_denormals__set(false);
+    host->fn(host->arg, pointers(host->buffers), begin, end, worker);
+    ash_denormals__restore(mode);
 }
 
 void ash_cpu__run_range(ash_cpu *cpu, const ash_command *command, int64_t begin, int64_t end,
@@ -92,7 +98,9 @@ struct chunk_run {
 static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
     const struct chunk_run *run = arg;
     int64_t first = ash_cpu__chunks(run->command)->begin;
+    uint64_t mode = ash_denormals__set(run->cpu->flush);
     ash_cpu__run_range(run->cpu, run->command, first + begin, first + end, worker);
+    ash_denormals__restore(mode);
 }
 
 /* What has no chunks. */
@@ -150,8 +158,7 @@ static void run_timed(ash_cpu *cpu, const ash_command *command) {
 }
 
 /* What was recorded has happened. */
-static void issue_here(ash_streams *streams, const ash_command *commands, size_t count) {
-    ash_cpu *cpu = ash_cpu__of(streams);
+static void run_here(ash_cpu *cpu, const ash_command *commands, size_t count) {
     for (const ash_command *c = commands, *end = c + count; c < end; c++) {
         if (!ash_command__works(c)) continue;
         if (ash_cpu__stops(cpu)) return;
@@ -163,6 +170,13 @@ static void issue_here(ash_streams *streams, const ash_command *commands, size_t
         }
         if (ash_command__is_step(c)) count_here(cpu);
     }
+}
+
+static void issue_here(ash_streams *streams, const ash_command *commands, size_t count) {
+    ash_cpu *cpu = ash_cpu__of(streams);
+    uint64_t mode = ash_denormals__set(cpu->flush);
+    run_here(cpu, commands, count);
+    ash_denormals__restore(mode);
 }
 
 static ash_status finish_here(ash_streams *streams, ash_diag *diag) {
@@ -344,10 +358,12 @@ static ash_status instantiate(ash_streams *streams, const ash_command *commands,
 
 static ash_status replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
     ash_cpu *cpu = ash_cpu__of(streams);
+    uint64_t mode = ash_denormals__set(cpu->flush);
     if (cpu->n_streams > 1)
         ash_cpu__run_queues(cpu, &capture->queues);
     else if (!capture->shared->entry.run(streams, &capture->place))
         ash_stop__set_left_out(&cpu->stop, true);
+    ash_denormals__restore(mode);
     return ash_cpu__end(cpu, diag);
 }
 
@@ -426,6 +442,7 @@ ash_status ash_cpu__create_streams(ash_device *device, const ash_streams_options
     cpu->maker = options->maker;
     cpu->stop.asked = options->cancel ? options->cancel : &ash_cancel__never;
     cpu->threads = ASH_MAX(options->threads, 1u);
+    cpu->flush = !options->keep_denormals;
     cpu->n_streams = options->streams;
     cpu->n_events = options->events;
     pthread_mutex_init(&cpu->lock, NULL);

@@ -39,6 +39,7 @@ typedef struct ash_cpu {
     ash_stop stop;  /* the switch, and whether something was left out in this round */
     ash_pool *pool; /* NULL: one thread */
     unsigned threads;
+    bool flush; /* denormal numbers are zero in kernels */
     uint32_t n_streams, n_events;
     ash_cpu_queues issued;
     ash_streams_counts counts;

@@ -16,6 +16,7 @@
  * more, and waits under the lock. Who changes something that may make a thread useful (a record passed, a
  * launch to share, its last chunk, the end) looks at the announcements afterwards. All four are
  * sequentially consistent, so that one of the two sees the other. */
+#include "base/denormals.h"
 #include "base/relax.h"
 #include "stream_cpu.h"
 
@@ -305,6 +306,7 @@ static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
 static void run_round(void *arg, int64_t begin, int64_t end, unsigned worker) {
     ash_cpu *cpu = arg;
     (void)begin, (void)end;
+    uint64_t mode = ash_denormals__set(cpu->flush);
     while (atomic_load(&cpu->left) != 0) {
         bool ran = false;
         for (uint32_t i = 0; i < cpu->n_streams; i++)
@@ -312,6 +314,7 @@ static void run_round(void *arg, int64_t begin, int64_t end, unsigned worker) {
         for (uint32_t i = 0; i < cpu->n_streams && !ran; i++) ran = help(cpu, &cpu->streams[i], worker);
         if (!ran) wait_until_needed(cpu, NULL);
     }
+    ash_denormals__restore(mode);
 }
 
 static uint32_t begin_round(ash_cpu *cpu) {

@@ -268,6 +268,17 @@ ash_ref ash_conv__load_input(conv *c, const ash_tile *t, const ash_tile_operand 
     return c->in_lanes || c->math == ASH_TILE_BYTES ? a : ash_nest_splat(n, a, t->lanes);
 }
 
+/* How many blocks of channels the tile has taken before, one for each place of the window. */
+static ash_ix blocks_before(const conv *c, ash_ix column) {
+    ash_ixs *ixs = &c->k->ixs;
+    ash_ix at = ash_ix_sym(ixs, c->channel_block);
+    for (unsigned s = 0; s < c->space; s++) {
+        ash_ix step = c->merged ? ash_ix_const(ixs, 0) : ash_ix_sym(ixs, c->step[s]);
+        at = ash_ix_add(ixs, ash_ix_scale(ixs, at, c->window[s]), s + 1 == c->space ? column : step);
+    }
+    return at;
+}
+
 /* The multiply-adds of the columns [first, end), in which the same positions read inside the input, for all
  * channels of a block. */
 static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, int64_t end) {
@@ -296,6 +307,8 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     }
     ash_kern_set_sym(k, c->channel, ash_nest_index(n, 0));
     if (loop && c->merged) prefetch_next(c, p, &x, stride);
+    if (loop && c->ahead.asks)
+        ash_ahead_ask(k, &c->ahead, &c->ask, ash_kern_index(k, blocks_before(c, column)));
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
     if (loop) {
         int64_t steps = c->x_block / c->terms,
@@ -404,6 +417,34 @@ static ash_ref number_of(const conv *c, ash_ref position) {
     return ash_nest_binary(n, ASH_OP_ADD, before, position);
 }
 
+/* What the tile at `position` asks for ahead. */
+static ash_ahead_tile open_ahead(conv *c, const ash_tile *t, ash_ref position) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    ash_tile_operand w;
+    if (!c->ahead.asks) return (ash_ahead_tile){0};
+    size_t mark = ash_kern_mark(k);
+    ash_ref zero = ash_nest_index(n, 0), row = number_of(c, position), from = c->from;
+    int64_t steps = c->c_group / c->x_block;
+    for (unsigned s = 0; s < c->space; s++) {
+        steps *= c->window[s];
+        ash_kern_set_sym(k, c->step[s], zero);
+    }
+    ash_kern_set_sym(k, c->channel_block, zero);
+    ash_kern_set_sym(k, c->four, zero);
+    ash_kern_set_sym(k, c->four_lane, zero);
+    ash_kern_set_sym(k, c->vector_lane, zero);
+    ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, t->vectors)));
+    ash_kern_expect(k, weight_at(c, ash_ix_const(&k->ixs, 0), &w)); /* as it was found before */
+    ash_ref next = ash_kern_lost(k) ? zero : ash_kern_index(k, w.linear);
+    ash_kern_forget(k, mark);
+    if (c->from_all) {
+        if (!c->merged) from = ash_nest_binary(n, ASH_OP_MUL, from, ash_kern_dim(k, c->width));
+        row = ash_nest_binary(n, ASH_OP_ADD, row, from);
+    }
+    return ash_ahead_open(k, &c->ahead, t->rows, row, steps, next);
+}
+
 /* One tile: a slice of the input channels, the whole window, then the results. */
 void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
     ash_kern *k = c->k;
@@ -429,6 +470,7 @@ void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref fi
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->four_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
+    c->ask = open_ahead(c, &t, first);
     ash_ref from = c->slices.from, to = c->slices.to;
     if (!c->in_lanes) {
         ash_blocks_open(n, &c->sum_blocks[0], 1, &from, &to);
@@ -507,6 +549,7 @@ bool ash_conv__prepare(ash_conv *c) {
     make_symbols(c);
     for (int64_t column = 0; column < c->window[c->space - 1]; column++)
         if (!ash_conv__operands_at(c, ash_ix_const(&c->k->ixs, column), &x, &w, &stride)) return false;
+    c->weights = w.buf;
     if (c->in_lanes && c->math == ASH_TILE_BYTES && !ash_conv__has_fours(c)) {
         if (!is_exact(c)) return false;
         c->math = ASH_TILE_WIDENED;
@@ -544,6 +587,12 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     c->slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
                                positions / shape.rows, positions * c->sums, ash_tile_dtype(c->math));
     plan_sums(c);
+    c->from_all = !cut.lines_stay;
+    if (!c->in_lanes && c->x_block > c->terms) {
+        ash_dim rows = c->from_all ? lines : (ash_dim)per;
+        if (!c->merged) rows = ash_kern_product(k, rows, c->width);
+        c->ahead = ash_ahead_plan(k, c->weights, &work, c->number_bytes, rows, shape.rows);
+    }
     ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c->in_lanes ? 1 : c->groups);
     total = ash_kern_product(k, total, y->dims[0]);
     ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);

@@ -4,6 +4,7 @@
 #ifndef ASH_CONV_H
 #define ASH_CONV_H
 
+#include "ahead.h"
 #include "tile.h"
 
 enum {
@@ -38,6 +39,7 @@ typedef struct ash_conv {
     ash_ref begins, reaches; /* the present pad and over, where they have several values */
     bool tested;             /* of the present tile, a single position: its window is cut at run time */
     bool padded;             /* some window may reach out of the input along the last spatial dim */
+    uint16_t weights;        /* the nest's number of their buffer */
     /* symbols */
     ash_sym batch, group, block, lane, position[ASH_CONV_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                                 /* of the weights */
@@ -49,6 +51,9 @@ typedef struct ash_conv {
         sum_blocks[1 + ASH_CONV_SPACE]; /* partial sums: of the channel blocks, then of the window */
     unsigned top;                       /* level of the whole sums */
     ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
+    ash_ahead ahead;    /* of the weights */
+    ash_ahead_tile ask; /* of the present tile */
+    bool from_all;      /* all positions pass a strip, not just those of the chunk */
 } ash_conv;
 
 /* Which positions of a tile read inside the input, per window column; without padding, all in each. */

@@ -10,6 +10,7 @@
  *             the whole fours is loaded under a mask; the weights are zero there.
  *
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
+#include "ahead.h"
 #include "tile.h"
 
 typedef struct product {
@@ -27,6 +28,8 @@ typedef struct product {
     ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_tile_operand a, b;
     ash_ix row_stride; /* in memory, of the first operand: a number or an expression of variables */
+    ash_ahead ahead;   /* of the second operand */
+    ash_ref ahead_row; /* the first row that passes a strip */
     ash_sym batch[ASH_MAX_RANK];
 } product;
 
@@ -107,9 +110,23 @@ static void emit_step(product *p, ash_tile *t, ash_ref row_stride, ash_ref rest)
     }
 }
 
+/* What the tile at the present symbols asks for ahead. */
+static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    if (!p->ahead.asks) return (ash_ahead_tile){0};
+    ash_kern_set_sym(k, p->step, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, p->block, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, t->vectors)));
+    ash_ref next = ash_kern_index(k, p->b.linear);
+    ash_kern_forget(k, mark);
+    return ash_ahead_open(k, &p->ahead, t->rows, ash_nest_binary(n, ASH_OP_SUB, row0, p->ahead_row),
+                          ash_ceil_div(p->inner, p->terms), next);
+}
+
 /* All whole steps, in blocks of partial sums. */
 static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks, ash_ref to,
-                       ash_ref row_stride) {
+                       ash_ref row_stride, const ash_ahead_tile *ahead) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -119,6 +136,7 @@ static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks
     ash_ref step = ash_kern_loop(k, p->step, from, to, 1, unroll);
     if (p->bytes)
         ash_kern_set_sym(k, p->term, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, p->terms)));
+    if (p->ahead.asks) ash_ahead_ask(k, &p->ahead, ahead, step);
     emit_step(p, t, row_stride, ASH_NO_REF);
     ash_nest_end(n);
     ash_tile_close_blocks(t, blocks);
@@ -171,7 +189,8 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     ash_kern_set_sym(k, p->b_lane, ash_nest_index(n, 0));
     ash_ref steps = ash_nest_idiv(n, ash_kern_dim(k, p->inner), ash_nest_index(n, p->terms));
     ash_ref row_stride = ash_kern_index(k, p->row_stride);
-    emit_steps(p, &t, &blocks, steps, row_stride);
+    const ash_ahead_tile ahead = open_ahead(p, &t, row0);
+    emit_steps(p, &t, &blocks, steps, row_stride, &ahead);
     emit_rest(p, &t, steps, row_stride);
     ash_kern_forget(k, mark);
     ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
@@ -269,6 +288,11 @@ static ash_dim emit_columns(product *p) {
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, cut.per)),
                         ash_kern_dim(k, p->m));
     ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
+    if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner)) {
+        p->ahead =
+            ash_ahead_plan(k, p->b.buf, &work, term_bytes, cut.lines_stay ? cut.per : p->m, shape.rows);
+        p->ahead_row = cut.lines_stay ? from : ash_nest_index(n, 0);
+    }
     if (ash_dim_is_const(p->n))
         emit_known_strip(p, shape, strip, from, to, block0);
     else

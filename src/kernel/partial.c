@@ -3,10 +3,14 @@
 
 #include "ir/ir.h"
 
-ash_partial_blocks ash_blocks_plan(int64_t trips, int64_t limit, int64_t *terms, unsigned *level) {
+enum { UNROLLED = 8 }; /* a multiple of every number of copies that a loop is unrolled to */
+
+ash_partial_blocks ash_blocks_plan(int64_t trips, int64_t most, int64_t *terms, unsigned *level) {
     ash_partial_blocks b = {.level = *level};
-    while (trips > 2 * limit / *terms && *level + 1 < ASH_PARTIAL_LEVELS) {
-        int64_t per = ASH_MAX(limit / *terms, 1);
+    while (trips > ASH_MAX(most / *terms, 1) && *level + 1 < ASH_PARTIAL_LEVELS) {
+        int64_t longest = ASH_MAX(most / *terms, 1),
+                per = ash_ceil_div(trips, ash_ceil_div(trips, longest));
+        per = ASH_MIN(ash_ceil_div(per, UNROLLED) * UNROLLED, longest);
         b.size[b.n] = b.n ? b.size[b.n - 1] * per : per;
         b.n++;
         ++*level;

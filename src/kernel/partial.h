@@ -23,8 +23,8 @@
 
 enum {
     ASH_PARTIAL_LEVELS = 4,
-    ASH_PARTIAL_TERMS = 128, /* in a block, where one addition more is one instruction in a short loop */
-    ASH_PARTIAL_TILE_TERMS = 384, /* where all accumulators of a tile have to be stored and loaded */
+    ASH_PARTIAL_TERMS = 256, /* in a block, where one addition more is one instruction in a short loop */
+    ASH_PARTIAL_TILE_TERMS = 768, /* where all accumulators of a tile have to be stored and loaded */
 };
 
 /* The blocks that one loop is cut into. */
@@ -35,9 +35,9 @@ typedef struct ash_partial_blocks {
 } ash_partial_blocks;
 
 /* Plans a loop of at most `trips` iterations, each of which adds *terms terms to level *level. Both are
- * what the loop around this one finds afterwards. Blocks of `limit` terms, where there are more than twice
- * as many. */
-ash_partial_blocks ash_blocks_plan(int64_t trips, int64_t limit, int64_t *terms, unsigned *level);
+ * what the loop around this one finds afterwards. As few blocks of at most `most` terms as there can be,
+ * all about as long. */
+ash_partial_blocks ash_blocks_plan(int64_t trips, int64_t most, int64_t *terms, unsigned *level);
 /* Opens the block loops around a loop over [*from, *to) in steps of `step`, and narrows both to the
  * innermost block. The caller closes each with one `end`, behind the additions to the next level. */
 void ash_blocks_open(ash_nest *n, const ash_partial_blocks *blocks, int64_t step, ash_ref *from,

@@ -52,6 +52,7 @@ typedef struct winograd {
     ash_ref point, u_slice;                 /* of the products; its number in the row */
     ash_winograd_rule rule;                 /* when it pays */
     ash_dim positions;                      /* of the result, of all images */
+    ash_ref next;                           /* vector at which the next strip begins */
 } winograd;
 
 /* --- small helpers ---------------------------------------------------------------------------------- */
@@ -425,6 +426,30 @@ static void emit_weights(winograd *g, ash_ref row, ash_ref first, ash_ref end) {
 
 /* --- products --------------------------------------------------------------------------------------- */
 
+/* Asks for the weights of the strip that follows. Each point asks for a part of those of the present block
+ * of channels, and of that each register tile for its part. */
+static void ask_weights(winograd *g, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    int64_t points = g->t.size * g->t.size,
+            line = k->low->target->costs.line_bytes / (int64_t)sizeof(float);
+    int64_t part = ash_ceil_div(9 * g->x_lanes * g->lanes, points),
+            tiles = ASH_MIN(g->block, ash_kern_max(k, g->all_tiles));
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, g->w_block, add(g, g->low, block));
+    ash_kern_set_sym(k, g->w_lane, number(g, 0));
+    ash_kern_set_sym(k, g->w_row, number(g, 0));
+    ash_kern_set_sym(k, g->w_column, number(g, 0));
+    ash_ref at = add(g, times(g, g->point, part), ash_nest_idiv(n, times(g, row0, part), number(g, tiles)));
+    for (unsigned v = 0; v < vectors; v++) {
+        ash_kern_set_sym(k, g->vector, plus(g, g->next, v));
+        ash_ref from = add(g, ash_kern_index(k, g->w.linear), at);
+        for (int64_t i = 0; i * line * tiles < part * rows; i++)
+            ash_nest_prefetch_far(n, g->w.buf, plus(g, from, i * line));
+    }
+    ash_kern_forget(k, mark);
+}
+
 /* One register tile of M: `rows` tiles from `row0` on, the first `vectors` of the strip, whose first is
  * number `slot` of its part. */
 static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref row0, ash_ref slot) {
@@ -441,6 +466,7 @@ static void emit_product(winograd *g, unsigned rows, unsigned vectors, ash_ref r
     ash_ref from = number(g, 0), to = minus(g, g->high, g->low);
     ash_blocks_open(n, &blocks, 1, &from, &to);
     ash_ref block = ash_nest_loop(n, from, to, 1, 1);
+    ask_weights(g, rows, vectors, row0, block);
     ash_ref inner = ash_nest_loop(n, number(g, 0), number(g, g->x_lanes), 1,
                                   (unsigned)k->low->target->costs.wino_unroll),
             b[8];
@@ -495,7 +521,8 @@ static void emit_products(winograd *g, ash_ref first, ash_ref end) {
     unsigned vectors = g->shape.vectors, rest = (unsigned)(g->vectors % vectors);
     ash_ref strip = ash_nest_loop(n, first, end, vectors, 1), slot = minus(g, strip, first);
     ash_ref row = ash_nest_loop(n, number(g, 0), number(g, g->t.size), 1, 1);
-    emit_weights(g, row, strip, ash_nest_binary(n, ASH_OP_MIN, plus(g, strip, vectors), end));
+    g->next = plus(g, strip, vectors);
+    emit_weights(g, row, strip, ash_nest_binary(n, ASH_OP_MIN, g->next, end));
     g->u_slice = ash_nest_loop(n, number(g, 0), number(g, g->t.size), 1, 1);
     g->point = add(g, times(g, row, g->t.size), g->u_slice);
     if (rest) {

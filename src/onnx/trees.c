@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "trees.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -41,8 +42,16 @@ static uint32_t add_test(builder *b, test t) {
     return (uint32_t)(b->failed ? 0 : b->tests.len - 1);
 }
 
-static double number_before(const builder *b, double x) {
-    return b->t->dtype == ASH_F64 ? nextafter(x, -INFINITY) : (double)nextafterf((float)x, -INFINITY);
+/* The largest number below x, or the largest that is not above it. Denormal ones are zero where the test
+ * runs, so there is none of them between 0 and the least of the others. */
+static double number_before(const builder *b, double x, bool below) {
+    bool wide = b->t->dtype == ASH_F64;
+    double least = wide ? DBL_MIN : (double)FLT_MIN;
+    if (!(fabs(x) < least) && (x != least || !below)) {
+        if (!below) return x;
+        return wide ? nextafter(x, -INFINITY) : (double)nextafterf((float)x, -INFINITY);
+    }
+    return x > 0 || (x == 0 && !below) ? 0 : -least;
 }
 
 /* `x mode threshold`, which a NaN fails, whatever the mode; an ordered one. */
@@ -51,8 +60,8 @@ static uint32_t compare(builder *b, int64_t feature, ash_tree_mode mode, double 
     bool negated = mode == TREE_GTE || mode == TREE_GT;
     if (pass == fail) return pass;
     if (negated) threshold = -threshold;
-    if (mode == TREE_LT || mode == TREE_GT)
-        threshold = threshold == -INFINITY ? NAN : number_before(b, threshold);
+    bool below = mode == TREE_LT || mode == TREE_GT;
+    threshold = below && threshold == -INFINITY ? NAN : number_before(b, threshold, below);
     if (negated)
         b->negated = true;
     else

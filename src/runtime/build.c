@@ -214,7 +214,8 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
                                    .shares = shares,
                                    .threads = plan->core->threads,
                                    .maker = plan->shared->source.maker,
-                                   .cancel = plan->progress.cancel};
+                                   .cancel = plan->progress.cancel,
+                                   .keep_denormals = plan->core->keep_denormals};
     bool several = plan->shared->n_devices > 1;
     ASH_TRY(several ? make_lanes(plan, &options, diag)
                     : ash_streams__create(plan->device, &options, &plan->streams, diag));
@@ -352,7 +353,8 @@ static ash_status make_core(struct plan_building *w, const ash_plan_options *opt
                             .mode = options->mode,
                             .threads = ash_plan__threads(w->context, options),
                             .poison = options->poison,
-                            .late = options->late_capture};
+                            .late = options->late_capture,
+                            .keep_denormals = options->keep_denormals};
     uint32_t streams = ash_plan__stream_count(options);
     uint32_t late = w->late ? ash_plan__stream_count(w->late) : streams;
     ash_status status;

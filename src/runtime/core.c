@@ -382,6 +382,7 @@ static ash_status copy_parts(ash_plan_core *core, const ash_plan_parts *parts, a
     core->mode = parts->mode;
     core->threads = parts->threads;
     core->poison = parts->poison;
+    core->keep_denormals = parts->keep_denormals;
     core->late = parts->late;
     core->n_buffers = (uint32_t)core->program.buffers.len;
     return ASH_OK;

@@ -72,7 +72,8 @@ typedef struct ash_plan_core {
     ash_mode mode;
     unsigned threads; /* that run a step, at most */
     bool poison;      /* dead bytes are filled */
-    bool late;        /* mode graph is captured by an execution */
+    bool keep_denormals;
+    bool late; /* mode graph is captured by an execution */
 
     uint32_t first; /* main steps of the program before those of the plan: not 0 for the second of a pair */
     uint32_t n_buffers, n_steps; /* all buffers, main steps of the plan */
@@ -113,7 +114,7 @@ typedef struct ash_plan_parts {
     const char *device; /* its name */
     ash_mode mode;
     unsigned threads;
-    bool poison, late;
+    bool poison, late, keep_denormals;
 } ash_plan_parts;
 
 /* A main step of the plan, as a step of the program. */

@@ -47,9 +47,10 @@ static void print_head(const ash_plan_core *core, ash_text *out) {
                  t->vector_bytes, t->vector_registers, t->chains, t->masks ? ", masks" : "",
                  t->fma ? ", fma" : "", t->l1_bytes, t->l2_bytes);
     if (t->singles) ash_text_add(out, "products in %s\n", t->singles == ASH_GPU_TF32 ? "tf32" : "tf32x3");
-    ash_text_add(out, "mode %s, %u streams, %u events, %u threads%s%s\n", ash_mode_text(core->mode),
+    ash_text_add(out, "mode %s, %u streams, %u events, %u threads%s%s%s\n", ash_mode_text(core->mode),
                  core->schedule.streams, core->schedule.n_events, core->threads,
-                 core->poison ? ", poison" : "", core->late ? ", captured late" : "");
+                 core->poison ? ", poison" : "", core->late ? ", captured late" : "",
+                 core->keep_denormals ? ", denormals kept" : "");
     ash_text_add(out, "weights %" PRIu64 " align %" PRIu64 "%s, staging %" PRIu64 " align %" PRIu64 "\n",
                  l->weights_size[0], l->weights_align[0], l->lent_weights ? " lent" : "",
                  l->staging_size[0], l->staging_align[0]);

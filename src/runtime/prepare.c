@@ -249,10 +249,10 @@ static ash_status check_late(const ash_plan_options *first, const ash_plan_optio
     bool same = SAME(order) && SAME(threads) && SAME(no_optimize) && SAME(no_winograd) && SAME(no_fuse) &&
                 SAME(fuse_freely) && SAME(precision) && SAME(poison) && SAME(reuse_inputs) &&
                 SAME(keep_count) && SAME(device) && SAME(device_count) && SAME(place_count) &&
-                SAME(memory.omit_inputs) && SAME(memory.omit_constants) && SAME(memory.arena_no_reuse) &&
-                SAME(memory.pin_output_ancestors) && SAME(memory.mode) && SAME(memory.strategy) &&
-                SAME(memory.node_budget) && SAME(memory.time_limit_ns) && SAME(memory.capacity) &&
-                SAME(progress.cancel) && SAME(progress.report);
+                SAME(keep_denormals) && SAME(memory.omit_inputs) && SAME(memory.omit_constants) &&
+                SAME(memory.arena_no_reuse) && SAME(memory.pin_output_ancestors) && SAME(memory.mode) &&
+                SAME(memory.strategy) && SAME(memory.node_budget) && SAME(memory.time_limit_ns) &&
+                SAME(memory.capacity) && SAME(progress.cancel) && SAME(progress.report);
 #undef SAME
     ASH_FAIL_IF(
         !same, diag, ASH_ERROR_INVALID_ARGUMENT,

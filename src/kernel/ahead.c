@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#include "ahead.h"
+
+ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
+                         ash_dim rows, unsigned height) {
+    enum { USUAL = 4 }; /* a number of rows that is a variable is expected to be this part of its bound */
+    const ash_target *target = k->low->target;
+    int64_t most = ash_kern_max(k, rows);
+    ash_ahead a = {.buf = buf,
+                   .rows = ash_kern_dim(k, rows),
+                   .usual = ash_dim_is_const(rows) ? most : ASH_MAX(most / USUAL, 1),
+                   .strip = work->strip_bytes / element,
+                   .line = target->costs.line_bytes / element};
+    a.asks = work->strips > 1 && work->strip_bytes > target->l1_bytes / work->strips &&
+             a.usual >= 2 * (int64_t)height;
+    return a;
+}
+
+ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned height, ash_ref row,
+                              int64_t steps, ash_ref next) {
+    enum { MOST = 16 }; /* lines in one step */
+    ash_nest *n = &k->nest;
+    int64_t part = ahead->strip * height, lines = ash_ceil_div(part, ahead->usual * steps * ahead->line);
+    ash_ref all = ash_nest_binary(n, ASH_OP_MUL, ahead->rows, ash_nest_index(n, steps));
+    ash_ref up = ash_nest_binary(n, ASH_OP_ADD, all, ash_nest_index(n, part - 1));
+    ash_ref before = ash_nest_binary(n, ASH_OP_MUL, row, ash_nest_index(n, ahead->strip));
+    return (ash_ahead_tile){
+        .from = ash_nest_binary(n, ASH_OP_ADD, next, ash_nest_idiv(n, before, ahead->rows)),
+        .per = ash_nest_idiv(n, up, all),
+        .count = (unsigned)ASH_MIN(lines, MOST),
+    };
+}
+
+void ash_ahead_ask(ash_kern *k, const ash_ahead *ahead, const ash_ahead_tile *tile, ash_ref step) {
+    ash_nest *n = &k->nest;
+    ash_ref at =
+        ash_nest_binary(n, ASH_OP_ADD, tile->from, ash_nest_binary(n, ASH_OP_MUL, step, tile->per));
+    for (unsigned i = 0; i < tile->count; i++)
+        ash_nest_prefetch_far(n, ahead->buf,
+                              ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, i * ahead->line)));
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Asking for a second operand ahead.
+ *
+ * Weights are read once an execution, and what does not stay in a cache from one execution to the next
+ * comes from memory: the first tile that reads a strip waits for all of it, and the processor, which looks
+ * some lines ahead along one stream, does not help much. But many tiles read one strip after the other. So
+ * each of them asks for a part of the strip that follows, a little in every step:
+ *
+ *     for each tile of all rows                        on the present strip
+ *         for each step
+ *             ask for next strip [row / rows of it + step * per]
+ *             acc += ...
+ *
+ * Asking is a hint: an address past the operand is allowed, and results do not depend on it. */
+#ifndef ASH_AHEAD_H
+#define ASH_AHEAD_H
+
+#include "tile.h"
+
+/* Of a kernel. */
+typedef struct ash_ahead {
+    uint16_t buf;
+    bool asks;     /* false: the operand fits the first-level cache, or too few rows pass a strip */
+    ash_ref rows;  /* that pass a strip, one tile after the other */
+    int64_t usual; /* how many there are, or, where that is a variable, are expected */
+    int64_t strip; /* elements; the next one begins behind them */
+    int64_t line;  /* elements of a line of cache */
+} ash_ahead;
+
+/* Of a tile: what it asks for. */
+typedef struct ash_ahead_tile {
+    ash_ref from, per;
+    unsigned count;
+} ash_ahead_tile;
+
+/* For an operand cut as `work` says, in elements of a size, whose strips `rows` rows pass, in tiles of
+ * `height`. */
+ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
+                         ash_dim rows, unsigned height);
+/* For a tile of `height` rows, the first of which is `row` of those that pass the strip, and which runs so
+ * many steps; `next` is the element at which the next strip begins. */
+ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned height, ash_ref row,
+                              int64_t steps, ash_ref next);
+/* In step `step`, a number from 0 on. */
+void ash_ahead_ask(ash_kern *k, const ash_ahead *ahead, const ash_ahead_tile *tile, ash_ref step);
+
+#endif
