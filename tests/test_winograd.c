@@ -276,8 +276,8 @@ static void variable_sizes(void **state) {
     ash_graph_destroy(tiled);
 }
 
-/* Where it depends on sizes whether the algorithm pays, the kernel sees when it runs: as it is decided where
- * the size is a number. Tiles of 4 lose a bit, which tells the two from each other. */
+/* Where it depends on sizes whether the algorithm pays, the kernel sees when it runs: as it is decided
+ * where the size is a number. Tiles of 4 lose a bit, which tells the two from each other. */
 static void sizes_decide_when_it_runs(void **state) {
     fixture *f = *state;
     ash_diag diag;

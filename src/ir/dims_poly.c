@@ -203,8 +203,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return a / b - (a % b < 0);
 }
 
-/* Whether term i of p is c floor(a / b) with a number b; then *q = b (p without the term) + c a, so that b p
- * lies between *q - c (b - 1) and *q. */
+/* Whether term i of p is c floor(a / b) with a number b; then *q = b (p without the term) + c a, so that
+ * b p lies between *q - c (b - 1) and *q. */
 static bool without_quotient(const ash_dims *dims, const ash_poly *p, uint32_t i, ash_poly *q,
                              int64_t *by) {
     const ash_poly_term *t = &p->at[i];

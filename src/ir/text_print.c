@@ -16,11 +16,12 @@
  *   output "y" = %3
  *
  * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), the
- * conditions on them (dims that must be equal), then all values by id, then the updates of states, then the outputs. Data is in memory order (little endian),
- * two digits a byte; few elements are written as numbers where that gives the same bits. What follows @ is
- * the node's name, and before it, where it is placed (ash_graph_place), the number of a device: `@1 @"fc"`.
- * `internal` behind the graph's name: its nodes may be in the forms that passes choose for
- * one target. What is printed is parsed back as an equal graph: ids, names, shapes and data. */
+ * conditions on them (dims that must be equal), then all values by id, then the updates of states, then
+ * the outputs. Data is in memory order (little endian), two digits a byte; few elements are written as
+ * numbers where that gives the same bits. What follows @ is the node's name, and before it, where it is
+ * placed (ash_graph_place), the number of a device: `@1 @"fc"`. `internal` behind the graph's name: its
+ * nodes may be in the forms that passes choose for one target. What is printed is parsed back as an equal
+ * graph: ids, names, shapes and data. */
 #include <math.h>
 
 #include "inside.h"

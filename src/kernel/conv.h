@@ -83,8 +83,8 @@ int64_t ash_conv__inner_steps(const ash_conv *c);
 /* One tile from position `first` on: a slice of the input channels, the whole window, then the results. */
 void ash_conv__emit_tile(ash_conv *c, const ash_conv_pattern *p, unsigned vectors, ash_ref first,
                          ash_ref first_vector);
-/* All tiles of the present line, whose size is a number or a variable, for `vectors` vectors of results from
- * `first_vector` on; or of positions [from, to) of one, at most `most`, all of them inside. */
+/* All tiles of the present line, whose size is a number or a variable, for `vectors` vectors of results
+ * from `first_vector` on; or of positions [from, to) of one, at most `most`, all of them inside. */
 void ash_conv__emit_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,

@@ -12,10 +12,10 @@
  *     width 26     | 6: left | 14 | 6: right |
  *     width 7      | 7: both |
  *
- * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the right
- * end, or on padding that is an expression. The tile is then there for each case. Where these are many, the
- * edges go position by position, with the window cut to what lies inside, and so do lines that are too
- * short for edges that padding makes long. */
+ * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the
+ * right end, or on padding that is an expression. The tile is then there for each case. Where these are
+ * many, the edges go position by position, with the window cut to what lies inside, and so do lines that
+ * are too short for edges that padding makes long. */
 #include "conv.h"
 
 typedef ash_conv conv;
@@ -60,9 +60,16 @@ static int64_t reach(const conv *c, int64_t behind, int64_t column, int64_t over
     return over - left - behind * c->stride[last];
 }
 
-/* Of positions of a line whose size is a variable: the first of them is position `first`, and the last one
+/* Positions of a line whose size is a variable: the first of them is position `first`, and the last one
  * `end` before the line's end. -1: further inside than any window reaches out. */
-static pattern pattern_of_open(const conv *c, int64_t first, int64_t end, unsigned rows, margins m) {
+typedef struct stretch {
+    int64_t first, end;
+    unsigned rows;
+} stretch;
+
+static pattern pattern_of_open(const conv *c, stretch r, margins m) {
+    const int64_t first = r.first, end = r.end;
+    const unsigned rows = r.rows;
     pattern p = pattern_inside(rows);
     unsigned last = c->space - 1;
     for (int64_t column = 0; c->padded && column < c->window[last]; column++) {
@@ -131,22 +138,22 @@ static bool are_few(const conv *c) {
     return left <= MOST_CASES && right <= MOST_CASES && left * right <= MOST_CASES;
 }
 
-static bool same_pattern(const conv *c, int64_t first, int64_t end, unsigned rows, margins a, margins b) {
-    const pattern p = pattern_of_open(c, first, end, rows, a), q = pattern_of_open(c, first, end, rows, b);
+static bool same_pattern(const conv *c, stretch r, margins a, margins b) {
+    const pattern p = pattern_of_open(c, r, a), q = pattern_of_open(c, r, b);
     return !memcmp(&p, &q, sizeof p);
 }
 
-/* The tile of `rows` positions that begins at `position` and ends `end` before the line's end, `first` as
- * pattern_of_open has it, with so much padding before: for each case of how far the end reaches out. */
-static void emit_right(conv *c, unsigned vectors, ash_ref first_vector, int64_t first, int64_t end,
-                       unsigned rows, ash_ref position, int64_t before) {
+/* The tile of a stretch that begins at `position`, with so much padding before: for each case of how far
+ * the end reaches out. */
+static void emit_right(conv *c, unsigned vectors, ash_ref first_vector, stretch r, ash_ref position,
+                       int64_t before) {
     ash_nest *n = &c->k->nest;
     unsigned opened = 0;
     for (int64_t over = c->past[0], next; over <= c->past[1]; over = next) {
         margins m = {before, over};
-        const pattern p = pattern_of_open(c, first, end, rows, m);
+        const pattern p = pattern_of_open(c, r, m);
         for (next = over + 1; next <= c->past[1]; next++)
-            if (!same_pattern(c, first, end, rows, m, (margins){before, next})) break;
+            if (!same_pattern(c, r, m, (margins){before, next})) break;
         bool more = next <= c->past[1];
         if (more)
             ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, c->reaches, ash_nest_index(n, next))), opened++;
@@ -157,18 +164,17 @@ static void emit_right(conv *c, unsigned vectors, ash_ref first_vector, int64_t 
 }
 
 /* The same for each padding that there can be. */
-static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t first, int64_t end,
-                     unsigned rows, ash_ref position) {
+static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, stretch r, ash_ref position) {
     ash_nest *n = &c->k->nest;
     unsigned opened = 0;
     for (int64_t before = c->pad[0], next; before <= c->pad[1]; before = next) {
         margins m = {before, c->past[0]};
         for (next = before + 1; next <= c->pad[1]; next++)
-            if (!same_pattern(c, first, end, rows, m, (margins){next, c->past[0]})) break;
+            if (!same_pattern(c, r, m, (margins){next, c->past[0]})) break;
         bool more = next <= c->pad[1];
         if (more)
             ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, c->begins, ash_nest_index(n, next))), opened++;
-        emit_right(c, vectors, first_vector, first, end, rows, position, before);
+        emit_right(c, vectors, first_vector, r, position, before);
         if (more) ash_nest_else(n);
     }
     while (opened--) ash_nest_end(n);
@@ -203,23 +209,23 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
     if (!few && left) emit_single(c, vectors, first_vector, none, begin);
     if (wider) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[0]));
-        emit_end(c, vectors, first_vector, 0, -1, (unsigned)left + 1, none);
+        emit_end(c, vectors, first_vector, (stretch){0, -1, (unsigned)left + 1}, none);
         ash_nest_else(n);
     }
     for (int64_t first = 0; few && first < left; first += rows)
-        emit_end(c, vectors, first_vector, first, -1, (unsigned)ASH_MIN(left - first, rows),
+        emit_end(c, vectors, first_vector, (stretch){first, -1, (unsigned)ASH_MIN(left - first, rows)},
                  ash_nest_index(n, first));
     if (wider) ash_nest_end(n);
     ash_conv__emit_inside(c, heights, most - left - right, vectors, first_vector, begin, end);
     if (!few && right) emit_single(c, vectors, first_vector, end, width);
     if (also) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[1]));
-        emit_end(c, vectors, first_vector, -1, 0, (unsigned)right + 1, end);
+        emit_end(c, vectors, first_vector, (stretch){-1, 0, (unsigned)right + 1}, end);
         ash_nest_else(n);
     }
     for (int64_t done = 0; few && done < right; done += rows) {
         int64_t height = ASH_MIN(right - done, rows);
-        emit_end(c, vectors, first_vector, -1, right - done - height, (unsigned)height,
+        emit_end(c, vectors, first_vector, (stretch){-1, right - done - height, (unsigned)height},
                  ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)));
     }
     if (also) ash_nest_end(n);
@@ -240,7 +246,7 @@ static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vector
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
         for (int64_t done = 0, height; done < size; done += height) {
             height = ASH_MIN(ash_tile_even(heights, size), size - done);
-            emit_end(c, vectors, first_vector, done, size - done - height, (unsigned)height,
+            emit_end(c, vectors, first_vector, (stretch){done, size - done - height, (unsigned)height},
                      ash_nest_index(n, done));
         }
         ash_nest_end(n);
