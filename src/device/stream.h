@@ -249,6 +249,7 @@ typedef struct ash_stream_class {
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
     uint32_t (*captured)(const ash_capture *capture); /* steps in it: not those that are issued beside it */
+    uint32_t (*graphs)(const ash_capture *capture);   /* things that a replay launches */
     bool (*compiled)(const ash_capture *capture);     /* for it, not for the one that it is like */
 } ash_stream_class;
 

@@ -5,7 +5,11 @@
  * backward from the ys (what they depend on). A third goes backward over those that are both, last node
  * first, so that a value's gradient is complete, the sum of what each use has given, before the node
  * that made it is asked (gradients.def). All three are linear. The order of the sums is the order of the
- * nodes, and so results are the same each time. */
+ * nodes, and so results are the same each time.
+ *
+ * What a rule appends has the name of its node, and is placed where that is (ash_graph_place): gradients
+ * are computed on the device of the forward pass, by rules on names as well. So are sums, of the value
+ * whose gradient they are. */
 #include <stdio.h>
 
 #include "base/sized.h"
@@ -252,6 +256,23 @@ bool ash_grad__is_constant(const ash_grad *c, ash_value value) {
     return c->walk->marks[value] & MARK_CONSTANT;
 }
 
+/* What is appended from now on belongs to a node. */
+static void follow(walk *w, const ash_node *node) {
+    w->graph->next_name = node->name;
+    w->graph->next_place = node->place;
+}
+
+static ash_value add_to(walk *w, ash_value value, ash_value sum, ash_value gradient) {
+    const ash_value_info *info = &w->graph->values.at[value];
+    const char *name = w->graph->next_name;
+    uint32_t place = w->graph->next_place;
+    if (info->kind == ASH_VALUE_NODE) follow(w, &w->graph->nodes.at[info->node]);
+    sum = ash_add(w->graph, sum, gradient);
+    w->graph->next_name = name;
+    w->graph->next_place = place;
+    return sum;
+}
+
 static void add_gradient(walk *w, ash_value value, ash_value gradient) {
     ash_value *sum = &w->grads[value];
     if (gradient == ASH_NO_VALUE || w->graph->status != ASH_OK) return;
@@ -260,7 +281,7 @@ static void add_gradient(walk *w, ash_value value, ash_value gradient) {
                         (unsigned)value);
         return;
     }
-    *sum = *sum == ASH_NO_VALUE ? gradient : ash_add(w->graph, *sum, gradient);
+    *sum = *sum == ASH_NO_VALUE ? gradient : add_to(w, value, *sum, gradient);
 }
 
 void ash_grad__give(ash_grad *c, size_t operand, ash_value gradient) {
@@ -281,12 +302,13 @@ static void go_through(walk *w, size_t i) {
     for (uint16_t k = 0; k < c.node.n_ins; k++) wanted |= ash_grad__wants(&c, k);
     if (!any || !wanted) return;
     c.g = grads[0];
-    w->graph->next_name = c.node.name;
+    follow(w, &c.node);
     rows[c.node.op].rule(&c);
 }
 
 static void differentiate(walk *w, const ash_value *ys, const ash_value *seeds, size_t n_ys) {
     const char *name = w->graph->next_name;
+    const uint32_t place = w->graph->next_place;
     for (size_t i = 0; i < n_ys; i++) {
         const ash_type type = *ash_graph__type(w->graph, ys[i]);
         add_gradient(w, ys[i],
@@ -294,6 +316,7 @@ static void differentiate(walk *w, const ash_value *ys, const ash_value *seeds, 
     }
     for (size_t i = w->n_nodes; i-- > 0 && w->graph->status == ASH_OK;) go_through(w, i);
     w->graph->next_name = name;
+    w->graph->next_place = place;
 }
 
 /* --- the door ------------------------------------------------------------------------------------- */

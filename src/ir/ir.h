@@ -323,6 +323,7 @@ struct ash_graph {
     ASH_VEC(ash_graph *) bodies; /* of loops, by their number less 1: the graph's */
     bool body;                   /* of a loop: nothing is computed once and for all */
     uint8_t phase;               /* of nodes and states that are added from now on: an ash_phase */
+    uint32_t next_place;         /* of nodes that are added from now on: as ash_node.place */
     bool derived;  /* made by a pass: origins are the pass's to set, else each value is its own origin */
     bool internal; /* nodes may be in the forms of one target, which attributes of type FORM tell */
     ash_status status; /* the sticky error */

@@ -10,7 +10,7 @@
  * over the window is cut to what lies inside.
  *
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
- * long one.
+ * long one. Dims of one element under a window of 1 do not count: tiles run along the last dim that does.
  *
  * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
  *
@@ -65,6 +65,32 @@ static bool read_edges(conv *c, ash_dim after) {
     return true;
 }
 
+/* Groups in lanes, and bytes in lanes, go row by row and in no other way. */
+static bool must_go_by_rows(const conv *c) {
+    return c->in_lanes && (c->c_group > 1 || c->math == ASH_TILE_BYTES);
+}
+
+/* The spatial dims that count. A window that is too wide to go row by row does not become that of lines. */
+static void read_space(conv *c, const ash_type *x, const ash_type *y, const ash_type *w) {
+    unsigned first = c->in_lanes ? 1 : 3, n = 0, dims = ash_node_attr(c->node, ASH_ATTR_BEFORE)->count;
+    bool wide = false;
+    for (unsigned d = 0; d < dims; d++) wide = wide || w->dims[first + d] > ASH_CONV_ROWS;
+    for (unsigned d = 0; d < dims; d++) {
+        ash_dim before = ash_node_list(c->node, ASH_ATTR_BEFORE)[d];
+        bool single = x->dims[2 + d] == 1 && y->dims[2 + d] == 1 && w->dims[first + d] == 1 && before == 0;
+        bool counts = !single || (n == 0 && d + 1 == dims) || (wide && must_go_by_rows(c));
+        if (!counts) continue;
+        c->axis[n] = d;
+        c->in[n] = x->dims[2 + d];
+        c->out[n] = y->dims[2 + d];
+        c->window[n] = w->dims[first + d];
+        c->stride[n] = c->beside ? 1 : ash_node_list(c->node, ASH_ATTR_STRIDES)[d];
+        c->dilation[n] = c->beside ? 1 : ash_node_list(c->node, ASH_ATTR_DILATIONS)[d];
+        c->before[n++] = before;
+    }
+    c->space = n;
+}
+
 static bool read_node(conv *c) {
     ash_kern *k = c->k;
     const ash_node *node = c->node;
@@ -74,11 +100,10 @@ static bool read_node(conv *c) {
     bool bytes = ash_node__is_bytes(k->graph, node);
     int64_t w_block = c->beside ? w->dims[6] : ash_node_int(node, ASH_ATTR_W_BLOCK),
             total = ash_node_int(node, ASH_ATTR_O);
-    c->space = c->beside ? 2 : ash_node_attr(node, ASH_ATTR_STRIDES)->count;
     c->x_block = c->beside ? x->dims[4] : ash_node_int(node, ASH_ATTR_X_BLOCK);
     c->y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK);
     c->groups = c->beside ? 1 : ash_node_int(node, ASH_ATTR_GROUPS);
-    if (!w_block || c->space == 0 || (c->y_block && w_block % c->y_block)) return false;
+    if (!w_block || x->rank < 3 + (c->x_block != 0) || (c->y_block && w_block % c->y_block)) return false;
     if (w_block > (int64_t)ash_target_lanes(k->low->target, sizeof(float))) return false;
     c->lanes = w_block;
     c->store_lanes = c->y_block ? c->y_block : w_block;
@@ -91,26 +116,17 @@ static bool read_node(conv *c) {
     if (c->in_lanes && (c->x_block != w_block || c->y_block != w_block)) return false;
     if (!c->in_lanes && c->x_block && c->c_group % c->x_block) return false;
     if (!c->in_lanes && c->groups > 1 && c->y_block && c->o_group % c->y_block) return false;
-    unsigned first = c->in_lanes ? 1 : 3;
-    for (unsigned s = 0; s < c->space; s++) {
-        c->in[s] = x->dims[2 + s];
-        c->out[s] = y->dims[2 + s];
-        c->window[s] = w->dims[first + s];
-        c->stride[s] = c->beside ? 1 : ash_node_list(node, ASH_ATTR_STRIDES)[s];
-        c->dilation[s] = c->beside ? 1 : ash_node_list(node, ASH_ATTR_DILATIONS)[s];
-        c->before[s] = ash_node_list(node, ASH_ATTR_BEFORE)[s];
-    }
+    read_space(c, x, y, w);
     unsigned last = c->space - 1;
-    ash_dim count = 1, after = ash_node_list(node, ASH_ATTR_AFTER)[last];
-    c->merged = c->space > 1 && is_pointwise(c);
+    ash_dim count = 1, after = ash_node_list(node, ASH_ATTR_AFTER)[c->axis[last]];
+    c->merged = is_pointwise(c);
     for (unsigned s = 0; s < c->space && c->merged; s++) count = ash_kern_product(k, count, c->out[s]);
     c->width = c->merged ? count : c->out[last];
     c->in_width = c->merged ? count : c->in[last];
     if (ash_dim_is_const(c->width) && !(ash_dim_is_const(c->in_width) && ash_dim_is_const(c->before[last])))
         return false;
     if (!read_edges(c, after)) return false;
-    bool by_rows = c->in_lanes && (c->c_group > 1 || bytes); /* and in no other way */
-    if (by_rows) return c->window[last] <= ASH_CONV_ROWS;
+    if (must_go_by_rows(c)) return c->window[last] <= ASH_CONV_ROWS;
     return c->window[last] <= ASH_CONV_WINDOW || !c->padded;
 }
 
@@ -152,14 +168,15 @@ static void make_symbols(conv *c) {
     o = ash_ix_add(ixs, o, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->o_group));
     c->anchor[0] = ash_ix_sym(ixs, c->batch);
     c->anchor[1] = c->y_block ? ash_ix_div(ixs, o, c->y_block) : o;
-    if (c->y_block) c->anchor[2 + c->space] = ash_ix_mod(ixs, o, c->y_block);
+    if (c->y_block) c->anchor[y->rank - 1] = ash_ix_mod(ixs, o, c->y_block);
+    for (unsigned d = 2; d + (c->y_block != 0) < y->rank; d++) c->anchor[d] = ash_ix_const(ixs, 0);
     ash_ix rest = ash_ix_sym(ixs, c->position[last]);
     for (unsigned s = c->space; s-- > 0;) {
         if (!c->merged) {
-            c->anchor[2 + s] = ash_ix_sym(ixs, c->position[s]);
+            c->anchor[2 + c->axis[s]] = ash_ix_sym(ixs, c->position[s]);
             continue;
         }
-        c->anchor[2 + s] = s ? ash_ix_mod(ixs, rest, c->out[s]) : rest;
+        c->anchor[2 + c->axis[s]] = s ? ash_ix_mod(ixs, rest, c->out[s]) : rest;
         rest = ash_ix_div(ixs, rest, c->out[s]);
     }
 }
@@ -176,16 +193,14 @@ static bool input_at(conv *c, ash_ix column, ash_tile_operand *out) {
     idx[0] = ash_ix_sym(ixs, c->batch);
     int64_t blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     idx[1] = c->in_lanes ? block : ash_ix_add(ixs, ash_ix_scale(ixs, group, blocks), block);
-    if (c->x_block) idx[2 + c->space] = ash_ix_sym(ixs, c->in_lanes ? c->vector_lane : c->channel);
-    for (unsigned s = 0; s < c->space; s++) {
-        if (c->merged) {
-            idx[2 + s] = c->anchor[2 + s];
-            continue;
-        }
+    unsigned rank = ash_graph__type(k->graph, c->node->ins[0])->rank;
+    if (c->x_block) idx[--rank] = ash_ix_sym(ixs, c->in_lanes ? c->vector_lane : c->channel);
+    for (unsigned d = 2; d < rank; d++) idx[d] = c->anchor[d];
+    for (unsigned s = 0; s < c->space && !c->merged; s++) {
         ash_ix step = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
-        ash_ix at = ash_ix_add(ixs, ash_ix_scale(ixs, c->anchor[2 + s], c->stride[s]),
+        ash_ix at = ash_ix_add(ixs, ash_ix_scale(ixs, c->anchor[2 + c->axis[s]], c->stride[s]),
                                ash_ix_scale(ixs, step, c->dilation[s]));
-        idx[2 + s] = ash_ix_sub(ixs, at, ash_ix_dim(ixs, c->before[s]));
+        idx[2 + c->axis[s]] = ash_ix_sub(ixs, at, ash_ix_dim(ixs, c->before[s]));
     }
     return ash_tile_operand_at(k, c->node->ins[0], idx, out);
 }
@@ -202,8 +217,10 @@ static bool weight_at(conv *c, ash_ix column, ash_tile_operand *out) {
         idx[d++] = ash_ix_sym(ixs, c->vector);
         idx[d++] = ash_ix_sym(ixs, c->channel_block);
     }
+    const unsigned first = d, all = ash_node_attr(c->node, ASH_ATTR_BEFORE)->count;
+    while (d < first + all) idx[d++] = ash_ix_const(ixs, 0);
     for (unsigned s = 0; s < c->space; s++)
-        idx[d++] = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
+        idx[first + c->axis[s]] = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
     if (!c->in_lanes) idx[d++] = ash_ix_sym(ixs, c->four);
     idx[d] = ash_ix_sym(ixs, c->four_lane);
     return ash_tile_operand_at(k, c->node->ins[1], idx, out);
@@ -362,7 +379,7 @@ static unsigned open_window(conv *c) {
     for (unsigned s = 0; s + 1 < c->space && !c->merged; s++, opened++) {
         ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, c->dilation[s]),
                 up = ash_nest_index(n, c->dilation[s] - 1);
-        ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + s], c->stride[s]),
+        ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + c->axis[s]], c->stride[s]),
                                   ash_ix_dim(&k->ixs, c->before[s]));
         ash_ref at = ash_kern_index(k, start);
         ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, at), zero);
@@ -396,7 +413,7 @@ static void emit_tested(conv *c, ash_tile *t) {
     for (int64_t column = 0; column < c->window[last]; column++) {
         pattern p = {.rows = 1};
         p.to[column] = 1;
-        ash_ix at = ash_ix_scale(&k->ixs, c->anchor[2 + last], c->stride[last]);
+        ash_ix at = ash_ix_scale(&k->ixs, c->anchor[2 + c->axis[last]], c->stride[last]);
         at = ash_ix_add(&k->ixs, at, ash_ix_const(&k->ixs, column * c->dilation[last]));
         at = ash_ix_sub(&k->ixs, at, ash_ix_dim(&k->ixs, c->before[last]));
         size_t mark = ash_kern_mark(k);

@@ -17,11 +17,12 @@ enum {
 typedef struct ash_conv {
     ash_kern *k;
     const ash_node *node;
-    unsigned space; /* spatial dims, after merging */
+    unsigned space; /* spatial dims that count: all that have more than one element, or one */
+    unsigned axis[ASH_CONV_SPACE]; /* which of the operand's spatial dims each of them is */
     int64_t x_block, y_block, lanes, store_lanes;
     int64_t groups, c_group, o_group; /* channels of input and output in one group */
     bool in_lanes; /* groups of as many outputs as inputs, whole ones in each vector; of one: depthwise */
-    bool merged;   /* all spatial dims as one */
+    bool merged;   /* all spatial dims as one, of a window of 1 */
     bool beside;   /* the direct form of a Winograd convolution, in a kernel that has both */
     int64_t usual; /* of it: positions a side of the images that it is for */
     ash_dim tiled; /* and the chunks of the other form */

@@ -178,6 +178,10 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
                                 ash_narrow_name(entry->narrow));
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
+    if (entry->late)
+        return ash_import__fail(
+            im, ASH_ERROR_UNSUPPORTED,
+            "a tensor whose shape is computed when the graph runs, in a body of Loop, Scan or If");
     if (entry->value == ASH_NO_VALUE && entry->list)
         entry->value = tensor_of_list(im, entry);
     else if (entry->value == ASH_NO_VALUE && entry->tensor)

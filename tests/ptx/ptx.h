@@ -66,6 +66,7 @@ typedef struct ptx_machine {
     uint64_t memory;            /* bytes of a device: 16 GiB */
     int multiprocessors;        /* 132 */
     uint64_t instruction_limit; /* lane instructions of a launch: 2^36 */
+    bool no_peers;              /* false: all devices reach each other's memory */
 } ptx_machine;
 
 #pragma GCC visibility push(default)
