@@ -42,8 +42,20 @@ static double adds_of(const ash_target *target, ash_gpu_math math) {
     }
 }
 
-static double bytes_of(ash_gpu_math math) {
+unsigned ash_gpu_math_bytes(ash_gpu_math math) {
     return math == ASH_GPU_HALVES ? 2 : math == ASH_GPU_BYTES ? 1 : 4;
+}
+
+/* Tiles at edges have fewer results than their shape: more than half of it is that shape. */
+double ash_gpu_share(ash_gpu_math math, double results) {
+    double share = 1;
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        ash_gpu_shape s = shapes[i].shape;
+        if (s.math != math) continue;
+        share = shapes[i].share;
+        if (results > 0.5625 * ash_gpu_rows(s) * ash_gpu_columns(s)) break; /* 3/4 of each side */
+    }
+    return share;
 }
 
 /* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of
@@ -94,7 +106,7 @@ static double time_of_few(const ash_target *target, const ash_gpu_work *work) {
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
     double elements = rows * terms * (double)work->runs + columns * terms + rows * columns;
-    double bytes = elements * work->batches * bytes_of(work->math), least = 0;
+    double bytes = elements * work->batches * ash_gpu_math_bytes(work->math), least = 0;
     *out = (ash_gpu_shape){0};
     if (work->few) least = time_of_few(target, work);
     for (size_t i = 0; i < ASH_COUNT(shapes) && !work->few; i++) {

@@ -53,6 +53,12 @@ typedef struct ash_gpu_work {
  * From the sizes and the numbers of the target alone. */
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
 
+/* The share of multiply-adds among what a tile of about so many results does; of the time, where warps
+ * multiply. */
+double ash_gpu_share(ash_gpu_math math, double results);
+/* Bytes of a number that is multiplied so. */
+unsigned ash_gpu_math_bytes(ash_gpu_math math);
+
 /* Into how many parts the runs of their sums are best cut, all parts being computed at once and added in a
  * second kernel: a divisor of `terms`, 1 where that is not worth it. */
 int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work);

@@ -136,6 +136,10 @@ static inline unsigned run_work(ash_cpu *cpu, const ash_command *command) {
     if (chunks->parallel && cpu->within) return run_shared(cpu, command);
     if (chunks->parallel && cpu->pool && cpu->n_streams == 1) {
         struct chunk_run run = {cpu, command};
+        bool launch = command->kind == ASH_COMMAND_LAUNCH;
+        const ash_launch_ahead *ahead = launch ? &command->launch->ahead : NULL;
+        const void *next = ahead && ahead->buffer ? (const void *)*ahead->buffer : NULL;
+        ash_pool__set_ahead(cpu->pool, next, next ? ahead->bytes : 0, next ? ahead->most : 0);
         return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
     }
     ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, 0);

@@ -45,6 +45,7 @@ typedef enum ash_class {
     ASH_CLASS_CUSTOM,
     ASH_CLASS_ARGUMENT,
     ASH_CLASS_LOOP,
+    ASH_CLASS_STACK,
 } ash_class;
 
 typedef enum ash_attr_type {
@@ -445,6 +446,16 @@ ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag);
 /* Per node, the outermost loop that it belongs to: the loop itself, its arguments, its body; or
  * UINT32_MAX. */
 ash_status ash_graph__outer_loops(const ash_graph *graph, uint32_t *out, ash_diag *diag);
+/* The loop, a node, that a node of class STACK asks. */
+static inline uint32_t ash_node__stacker(const ash_graph *graph, const ash_node *node) {
+    return graph->values.at[node->ins[0]].node;
+}
+/* Whether a value of a body is stacked for somebody by a node of its own; and the graph without such nodes,
+ * whose loops stack more instead. `map`, with an entry for each value, or NULL: what each has become.
+ * Linear. stacks.c */
+bool ash_graph__has_stacks(const ash_graph *graph);
+ash_status ash_graph__gather_stacks(const ash_graph *graph, ash_graph **out, ash_value *map,
+                                    ash_diag *diag);
 /* The graph with its bodies in graphs of their own, which share its dims:
  *
  *   inputs    the iteration's number, the slices, then what the body reads from outside
@@ -462,7 +473,8 @@ size_t ash_results__write(const ash_type *types, size_t n, int64_t *list);
 /* Reads the next one at *pos; false at the end, and where the list is no list of types. */
 bool ash_results__next(const ash_attr *results, uint32_t *pos, ash_type *out);
 
-enum { ASH_OP_OUTS = ASH_CUSTOM_MOST_RESULTS }; /* the most outputs that an operator has */
+enum { ASH_OP_OUTS = 64 };    /* the most outputs that an operator has: a loop, here */
+enum { ASH_LOOP_PARTS = 62 }; /* the most scanned and stacked values: `backward` has a bit for each */
 
 /* How many outputs a node with these attributes has; 0 where they do not say, or say more than there may
  * be. */

@@ -60,11 +60,15 @@ static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_sett
             .buffers = table, .from = step->accesses[0].begin, .to = step->accesses[1].begin};
         return s;
     case ASH_STEP_KERNEL:
-        s.work.launch = (ash_launch){.kernel = plan->kernels[step->nest],
-                                     .buffers = table,
-                                     .count = work->count,
-                                     .vars = plan->vars,
-                                     .chunks = chunks};
+        s.work.launch =
+            (ash_launch){.kernel = plan->kernels[step->nest],
+                         .buffers = table,
+                         .count = work->count,
+                         .vars = plan->vars,
+                         .chunks = chunks,
+                         .ahead = {.buffer = work->ahead_bytes ? plan->table + work->ahead : NULL,
+                                   .bytes = (uint64_t)work->ahead_bytes,
+                                   .most = (uint64_t)work->ahead_most}};
         return s;
     case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
     case ASH_STEP_LOOP: s.work.repeat = ash_plan__loop_repeat(&plan->loops[step->nest], table); return s;

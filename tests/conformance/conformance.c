@@ -3,7 +3,7 @@
  * output_*.pb.
  *
  *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] [-o FILE]
- *                 FOLDER...
+ *                 [-c FILE NAME] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own
@@ -13,7 +13,7 @@
  * be off by that part of the largest in their tensor. With -o the FILE becomes a table of operators, with
  * what the run says of each (docs/onnx.md). Each test is counted once: passed, failed, or skipped as
  * unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when one
- * was skipped. */
+ * was skipped, or, with -c, when the numbers are not those that the FILE has for NAME. */
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 
 #include "ashlar/onnx.h"
+#include "counts.h"
 #include "executor.h"
 #include "ir/ir.h"
 #include "report.h"
@@ -41,8 +42,9 @@ static struct {
     bool given;  /* dims take the sizes of the inputs */
     double norm; /* largest error, as a part of the tensor's largest number; 0: of each element's own */
     const char *match;
-    const char *document; /* of operators, or NULL */
-    const char *rewrite;  /* directory for models written and read again, or NULL */
+    const char *document;      /* of operators, or NULL */
+    const char *rewrite;       /* directory for models written and read again, or NULL */
+    const char *counts, *name; /* a file of numbers, and whose they are; or NULL */
     const executor *executor;
     int passed, failed, skipped, defective, bound;
     reason reasons[MAX_REASONS];
@@ -428,6 +430,7 @@ static void walk(const char *folder) {
     struct dirent **entries;
     snprintf(path, sizeof path, "%s/model.onnx", folder);
     if (exists(path)) {
+        if (state.counts) counts_see(path);
         if (!state.match || strstr(folder, state.match)) run_test(folder);
         return;
     }
@@ -455,6 +458,8 @@ int main(int argc, char **argv) {
             state.strict = true;
         } else if (strcmp(argv[i], "-g") == 0) {
             state.given = true;
+        } else if (strcmp(argv[i], "-c") == 0 && i + 2 < argc) {
+            state.counts = argv[++i], state.name = argv[++i];
         } else if (strcmp(argv[i], "-m") == 0 && i + 1 < argc) {
             state.match = argv[++i];
         } else if (strcmp(argv[i], "-w") == 0 && i + 1 < argc) {
@@ -475,7 +480,7 @@ int main(int argc, char **argv) {
     if (!folders)
         return fprintf(stderr,
                        "usage: conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                       "DIRECTORY] [-o FILE] FOLDER...\n"),
+                       "DIRECTORY] [-o FILE] [-c FILE NAME] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
@@ -487,5 +492,7 @@ int main(int argc, char **argv) {
     int cases = state.passed + state.failed + state.skipped + state.defective;
     if (state.document && !report_write(state.document, state.passed, cases))
         return fprintf(stderr, "conformance: cannot write %s\n", state.document), 2;
-    return state.failed || !state.passed || (state.strict && state.skipped);
+    counts found = {cases, state.passed, state.skipped, state.defective};
+    bool held = !state.counts || counts_hold(state.counts, state.name, found);
+    return state.failed || !state.passed || (state.strict && state.skipped) || !held;
 }

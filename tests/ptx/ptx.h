@@ -78,6 +78,9 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed);
 /* Turns one check off or on; all are on after ptx_reset. Bounds, alignment and what ends a kernel stay
  * on. */
 void ptx_check_set(ptx_check check, bool on);
+/* From now on nothing is done for a warp at once, until the next ptx_reset: the same numbers and findings,
+ * slowly. For tests of the stand-in itself. */
+void ptx_one_by_one(void);
 /* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
 void ptx_fail_at(uint64_t n, CUresult code);
 /* The exported name of the call that failed so since ptx_reset; NULL: none did yet. */
