@@ -130,6 +130,23 @@ bool ash_dims_each_settled(const ash_dims *dims, ash_dim dim, bool (*visit)(void
 /* Gives settled variables the value that is their bound while the others are as `vars` says. */
 void ash_dims_reset_settled(const ash_dims *dims, int64_t *vars);
 
+/* --- dims that must be equal: dims_equal.c -------------------------------------------------------- */
+
+typedef struct ash_dim_equality {
+    ash_dim a, b;
+} ash_dim_equality;
+
+enum { ASH_DIMS_EQUALITIES = 1024 }; /* the most */
+
+/* Whether two dims can have one value; false where a node settles one of them. */
+bool ash_dims_may_equal(ash_dims *dims, ash_dim a, ash_dim b);
+/* Notes that they must have: a condition on the variables. */
+ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag);
+size_t ash_dims_equality_count(const ash_dims *dims);
+ash_dim_equality ash_dims_equality(const ash_dims *dims, size_t index);
+/* ASH_ERROR_SHAPE, with both dims, where values of the variables do not meet a condition. */
+ash_status ash_dims_check(const ash_dims *dims, const int64_t *vars, ash_diag *diag);
+
 typedef enum ash_dim_op {
     ASH_DIM_ADD,
     ASH_DIM_SUB,

@@ -38,7 +38,8 @@ typedef struct attend {
     int64_t vectors;         /* of rows, of a chunk */
     int64_t block;           /* keys */
     ash_tile_shape score_tile, value_tile;
-    ash_dim inner;                                             /* of the product */
+    unsigned lone_keys; /* of a tile of scores with one vector of rows */
+    ash_dim inner;      /* of the product */
     ash_sym row_block, row_lane, row, key, step, column, lane; /* column: a vector of them */
     ash_ix out[ASH_MAX_RANK], in[ASH_MAX_RANK], key_stride;    /* of the result; of the scores */
     ash_sym key_block, key_lane;                               /* of few rows */
@@ -220,7 +221,8 @@ static int64_t score_steps(const attend *a) {
 static void emit_weights(attend *a, unsigned vectors, ash_ref first) {
     ash_nest *n = &a->k->nest;
     ash_ref most[ASH_TILE_MAX], from = number(a, 0);
-    const ash_tile_shape shape = {a->scores ? a->score_tile.rows : 1, vectors};
+    const unsigned keys = vectors < a->score_tile.vectors ? a->lone_keys : a->score_tile.rows;
+    const ash_tile_shape shape = {a->scores ? keys : 1, vectors};
     const ash_tile_heights heights = ash_tile_cut_rows(
         a->k->low->target, shape, ash_dim_is_const(a->keys) ? a->keys % a->block : a->keys, score_steps(a));
     for (unsigned v = 0; v < vectors; v++)
@@ -616,22 +618,32 @@ static void find_operands(attend *a) {
     ash_kern_expect(k, found); /* fusion has asked for it */
 }
 
+/* How many keys a tile of scores for so many vectors of rows has, as for other products: fewer where they
+ * would share the few lines of one set of the cache. */
+static unsigned tile_keys(attend *a, unsigned vectors) {
+    const ash_target *target = a->k->low->target;
+    const ash_costs *c = &target->costs;
+    unsigned rows = target->vector_registers - vectors - 1;
+    int64_t apart;
+    rows = ASH_MAX(ASH_MIN(rows, (unsigned)ASH_TILE_MAX) / vectors, 1u);
+    if (a->scores && (!ash_ix_lane_stride(&a->k->ixs, a->k_at.linear, a->key, 2, false, &apart) ||
+                      apart * (int64_t)sizeof(float) % c->set_bytes == 0))
+        rows = ASH_MIN(rows, (unsigned)c->set_rows);
+    return rows;
+}
+
 /* Tiles, and from them the block of keys, which is the same whatever the extents are. */
 static void choose_sizes(attend *a) {
     ash_kern *k = a->k;
     const ash_target *target = k->low->target;
     const ash_costs *c = &target->costs;
-    unsigned vectors = (unsigned)c->attend_strip, rows = target->vector_registers - vectors - 1;
-    int64_t apart, most = ash_ceil_div(ASH_MAX(ash_kern_max(k, a->rows), 1), a->lanes);
-    rows = ASH_MAX(ASH_MIN(rows, (unsigned)ASH_TILE_MAX) / vectors, 1u);
-    /* as for other products: keys that would share the few lines of one set of the cache */
-    if (a->scores && (!ash_ix_lane_stride(&k->ixs, a->k_at.linear, a->key, 2, false, &apart) ||
-                      apart * (int64_t)sizeof(float) % c->set_bytes == 0))
-        rows = ASH_MIN(rows, (unsigned)c->set_rows);
+    unsigned vectors = (unsigned)c->attend_strip, rows = tile_keys(a, vectors);
+    int64_t most = ash_ceil_div(ASH_MAX(ash_kern_max(k, a->rows), 1), a->lanes);
     vectors = (unsigned)ASH_MIN(vectors, most);
     a->vectors = ash_ceil_div(ASH_MIN(c->attend_vectors, most), vectors) * vectors;
     a->score_tile = (ash_tile_shape){rows, vectors};
     a->block = ASH_MAX(ash_node_int(a->node, ASH_ATTR_KEYS) / rows, 1) * rows;
+    a->lone_keys = (unsigned)ASH_MIN((int64_t)tile_keys(a, 1), a->block);
     int64_t all = a->vectors * a->lanes;
     const ash_tile_extents extents = {.rows = all, .blocks = ASH_MAX(a->strips, 1)};
     a->value_tile.rows = (unsigned)c->set_rows + 1;

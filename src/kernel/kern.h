@@ -104,6 +104,13 @@ typedef struct ash_kern_run {
     ash_ix line;    /* what they are then */
 } ash_kern_run;
 
+/* Scratch memory that the kernel has and that what is written next may use in its place. */
+typedef struct ash_kern_spare {
+    uint16_t buf;
+    int64_t elements; /* f32; 0: there is none */
+    ash_ref first;    /* the worker's */
+} ash_kern_spare;
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -131,6 +138,7 @@ typedef struct ash_kern {
     uint32_t digits; /* buffer of the program with the first operand as digits, or ASH_NO_BUFFER */
     ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
+    ash_kern_spare spare;
     bool failed;    /* out of memory, or too large */
     bool too_large; /* a number of rows, chunks or bytes past 64 bits */
     bool broken;    /* what was seen to hold does not: a defect of lowering */
