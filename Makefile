@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SETUP  ?= tools/setup.sh
 MODEL  ?= $(BUILD)/resnet50.onnx
 
-.PHONY: build run test test-release test-address test-thread test-machines fuzz gpu-check install clean format lint help
+.PHONY: build run test test-release test-address test-thread test-machines test-models fuzz gpu-check install clean format lint help
 
 # CMake configures again by itself when it must; only the first time is ours.
 build:
@@ -23,7 +23,7 @@ test:
 	@$(SETUP) test lint
 	@tools/test.sh release address thread lint
 
-test-release test-address test-thread test-machines: test-%:
+test-release test-address test-thread test-machines test-models: test-%:
 	@$(SETUP) test
 	@tools/test.sh $*
 
@@ -60,6 +60,7 @@ help:
 	@echo 'make test       all tests: as shipped, under the sanitizers, and lint'
 	@echo 'make test-release, test-address, test-thread, lint: one part of that'
 	@echo 'make test-machines  the tests once more, as other processors (AVX2, plain x86-64, other caches)'
+	@echo 'make test-models    ResNet-50 and a decoder, whole, on the stand-in for the CUDA driver: minutes'
 	@echo 'make fuzz       random graphs through everything, SECONDS_OF_FUZZ=$(SECONDS_OF_FUZZ)'
 	@echo 'make gpu-check  builds $(BUILD)/gpu_check, one file that needs a GPU'"'"'s driver and nothing else, and runs'
 	@echo '                it here: is everything right on the GPU, and how fast (GPU_CHECK=--quick: options)'

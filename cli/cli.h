@@ -39,7 +39,7 @@ int output_close(int status);
 typedef enum option_kind {
     OPTION_FLAG,      /* bool: true when given */
     OPTION_UINT,      /* unsigned */
-    OPTION_BYTES,     /* uint64_t: "512", "64k", "1.5G" */
+    OPTION_BYTES,     /* struct limits: "512", "64k", "1.5G", "1G,512M" */
     OPTION_REAL,      /* double, not below 0 */
     OPTION_TEXT,      /* const char * */
     OPTION_LIST,      /* struct list: may be given again */
@@ -54,6 +54,12 @@ enum { LIST_ROOM = 64 };
 
 struct list {
     const char *at[LIST_ROOM];
+    size_t count;
+};
+
+/* Numbers of bytes, one for each device. */
+struct limits {
+    uint64_t at[ASH_MOST_DEVICES];
     size_t count;
 };
 
@@ -89,6 +95,7 @@ struct session {
     unsigned threads, seed;
     struct list vars, inputs, binds, places;
     struct execution execution;
+    struct limits limits;
     ash_plan_options plan_options;
     /* what is made of them */
     ash_device *devices[ASH_MOST_DEVICES]; /* of --place, the main one first */

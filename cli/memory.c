@@ -72,6 +72,7 @@ bool compare_memory(struct session *s) {
     s->plan = NULL;
     s->plan_options.order = ASH_PLAN_ORDER_ON;
     s->plan_options.memory.capacity = 0;
+    s->plan_options.capacities = NULL;
     if (!session_prepare(s)) return false;
     ash_plan_report r = ash_plan_describe(s->plan);
     show_ratio(r.memory.size, bound);

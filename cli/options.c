@@ -57,6 +57,18 @@ static bool read_real(const char *text, double *out) {
     return end != text && !*end && isfinite(*out) && *out >= 0;
 }
 
+static bool read_limits(const char *text, struct limits *out) {
+    char part[64];
+    out->count = 0;
+    for (const char *end = text; *end; text = end + 1) {
+        end = text + strcspn(text, ",");
+        if (out->count == ASH_MOST_DEVICES || (size_t)(end - text) >= sizeof part) return false;
+        snprintf(part, sizeof part, "%.*s", (int)(end - text), text);
+        if (!read_bytes(part, &out->at[out->count++])) return false;
+    }
+    return out->count != 0;
+}
+
 static bool read_named(const char *text, int count, const char *(*name)(int), int *out) {
     for (int i = 0; i < count; i++)
         if (!strcmp(text, name(i))) {
@@ -109,7 +121,7 @@ static bool read_value(const struct option *row, const char *text) {
     int number;
     switch (row->kind) {
     case OPTION_UINT: return read_uint(text, row->target);
-    case OPTION_BYTES: return read_bytes(text, row->target);
+    case OPTION_BYTES: return read_limits(text, row->target);
     case OPTION_REAL: return read_real(text, row->target);
     case OPTION_TEXT: *(const char **)row->target = text; return true;
     case OPTION_LIST: {

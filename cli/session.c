@@ -52,8 +52,9 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--planner", "MODE", "memory: disabled, remap or arena (default)", OPTION_MODE, &o->memory.mode},
         {"--strategy", "NAME", "arena packing: auto (default), tlsf, best_fit, search", OPTION_STRATEGY,
          &o->memory.strategy},
-        {"--max-memory", "BYTES", "the most that the arena may take: 64M, 1.5G", OPTION_BYTES,
-         &o->memory.capacity},
+        {"--max-memory", "BYTES",
+         "the most that the arena may take: 64M, 1.5G; of each device, or one by one: 64M,1G", OPTION_BYTES,
+         &s->limits},
         {"--order", "WHEN",
          "reorder operations for less memory: auto (where --max-memory needs it), on, off", OPTION_ORDER,
          &o->order},
@@ -315,6 +316,8 @@ static bool read_places(struct session *s) {
 
 bool session_start(struct session *s, const char *path) {
     s->path = path;
+    if (s->limits.count == 1) s->plan_options.memory.capacity = s->limits.at[0];
+    if (s->limits.count > 1) s->plan_options.capacities = s->limits.at;
     catch_interrupts(s);
     if (s->status != ASH_OK) return session_failed(s, "environment");
     if (s->cache && !*s->cache) {

@@ -233,15 +233,16 @@ static const char *planner(const struct session *s, char *room, size_t size) {
 void show_devices(ash_plan *plan) {
     size_t count = ash_plan_device_count(plan);
     if (count > 1)
-        printf("\ndevices\n%6s  %-12s%12s%12s%12s%12s%12s%10s%12s\n", "", "name", "operations", "arena",
-               "weights", "originals", "twice", "copies", "bytes");
+        printf("\ndevices\n%6s  %-12s%12s%12s%12s%12s%12s%10s%12s%10s\n", "", "name", "operations", "arena",
+               "weights", "originals", "twice", "copies", "bytes", "direct");
     for (size_t d = 0; count > 1 && d < count; d++) {
         ash_plan_device_info info = ASH_INIT(ash_plan_device_info);
         if (ash_plan_device_at(plan, d, &info, NULL) != ASH_OK) continue;
-        printf("%6zu  %-12s%12llu%12s%12s%12s%12s%10llu%12s\n", d, ash_device_describe(info.device).name,
-               (unsigned long long)info.ops, show_bytes(info.arena).text, show_bytes(info.weights).text,
-               show_bytes(info.originals).text, show_bytes(info.twice).text,
-               (unsigned long long)info.copies, show_bytes(info.copied).text);
+        printf("%6zu  %-12s%12llu%12s%12s%12s%12s%10llu%12s%10llu\n", d,
+               ash_device_describe(info.device).name, (unsigned long long)info.ops,
+               show_bytes(info.arena).text, show_bytes(info.weights).text, show_bytes(info.originals).text,
+               show_bytes(info.twice).text, (unsigned long long)info.copies, show_bytes(info.copied).text,
+               (unsigned long long)info.direct);
     }
 }
 

@@ -541,6 +541,11 @@ static uint32_t captured(const ash_capture *capture) {
     return capture->steps;
 }
 
+static uint32_t graphs(const ash_capture *capture) {
+    (void)capture;
+    return 1;
+}
+
 static bool compiled(const ash_capture *capture) {
     (void)capture;
     return false;
@@ -570,6 +575,7 @@ static const ash_stream_class class = {.kind = "APART",
                                        .replay = replay,
                                        .capture_free = capture_free,
                                        .captured = captured,
+                                       .graphs = graphs,
                                        .compiled = compiled};
 
 static ash_status create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,
@@ -593,6 +599,36 @@ static ash_status create_streams(ash_device *device, const ash_streams_options *
     return ASH_OK;
 }
 
+/* --- peers ------------------------------------------------------------------------------------------ */
+
+struct peer {
+    ash_peer base;
+    ash_device *to, *from;
+};
+
+static ash_status connect_peers(ash_device *to, ash_device *from, uint64_t most, ash_peer **out,
+                                ash_diag *diag) {
+    (void)most;
+    if (!reorder.peers) return ASH_OK;
+    struct peer *p = ash_mem_calloc(ash_device__allocator(to), 1, sizeof *p);
+    if (!p) return ASH_NO_MEMORY(diag);
+    *p = (struct peer){.base.direct = true, .to = to, .from = from};
+    *out = &p->base;
+    return ASH_OK;
+}
+
+static ash_status carry(ash_peer *peer, ash_address to, ash_address from, uint64_t size, ash_diag *diag) {
+    const struct peer *p = (const struct peer *)peer;
+    (void)diag;
+    if (size) memmove(reach(p->to, to, size), reach(p->from, from, size), size);
+    return ASH_OK;
+}
+
+static void disconnect(ash_peer *peer) {
+    struct peer *p = (struct peer *)peer;
+    ash_mem_free(ash_device__allocator(p->to), p, 1, sizeof *p);
+}
+
 static const ash_device_class apart_class = {
     .kind = "APART",
     .writable = true,
@@ -608,6 +644,9 @@ static const ash_device_class apart_class = {
     .load = apart_load,
     .unload = apart_unload,
     .create_streams = create_streams,
+    .connect = connect_peers,
+    .carry = carry,
+    .disconnect = disconnect,
 };
 
 ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag) {

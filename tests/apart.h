@@ -22,6 +22,7 @@ typedef struct reorder_plan {
     uint64_t seed;
     bool fail;     /* every round fails, after it has run */
     bool refuse;   /* nothing can be captured */
+    bool peers;    /* devices of this kind reach each other's memory: asked when a way is opened */
     uint32_t drop; /* the wait with this number, in the order of issue, is left out; UINT32_MAX: none */
 } reorder_plan;
 

@@ -127,17 +127,17 @@ static ash_graph *optimised(fixture *f, const ash_target *target) {
     return out;
 }
 
-/* For every width of vectors, interpreted, and compiled where this machine runs it. */
+/* For every width of vectors and for GPUs, interpreted, and compiled where this machine runs it. */
 static void compare(fixture *f, const int64_t *vars, bool attends) {
     ash_wide *inputs = test_inputs(f->g, vars), *expected = test_expected(f->g, inputs, vars);
-    for (size_t i = 0; i < 3; i++) {
-        ash_target target = target_with_blocks(compiled_levels[i]), here;
+    for (size_t i = 0; i < 4; i++) {
+        ash_target target = target_with_blocks(i < 3 ? compiled_levels[i] : "sm_80"), here;
         ash_graph *fast = optimised(f, &target);
-        const ash_lower_options single = {.fuse = false};
+        const ash_lower_options fused = {.fuse = true}, single = {.fuse = false};
         assert_int_equal(count(fast, ASH_OP_ATTEND), attends);
-        test_interpreted(fast, &target, NULL, vars, inputs, expected, 1e-5);
+        test_interpreted(fast, &target, &fused, vars, inputs, expected, 1e-5);
         test_interpreted(fast, &target, &single, vars, inputs, expected, 1e-5);
-        if (runs_here(f->context, compiled_levels[i], &here))
+        if (i < 3 && runs_here(f->context, compiled_levels[i], &here))
             test_differential_for(f->context, &target, fast, NULL, vars, inputs, 1e-5);
         ash_graph_destroy(fast);
     }
@@ -216,9 +216,9 @@ static void test_variable_lengths(void **state) {
  * nor is a mask of positions. */
 static void test_nothing_large_is_stored(void **state) {
     fixture *f = *state;
-    ash_target target;
-    target = target_named("x86-64-v3");
-    for (mask m = NONE; m <= CAUSAL; m++) {
+    for (unsigned i = 0; i <= 2 * CAUSAL + 1; i++) {
+        ash_target target = target_named(i & 1 ? "sm_80" : "x86-64-v3");
+        mask m = (mask)(i / 2);
         restart(f);
         size_t steps;
         const attention a = {1, 4, 2, 2048, 2048, 32, 32, m, m == CAUSAL, true};

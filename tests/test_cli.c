@@ -557,8 +557,11 @@ static void places(void **state) {
     says("     1  CUDA:0  ");
     assert_int_equal(ashlar("plan %s/model.onnx --no-cache --place 'nobody=CUDA:0'"), 0);
     assert_null(strstr(room.out, "devices"));
-    assert_int_equal(ashlar("run %s/model.onnx --no-cache --repeat 1 --place '*=CUDA:0' --mode graph"), 1);
-    says("mode graph is for one device");
+    assert_int_equal(ashlar("run %s/model.onnx --no-cache --repeat 1 --place '*=CUDA:0' --mode graph"), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --place '*=CUDA:0' --max-memory 0,16"), 1);
+    says("the arena on CUDA:0 needs");
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --place '*=CUDA:0' --max-memory 1G,1G"), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --place '*=CUDA:0' --max-memory 1G,"), 2);
     assert_int_equal(ashlar("plan %s/model.onnx --place 'x'"), 1);
     says("PATTERN=DEVICE");
     assert_int_equal(ashlar("plan %s/model.onnx --place '*=CUDA:9'"), 1);

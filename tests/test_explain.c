@@ -4,8 +4,11 @@
 #include "ashlar/builder.h"
 #include "ashlar/plan.h"
 #include "base/base.h"
+#include "base/gpus.h"
 #include "ir/build.h"
 #include "testing.h"
+
+#include <math.h>
 
 static ash_diag diag;
 
@@ -81,6 +84,130 @@ static void product(void **state) {
     }
 }
 
+/* A product of one row reads its long operand as fast as memory gives it, and is over then. */
+static void one_row(void **state) {
+    ash_context *context = *state;
+    enum { N = 8192 };
+    for (size_t i = 0; i < ASH_COUNT(machines); i++) {
+        ash_graph *g;
+        assert_ok(ash_graph_create(context, "g", &g, &diag));
+        ash_graph_output(g, "y", ash_matmul(g, input(g, "a", 1, N), input(g, "b", N, N)));
+        ash_plan *plan = prepare(context, g, machines[i].device);
+        ash_op_forecast f = forecast(plan, 0, 0);
+        double least = 4.0 * N * N / machines[i].bytes;
+        assert_string_equal(f.bound, "memory");
+        assert_true(f.ns > least && f.ns < 1.5 * least);
+        ash_plan_destroy(plan);
+        ash_graph_destroy(g);
+    }
+}
+
+/* The vendor's peaks on dense matrices, 10^12 operations a second: the table of GPUs comes to them. */
+static const struct peaks {
+    unsigned capability;
+    double singles, halves, tf32, bytes;
+} peaks[] = {{80, 19.5, 312, 156, 624},
+             {86, 35.6, 71, 35.6, 284},
+             {89, 82.6, 165.2, 82.6, 660.6},
+             {90, 66.9, 989.4, 494.7, 1978.9}};
+
+static void about(double x, double y) {
+    if (fabs(x / y - 1) > 0.1) fail_msg("%g, not %g", x, y);
+}
+
+static void vendors_peaks(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ASH_COUNT(peaks); i++) {
+        ash_target target;
+        assert_true(ash_target__gpu(peaks[i].capability, &target));
+        const ash_gpu *g = ash_gpu__usual(&target);
+        double each = 2e-6 * g->multiprocessors * g->mhz;
+        about(each * g->lanes, peaks[i].singles);
+        about(each * g->halves, peaks[i].halves);
+        about(each * g->tf32, peaks[i].tf32);
+        about(each * g->bytes, peaks[i].bytes);
+        /* the tensor cores are the same for what schedules choose by, on GPUs that we know well */
+        if (target.halves) about(ash_gpu__adds(g, ASH_GPU_HALVES), target.halves);
+    }
+}
+
+/* Large products by tensor cores are as many times faster as their peaks are higher; three products for one
+ * take three times as long. */
+static void tensor_cores(void **state) {
+    ash_context *context = *state;
+    enum { N = 8192 };
+    static const struct {
+        ash_dtype dtype;
+        ash_precision precision;
+        size_t peak; /* of struct peaks */
+        double products;
+    } kinds[] = {{ASH_F32, ASH_PRECISION_IEEE, offsetof(struct peaks, singles), 1},
+                 {ASH_F32, ASH_PRECISION_TF32X3, offsetof(struct peaks, tf32), 3},
+                 {ASH_F32, ASH_PRECISION_TF32, offsetof(struct peaks, tf32), 1},
+                 {ASH_F16, ASH_PRECISION_IEEE, offsetof(struct peaks, halves), 1},
+                 {ASH_BF16, ASH_PRECISION_IEEE, offsetof(struct peaks, halves), 1},
+                 {ASH_I8, ASH_PRECISION_IEEE, offsetof(struct peaks, bytes), 1}};
+    for (size_t i = 0; i < ASH_COUNT(kinds) * ASH_COUNT(peaks); i++) {
+        const struct peaks *of = &peaks[i % ASH_COUNT(peaks)];
+        size_t kind = i / ASH_COUNT(peaks);
+        ash_dtype dtype = kinds[kind].dtype;
+        char device[32];
+        snprintf(device, sizeof device, "CUDA:sm_%u", of->capability);
+        ash_target target;
+        assert_true(ash_target__gpu(of->capability, &target));
+        const ash_gpu *gpu = ash_gpu__usual(&target);
+        ash_graph *g;
+        assert_ok(ash_graph_create(context, "g", &g, &diag));
+        ash_type left = {dtype, 2, {N, N}}, right = left;
+        if (dtype == ASH_I8) left.dtype = ASH_U8;
+        ash_value a = ash_graph_input(g, "a", &left), b = ash_graph_input(g, "b", &right);
+        if (dtype == ASH_I8) a = ash_cast(g, a, ASH_I32), b = ash_cast(g, b, ASH_I32);
+        ash_graph_output(g, "y", ash_matmul(g, a, b));
+        ash_plan_options options = ash_plan_options_default();
+        options.precision = kinds[kind].precision;
+        ash_plan *plan;
+        assert_ok(ash_device_open(context, device, &options.device, &diag));
+        assert_ok(ash_graph_status(g, &diag));
+        assert_ok(ash_plan_prepare(context, g, &options, &plan, &diag));
+        ash_device_close(options.device);
+        double longest = 0; /* the product: what else there is moves bytes */
+        for (size_t k = 0; k < ash_plan_op_count(plan); k++) {
+            ash_op_forecast f = forecast(plan, k, 0);
+            longest = fmax(longest, f.ns);
+        }
+        double peak, reached = kind ? gpu->reached : 1;
+        memcpy(&peak, (const char *)of + kinds[kind].peak, sizeof peak);
+        double least = 2e-3 * N * N * (double)N / peak * kinds[kind].products / reached;
+        if (longest < 0.95 * least || longest > 2.5 * least)
+            fail_msg("%s, kind %zu: %g ns, at least %g", device, kind, longest, least);
+        ash_plan_destroy(plan);
+        ash_graph_destroy(g);
+    }
+}
+
+/* A few rows are bounded by memory, which reads the long operand once: near that, with the launch. Of 16
+ * rows and long sums an H100's blocks read the rows too often. */
+static void few_rows(void **state) {
+    ash_context *context = *state;
+    static const int64_t rows[] = {3, 4, 8, 16}, sizes[][2] = {{768, 768}, {768, 3072}, {3072, 768}};
+    for (size_t i = 0; i < 24; i++) {
+        const int64_t m = rows[i % 4], k = sizes[i / 4 % 3][0], n = sizes[i / 4 % 3][1];
+        const struct machine *machine = &machines[i / 12];
+        ash_graph *g;
+        assert_ok(ash_graph_create(context, "g", &g, &diag));
+        ash_graph_output(g, "y", ash_matmul(g, input(g, "a", m, k), input(g, "b", k, n)));
+        ash_plan *plan = prepare(context, g, machine->device);
+        assert_int_equal(ash_plan_op_count(plan), 1);
+        double floor = 1500 + 4.0 * (double)(k * n) / machine->bytes, most = i == 23 ? 1.6 : 1.3;
+        ash_op_forecast f = forecast(plan, 0, 0);
+        if (f.ns > most * floor)
+            fail_msg("%s, %lld x %lld x %lld: %g ns, not %g", machine->name, (long long)m, (long long)k,
+                     (long long)n, f.ns, most * floor);
+        ash_plan_destroy(plan);
+        ash_graph_destroy(g);
+    }
+}
+
 /* A loop is its iterations; what the host does, and what is no plan for a GPU. */
 static void others(void **state) {
     ash_context *context = *state;
@@ -126,7 +253,9 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise), cmocka_unit_test(product),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise),  cmocka_unit_test(product),
+                                       cmocka_unit_test(one_row),      cmocka_unit_test(vendors_peaks),
+                                       cmocka_unit_test(tensor_cores), cmocka_unit_test(few_rows),
                                        cmocka_unit_test(others)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -195,6 +195,36 @@ static void spellings(void **state) {
     }
 }
 
+/* On GPUs: few rows, and a number of them; else weights are numbers. */
+static void gpus(void **state) {
+    fixture *f = *state;
+    ash_target target;
+    ash_diag diag;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    for (unsigned s = 0; s < SPELLINGS * ZEROS * ASH_COUNT(every_bits); s++) {
+        weight w = {.k = 37 + (ash_dim)(s % 4) * 16 + s % 5 * 300,
+                    .n = 21 + s % 3 * 11,
+                    .bits = every_bits[s / ZEROS % 3],
+                    .block = 16 << s % 2,
+                    .spelling = (spelling)(s / ZEROS / 3),
+                    .zero = (zero)(s % ZEROS),
+                    .dtype = s % 3 ? ASH_U8 : ASH_I8};
+        if (w.spelling == ROWS_IN_BLOCKS) w.dtype = ASH_U8;
+        if (w.spelling == SIGNED_ROWS) w.dtype = ASH_I8, w.k = 40 + s % 5 * 300; /* whole bytes */
+        restart(f);
+        build(f, &w, 1 + s % 16);
+        check(f, &target, 1, NULL, false);
+    }
+    weight w = {70, 37, 4, 32, ROWS_IN_BLOCKS, ZERO_BYTES, ASH_U8};
+    restart(f);
+    build(f, &w, 17);
+    check(f, &target, 0, NULL, false);
+    const int64_t m = 3;
+    restart(f);
+    build(f, &w, ash_graph_var(f->g, "rows", 0, 16));
+    check(f, &target, 0, &m, false);
+}
+
 /* Few and many rows of one kernel, which only an execution knows, and each number of its own. */
 static void rows(void **state) {
     fixture *f = *state;
@@ -275,6 +305,7 @@ static void digits(void **state) {
     for (size_t t = 0; t < ASH_COUNT(byte_makings); t++) {
         ash_target target = made(byte_makings[t]);
         for (unsigned i = 0; i < 5 * ZEROS * ASH_COUNT(every_bits) * ASH_COUNT(columns); i++) {
+            static const int64_t some[] = {1, 2, 3, 4, 5, 6, 7, 11, 16, 17};
             weight w = {.k = i % 4 == 3 ? 92 : 80 + 32 * (ash_dim)(i % 4),
                         .n = columns[i % 3],
                         .bits = every_bits[i / 3 % 3],
@@ -282,12 +313,12 @@ static void digits(void **state) {
                         .spelling = i % 2 ? ROWS_IN_BLOCKS : COLUMNS,
                         .zero = (zero)(i / 9 % ZEROS),
                         .dtype = ASH_U8};
-            int64_t rows = 1 + i % 5;
+            int64_t rows = some[i % ASH_COUNT(some)];
             bool whole = w.k % (t ? 8 : 16) == 0 && (t == 0 || w.bits > 2);
             restart(f);
             build(f, &w, rows);
             check(f, &target, 1, NULL, false);
-            assert_int_equal(count_digits(f, &target), whole && rows <= target.costs.bits_rows);
+            assert_int_equal(count_digits(f, &target), whole && rows <= target.costs.bits_digit_rows);
             if (i % 7) continue;
             restart(f);
             build(f, &w, ash_graph_var(f->g, "rows", 0, 50));
@@ -480,6 +511,7 @@ static void tables(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(gpus, begin, teardown),
         cmocka_unit_test_setup_teardown(spellings, begin, teardown),
         cmocka_unit_test_setup_teardown(rows, begin, teardown),
         cmocka_unit_test_setup_teardown(long_sums, begin, teardown),

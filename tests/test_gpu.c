@@ -140,6 +140,37 @@ static void few(void **state) {
     input_dtype = ASH_F32;
 }
 
+/* Of a few rows more, or columns, as strips: the same. */
+static void strips(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{64, 64, 4},  {300, 100, 3}, {33, 17, 16}, {512, 72, 5},
+                                       {20, 200, 8}, {1, 40, 12},   {130, 3, 3},  {72, 257, 16}};
+    for (int half = 0; half < 2; half++) {
+        input_dtype = half ? ASH_F16 : ASH_F32;
+        for (size_t i = 0; i < 8 * ASH_COUNT(sizes); i++) {
+            const int64_t k = sizes[i / 8][0], lines = sizes[i / 8][1], few_lines = sizes[i / 8][2];
+            const int64_t m = i & 4 ? lines : few_lines, n = i & 4 ? few_lines : lines;
+            ash_graph *g = new_graph();
+            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
+            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
+            ash_value sum = ash_add(g, ash_matmul(g, a, b), INPUT("bias", n));
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT("rest", m, 1))));
+            check_within(g, NULL, 1, half ? 2e-3 : 1e-5);
+        }
+        ash_graph *g =
+            new_graph(); /* batches, and sizes that are variables: of the many, and of the terms */
+        ash_dim size = ash_graph_var(g, "size", 1, 300);
+        ash_type type = {.dtype = input_dtype, .rank = 3, .dims = {2, 4, size}};
+        ash_type other = {.dtype = input_dtype, .rank = 3, .dims = {2, size, 24}};
+        ash_value rows = ash_graph_input(g, "rows", &type), matrix = ash_graph_input(g, "matrix", &other);
+        ash_graph_output(g, "y", ash_matmul(g, rows, matrix));
+        ash_graph_output(
+            g, "z", ash_matmul(g, INPUT("four", 2, 4, 24), ash_transpose(g, matrix, (int64_t[]){0, 2, 1})));
+        for (int64_t n = 1; n <= 300; n += 149) check_within(g, &n, 2, half ? 2e-3 : 1e-5);
+    }
+    input_dtype = ASH_F32;
+}
+
 /* Numbers of TF32, and pairs of them; operands in every way that they lie. */
 static void precisions(void **state) {
     (void)state;
@@ -548,6 +579,7 @@ int main(void) {
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(batches, drop_graph),
         cmocka_unit_test_teardown(few, drop_graph),
+        cmocka_unit_test_teardown(strips, drop_graph),
         cmocka_unit_test_teardown(precisions, drop_graph),
         cmocka_unit_test_teardown(infinities, drop_graph),
         cmocka_unit_test_teardown(convolutions, drop_graph),

@@ -344,6 +344,63 @@ static ash_value make_topk(trial *t) {
     return ash_topk(t->g, input(t, type, -2, 2), axis, between(t, 0, 3), below(t, 2), NULL);
 }
 
+/* A recurrence: values that change places, one that is an integer, slices and stacks from either end, a
+ * weight that is given or read from outside, a count that is computed, a loop within. */
+static ash_value make_loop(trial *t) {
+    static unsigned turn;
+    const unsigned kind = turn++ % 4; /* with bit 0 it has a condition, with bit 1 a loop within */
+    ash_graph *g = t->g;
+    ash_dim trips = dim(t, below(t, 6) ? between(t, 1, 4) : 0), n = dim(t, between(t, 1, 3));
+    ash_value x = input(t, TYPE(F64, trips, n, 2), -1, 1), first = input(t, TYPE(F64, n, 2), -1, 1);
+    ash_value w = input(t, TYPE(F64, 2, 2), -1, 1), most = kind & 1 ? indices(t, SCALAR(F64), 0, 5) : 0;
+    ash_value init[] = {first, ash_tanh(g, first), ash_scalar(g, ASH_I64, 1)}, a[6], next[3], ys[2],
+              outs[6], ends[2];
+    ash_loop loop = {.trips = trips,
+                     .carried = 3,
+                     .scanned = 1,
+                     .given = (uint32_t)below(t, 2),
+                     .stacked = 2,
+                     .backward = (uint64_t)below(t, 8),
+                     .go = kind & 1 ? ash_lt(g, ash_scalar(g, ASH_I64, 0), most) : ASH_NO_VALUE,
+                     .init = init,
+                     .xs = &x,
+                     .gives = &w,
+                     .arguments = a,
+                     .next = next,
+                     .ys = ys};
+    assert_true(ash_build__begin_loop(g, &loop));
+    ash_value product = ash_matmul(g, a[1], loop.given ? a[5] : w), within[3], all[2];
+    next[0] = ash_mul(g, ash_softmax(g, ash_add(g, product, a[4]), -1), ash_cast(g, a[3], ASH_F64));
+    next[1] = ash_sin(g, ash_add(g, a[1], ash_matmul(g, a[2], ash_exp(g, w))));
+    if (kind & 2) {
+        const ash_loop inner = {.trips = 2,
+                                .carried = 1,
+                                .scanned = 1,
+                                .stacked = 1,
+                                .go = ASH_NO_VALUE,
+                                .init = &a[2],
+                                .xs = &w,
+                                .arguments = within,
+                                .next = all,
+                                .ys = all + 1,
+                                .backward = (uint64_t)below(t, 4)};
+        assert_true(ash_build__begin_loop(g, &inner));
+        all[0] = ash_matmul(g, ash_sigmoid(g, ash_mul(g, within[1], within[2])), w);
+        all[1] = ash_mul(g, all[0], product);
+        assert_ok(ash_build__end_loop(g, &inner, ends));
+        next[1] = ash_add(g, ends[0], ash_build__reduce(g, ASH_OP_REDUCE_SUM, ends[1], 1, false));
+    }
+    next[2] = ash_add(g, a[3], ash_scalar(g, ASH_I64, 1));
+    ys[0] = ash_mul(g, product, a[2]), ys[1] = next[0];
+    if (kind & 1) loop.next_go = ash_lt(g, ash_add(g, a[0], ash_scalar(g, ASH_I64, 1)), most);
+    next[0] = ash_add(g, next[0], a[2]);
+    assert_ok(ash_build__end_loop(g, &loop, outs));
+    const ash_value *last = outs + (kind & 1);
+    ash_value sum = ash_add(g, ash_mul(g, last[3], x), ash_mul(g, last[4], ash_exp(g, x)));
+    sum = ash_build__reduce(g, ASH_OP_REDUCE_SUM, sum, 1, false);
+    return below(t, 4) ? ash_add(g, sum, ash_mul(g, last[0], ash_cos(g, last[1]))) : sum;
+}
+
 /* Softmax, normalisation: what is composed. */
 static ash_value make_composed(trial *t) {
     ash_dim m = dim(t, between(t, 1, 3)), n = dim(t, between(t, 2, 4));
@@ -476,15 +533,25 @@ static void test_differences(void **state) {
         const char *name;
         maker *make;
         unsigned times; /* SHAPES of them: it takes turns with so many operators */
-    } all[] = {{"unary", make_unary, 23},        {"binary", make_binary, 9},
-               {"select", make_select, 1},       {"reshape", make_reshape, 1},
-               {"transpose", make_transpose, 1}, {"broadcast", make_broadcast, 1},
-               {"slice", make_slice, 2},         {"pad", make_pad, 1},
-               {"concat", make_concat, 1},       {"reduce", make_reduce, 8},
-               {"matmul", make_matmul, 1},       {"conv", make_conv, 3},
-               {"pool", make_pool, 4},           {"gather", make_gather, 3},
-               {"scatter", make_scatter, 8},     {"cumsum", make_cumsum, 1},
-               {"topk", make_topk, 1},           {"composed", make_composed, 1}};
+    } all[] = {{"unary", make_unary, 23},
+               {"binary", make_binary, 9},
+               {"select", make_select, 1},
+               {"reshape", make_reshape, 1},
+               {"transpose", make_transpose, 1},
+               {"broadcast", make_broadcast, 1},
+               {"slice", make_slice, 2},
+               {"pad", make_pad, 1},
+               {"concat", make_concat, 1},
+               {"reduce", make_reduce, 8},
+               {"matmul", make_matmul, 1},
+               {"conv", make_conv, 3},
+               {"pool", make_pool, 4},
+               {"gather", make_gather, 3},
+               {"scatter", make_scatter, 8},
+               {"cumsum", make_cumsum, 1},
+               {"topk", make_topk, 1},
+               {"composed", make_composed, 1},
+               {"loop", make_loop, 2}};
     for (size_t i = 0; i < ASH_COUNT(all); i++)
         for (unsigned shape = 0; shape < SHAPES * all[i].times; shape++)
             run_trial(*state, all[i].make, all[i].name, shape);
@@ -497,8 +564,10 @@ static void test_differences(void **state) {
 #define NONE(ID, why)
 #include "grad/gradients.def"
     };
-    for (size_t i = 0; i < ASH_COUNT(rules); i++) /* a function of the caller: test_grad.c */
-        if (rules[i].op != ASH_OP_CUSTOM && seen[rules[i].op] < 20)
+    /* A function of the caller: test_grad.c. Stacks: what a loop's first derivative asks of it, which the
+     * second one goes through. */
+    for (size_t i = 0; i < ASH_COUNT(rules); i++)
+        if (rules[i].op != ASH_OP_CUSTOM && rules[i].op != ASH_OP_STACK && seen[rules[i].op] < 20)
             fail_msg("%s has been differentiated %zu times only", rules[i].name, seen[rules[i].op]);
 }
 

@@ -282,6 +282,49 @@ static void variables_keep_their_bounds(void **state) {
     ash_dims_release(p.dims);
 }
 
+/* What quotients have in common with the rest of an expression. */
+static void quotients_narrow_bounds(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t min, max;
+    } rows[] = {{"(2*div((b + 1), 2) - b)", 0, 1},
+                {"(b - 3*div(b, 3))", 0, 2},
+                {"(4*div((b + 3), 4) + 3 - b)", 3, 6},
+                {"(2*div((b + 1), 2) - b + div((2*a - 2*div((a + 1), 2)), 2))", 0, 51},
+                {"(div((b + 1), 2) + div((1 - b), 2))", 0, 1},
+                {"(div((b + 1), 2) + 1 - b - div((1 - b), 2))", 1, 1},
+                {"(div(b, 2) + a)", 0, 150},
+                {"(2*div((b + 31), 32) - div((b + 15), 16))", 0, 1}};
+    pool p = make_pool(100);
+    for (size_t i = 0; i < ASH_COUNT(rows); i++) {
+        int64_t min, max;
+        ash_dims_bounds(p.dims, parse_all(p.dims, rows[i].text), &min, &max);
+        if (min != rows[i].min || max != rows[i].max)
+            fail_msg("%s: %lld to %lld", rows[i].text, (long long)min, (long long)max);
+    }
+    ash_dims_release(p.dims);
+}
+
+/* Conditions: dims that must have one value. */
+static void dims_must_be_equal(void **state) {
+    (void)state;
+    ash_diag diag;
+    pool p = make_pool(100);
+    ash_dim even = parse_all(p.dims, "(2*div((b + 1), 2))"), more = parse_all(p.dims, "(a + 1)");
+    assert_true(ash_dims_may_equal(p.dims, even, p.var[1]));
+    assert_false(ash_dims_may_equal(p.dims, more, p.var[0]));
+    assert_ok(ash_dims_require(p.dims, even, p.var[1], &diag));
+    assert_ok(ash_dims_require(p.dims, p.var[1], even, &diag));
+    assert_ok(ash_dims_require(p.dims, more, more, &diag));
+    assert_int_equal(ash_dims_equality_count(p.dims), 1);
+    assert_ok(ash_dims_check(p.dims, (int64_t[]){3, 8, 5}, &diag));
+    assert_status(ash_dims_check(p.dims, (int64_t[]){3, 7, 5}, &diag), ASH_ERROR_SHAPE);
+    assert_non_null(strstr(diag.message, "8"));
+    assert_non_null(strstr(diag.message, "b = 7"));
+    ash_dims_release(p.dims);
+}
+
 /* The terms, evaluated as a code generator would. */
 static int64_t evaluate_terms(const pool *p, ash_dim dim, const int64_t *vars) {
     int64_t sum = 0;
@@ -358,6 +401,8 @@ int main(void) {
         cmocka_unit_test(simplifies),
         cmocka_unit_test(numbers_never_touch_the_pool),
         cmocka_unit_test(variables_keep_their_bounds),
+        cmocka_unit_test(quotients_narrow_bounds),
+        cmocka_unit_test(dims_must_be_equal),
         cmocka_unit_test(terms_spell_the_expression_out),
         cmocka_unit_test(hostile_texts_are_refused),
     };

@@ -423,8 +423,8 @@ static void every_class_is_tested(void **state) {
     (void)state;
     for (unsigned op = 0; op < ASH_OP_COUNT; op++) {
         bool tested = ash_op_infos[op].class <= ASH_CLASS_COMPARE || op == ASH_OP_CUSTOM ||
-                      op == ASH_OP_SETTLE || op == ASH_OP_ARGUMENT ||
-                      op == ASH_OP_LOOP; /* test_function, test_ir_settled, test_loop */
+                      op == ASH_OP_SETTLE || op == ASH_OP_ARGUMENT || op == ASH_OP_LOOP ||
+                      op == ASH_OP_STACK; /* test_function, test_ir_settled, test_loop */
         for (size_t i = 0; i < ASH_COUNT(rows); i++)
             tested = tested || !strcmp(rows[i].op, ash_op_infos[op].name);
         if (!tested) fail_msg("%s has no row", ash_op_infos[op].name);

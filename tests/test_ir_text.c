@@ -50,6 +50,8 @@ static const char names_text[] =
     "var batch 1 64\n"
     "var \"min\" 0 1000\n"
     "var \"odd name\" 2 3\n"
+    "equal batch div(\"min\", 2)\n"
+    "equal (2*batch + 1) \"odd name\"\n"
     "%0: f32[batch, 3] = input \"x\\\\\"\n"
     "%1: f32[3, 4] = parameter \"w\" hex \"0000803f000000400000404000008040000080bf000000c0000040c0000080c0"
     "00000000000000800000c07f0000807f\"\n"

@@ -44,6 +44,7 @@ static unsigned count(const ash_program *p, ash_nest_op op) {
 typedef struct seen {
     size_t steps;
     unsigned gathers, shuffles, divisions; /* of vectors */
+    unsigned products;                     /* multiply-adds in the code */
 } seen;
 
 /* Optimised for a target, lowered, interpreted and compared. */
@@ -56,7 +57,10 @@ static seen compare_for(const ash_graph *g, const ash_target *target, double tol
     assert_ok(ash_opt__run(g, target, NULL, &fast, &diag));
     test_interpreted(fast, target, NULL, vars, inputs, expected, tolerance);
     assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
-    seen s = {p->steps.len, count(p, ASH_NEST_GATHER), count(p, ASH_NEST_SHUFFLE), 0};
+    seen s = {.steps = p->steps.len,
+              .gathers = count(p, ASH_NEST_GATHER),
+              .shuffles = count(p, ASH_NEST_SHUFFLE),
+              .products = count(p, ASH_NEST_FMA)};
     for (size_t i = 0; i < p->nests.len; i++)
         for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
             const ash_inst *inst = &p->nests.at[i].code.at[k];
@@ -241,6 +245,37 @@ static void test_columns(void **state) {
     }
 }
 
+/* A line with dims of one element around it, under windows of 1, is computed as the line alone. */
+static void test_single_dims(void **state) {
+    (void)state;
+    enum { LENGTH = 61 };
+    static const struct {
+        int64_t c, o, kernel, stride, pad, groups;
+    } shapes[] = {{16, 48, 5, 1, 0, 1},  {16, 16, 7, 2, 3, 1},   {3, 20, 9, 1, 4, 1},
+                  {32, 32, 3, 1, 1, 32}, {16, 16, 31, 1, 9, 16}, {32, 32, 3, 1, 1, 8},
+                  {16, 16, 17, 1, 8, 4}, {48, 32, 1, 1, 0, 1},   {48, 32, 1, 3, 0, 1}};
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        unsigned alone = 0;
+        for (unsigned before = 0; before <= 2; before++)
+            for (unsigned after = 0; after <= 2 - before; after++) {
+                const unsigned space = before + 1 + after;
+                int64_t x[5] = {2, shapes[i].c, 1, 1, 1},
+                        w[5] = {shapes[i].o, shapes[i].c / shapes[i].groups, 1, 1, 1};
+                ash_window windows[3] = {{.stride = 1}, {.stride = 1}, {.stride = 1}};
+                for (unsigned d = 0; d < 3; d++) windows[d].dilation = 1;
+                x[2 + before] = LENGTH, w[2 + before] = shapes[i].kernel;
+                windows[before].stride = shapes[i].stride;
+                windows[before].before = windows[before].after = shapes[i].pad;
+                ash_graph *g = new_graph();
+                ash_value y = ash_conv(g, input(g, "x", 2 + space, x), input(g, "w", 2 + space, w), windows,
+                                       space, shapes[i].groups);
+                const unsigned products = compare(g, ash_relu(g, y), 1e-6).products;
+                if (space == 1) alone = products;
+                if (shapes[i].groups == 1) assert_int_equal(products, alone);
+            }
+    }
+}
+
 /* Hardly more than elementwise, of a plain operand: one kernel, without conversions. */
 static void test_light_windows(void **state) {
     (void)state;
@@ -251,6 +286,20 @@ static void test_light_windows(void **state) {
         const size_t steps = compare(g, ash_relu(g, ash_conv(g, x, w, windows, 2, 32 / each)), 1e-6).steps;
         assert_true(each <= 4 ? steps == 1 : steps > 1);
     }
+}
+
+/* Groups under windows of 1, of a plain operand: a product as it lies, without conversions. */
+static void test_grouped_products(void **state) {
+    (void)state;
+    for (int64_t images = 1; images <= 2; images++)
+        for (unsigned space = 1; space <= 3; space++) {
+            ash_graph *g = new_graph();
+            const int64_t x[] = {images, 64, 5, 7, 3}, w[] = {96, 32, 1, 1, 1};
+            const ash_window one = {.stride = 1, .dilation = 1}, windows[] = {one, one, one};
+            ash_value y =
+                ash_conv(g, input(g, "x", 2 + space, x), input(g, "w", 2 + space, w), windows, space, 2);
+            assert_in_range(compare(g, ash_relu(g, y), 1e-6).steps, 1, 2);
+        }
 }
 
 /* Zeros in front of and behind channels: bounds on the one merged axis, and no
@@ -323,7 +372,9 @@ int main(void) {
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_single_dims),
         cmocka_unit_test(test_light_windows),
+        cmocka_unit_test(test_grouped_products),
         cmocka_unit_test(test_padded_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),

@@ -240,10 +240,23 @@ typedef struct shape {
     int64_t c, o, window[2], stride, before, after, dilation, groups, x_block;
 } shape;
 
+enum { SAME = -1 }; /* padding so that there are ceil(size / stride) results, the odd element behind */
+
 enum { WIDEST = 40 };
 
 static int64_t least_size(const shape *s, unsigned d) {
-    return ASH_MAX((s->window[d] - 1) * s->dilation + 1 - s->before - s->after, 1);
+    return s->before == SAME ? 1 : ASH_MAX((s->window[d] - 1) * s->dilation + 1 - s->before - s->after, 1);
+}
+
+/* The padding before or behind a dim of that size. */
+static ash_dim pad(ash_graph *g, const shape *s, unsigned d, ash_dim size, bool behind) {
+    const int64_t span = (s->window[d] - 1) * s->dilation + 1;
+    if (s->before != SAME) return behind ? s->after : s->before;
+    if (span == 1) return 0;
+    ash_dim all = ash_graph_dim_div(g, ash_graph_dim_add(g, size, s->stride - 1), s->stride);
+    all = ash_graph_dim_add(g, ash_graph_dim_mul(g, all, s->stride), span - s->stride);
+    const ash_dim total = ash_graph_dim_sub(g, all, size), half = ash_graph_dim_div(g, total, 2);
+    return behind ? ash_graph_dim_sub(g, total, half) : half;
 }
 
 /* relu(conv(x, w) + r) in blocks of a vector, on x [2, c, h, w]; variables where the numbers are 0. */
@@ -259,7 +272,8 @@ static ash_graph *conv(const shape *s, int64_t lanes, int64_t h, int64_t w) {
                  : INPUT(g, "w", 1, s->o / lanes, s->x_block ? s->c / lanes : s->c, s->window[0],
                          s->window[1], s->x_block ? lanes : 1, lanes);
     const int64_t strides[] = {s->stride, s->stride}, dilations[] = {s->dilation, s->dilation},
-                  before[] = {s->before, s->before}, after[] = {s->after, s->after};
+                  before[] = {pad(g, s, 0, high, false), pad(g, s, 1, wide, false)},
+                  after[] = {pad(g, s, 0, high, true), pad(g, s, 1, wide, true)};
     ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2),
                         ASH_ATTR_LIST(DILATIONS, dilations, 2),
                         ASH_ATTR_LIST(BEFORE, before, 2),
@@ -287,15 +301,24 @@ static const shape shapes[] = {
     {16, 16, {1, 5}, 1, 6, 3, 3, 1, 1},  /* edges of several positions */
     {16, 16, {1, 9}, 1, 0, 20, 3, 1, 1}, /* of more than a tile has rows */
     {16, 64, {1, 3}, 1, 9, 9, 9, 1, 1},  /* so many that short lines go position by position */
-    {16, 48, {1, 3}, 2, 8, 9, 8, 1, 1},     {16, 16, {1, 20}, 1, 0, 0, 1, 1, 1},
+    {16, 48, {1, 3}, 2, 8, 9, 8, 1, 1},
+    {16, 16, {1, 20}, 1, 0, 0, 1, 1, 1},
     {3, 32, {3, 3}, 1, 1, 1, 1, 1, 0},   /* plain channels */
     {16, 16, {3, 3}, 1, 1, 1, 1, 16, 1}, /* depthwise */
     {16, 16, {3, 3}, 1, 1, 1, 1, 4, 1},  /* groups of 4 and of 2 */
-    {16, 16, {2, 3}, 2, 1, 1, 1, 8, 1},     {16, 16, {1, 4}, 1, 30, 30, 12, 4, 1},
-    {16, 16, {1, 3}, 1, 15, 15, 15, 16, 1}, {16, 16, {3, 5}, 2, 2, 2, 1, 16, 1},
-    {32, 16, {3, 1}, 1, 0, 0, 1, 1, 1},                                            /* no edge */
-    {16, 16, {1, 1}, 2, 0, 0, 1, 1, 1},     {16, 16, {1, 23}, 1, 11, 11, 1, 1, 1}, /* many columns */
+    {16, 16, {2, 3}, 2, 1, 1, 1, 8, 1},
+    {16, 16, {1, 4}, 1, 30, 30, 12, 4, 1},
+    {16, 16, {1, 3}, 1, 15, 15, 15, 16, 1},
+    {16, 16, {3, 5}, 2, 2, 2, 1, 16, 1},
+    {32, 16, {3, 1}, 1, 0, 0, 1, 1, 1}, /* no edge */
+    {16, 16, {1, 1}, 2, 0, 0, 1, 1, 1},
+    {16, 16, {1, 23}, 1, 11, 11, 1, 1, 1}, /* many columns */
     {16, 16, {1, 19}, 2, 9, 9, 1, 16, 1},
+    {16, 16, {3, 3}, 2, SAME, SAME, 1, 1, 1}, /* padding that is an expression */
+    {16, 16, {5, 5}, 2, SAME, SAME, 1, 1, 1},
+    {16, 16, {3, 3}, 2, SAME, SAME, 1, 16, 1},
+    {16, 16, {3, 3}, 3, SAME, SAME, 2, 1, 1},
+    {16, 16, {1, 12}, 7, SAME, SAME, 1, 1, 1}, /* of many kinds */
 };
 
 static void convolutions_of_every_width(void **state) {

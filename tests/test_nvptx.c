@@ -260,6 +260,10 @@ static void main_loops(void **state) {
         {"first layer, 7 x 7", ASH_GPU_FMA, 64, 3, 224, 7, 2, ASH_F32, 0.8},
         {"first layer, 3 x 3", ASH_GPU_FMA, 64, 3, 224, 3, 1, ASH_F32, 0.7},
         {"one row", ASH_GPU_FMA, 1, 4096, 4096, 0, 0, ASH_F32, 0.3},
+        {"three rows", ASH_GPU_FMA, 3, 4096, 4096, 0, 0, ASH_F32, 0.3},
+        {"eight rows", ASH_GPU_FMA, 8, 4096, 4096, 0, 0, ASH_F32, 0.5},
+        {"16 rows", ASH_GPU_FMA, 16, 4096, 4096, 0, 0, ASH_F32, 0.5},
+        {"16 columns", ASH_GPU_FMA, 4096, 4096, 16, 0, 0, ASH_F32, 0.5},
         {"one column", ASH_GPU_FMA, 4096, 4096, 1, 0, 0, ASH_F32, 0.2},
     };
     if (!has_ptxas()) {

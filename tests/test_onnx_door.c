@@ -209,6 +209,37 @@ static void test_dims_that_are_tied(void **state) {
     assert_status(parse(&model, &options, &graph), ASH_ERROR_INVALID_ARGUMENT);
 }
 
+/* Dims of which one is never more than the other are taken to be equal, and variables are held to it. */
+static void test_dims_that_must_be_equal(void **state) {
+    (void)state;
+    static const ash_onnx_var vars[] = {{"past", 0, 8}, {"seq", 1, 4}, {"more", 0, 2}},
+                              other[] = {{"past", 0, 8}, {"seq", 1, 4}, {"more", 1, 2}};
+    ash_onnx_options options = {.vars = vars, .n_vars = 3};
+    bytes model = total_model("past + seq + more");
+    ash_graph *graph;
+    ash_plan *plan;
+    assert_ok(parse(&model, &options, &graph));
+    expect_type(graph, ash_graph_output_at(graph, 0, NULL), "f32[(seq + past)]");
+    assert_int_equal(ash_dims_equality_count(graph->dims), 1);
+    const float numbers[14] = {0};
+    const ash_type two = {ASH_F32, 1, {2}}, three = {ASH_F32, 1, {3}};
+    assert_ok(ash_plan_prepare(context, graph, NULL, &plan, &diag));
+    for (int64_t more = 0; more < 2; more++) {
+        const ash_type all = {ASH_F32, 1, {5 + more}};
+        const ash_var_binding now[] = {{"past", 3}, {"seq", 2}, {"more", more}};
+        assert_ok(ash_plan_set_vars(plan, now, 3, &diag));
+        assert_ok(ash_plan_set_input(plan, 0, &two, numbers, 2 * sizeof *numbers, &diag));
+        assert_ok(ash_plan_set_input(plan, 1, &all, numbers, (size_t)(5 + more) * sizeof *numbers, &diag));
+        assert_ok(ash_plan_set_input(plan, 2, &three, numbers, 3 * sizeof *numbers, &diag));
+        assert_status(ash_plan_execute(plan, &diag), more ? ASH_ERROR_SHAPE : ASH_OK);
+    }
+    assert_non_null(strstr(diag.message, "must be equal, and are"));
+    ash_plan_destroy(plan);
+    ash_graph_destroy(graph);
+    options.vars = other; /* they cannot be */
+    assert_status(parse(&model, &options, &graph), ASH_ERROR_SHAPE);
+}
+
 /* "?" is a name for nothing: each is a dim of its own. Parentheses are part of expressions. */
 static void test_placeholders_and_parentheses(void **state) {
     (void)state;
@@ -410,10 +441,15 @@ static void test_document(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operators_of_the_caller),      cmocka_unit_test(test_dims_that_are_tied),
-        cmocka_unit_test(test_placeholders_and_parentheses), cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_what_codes_stand_for),         cmocka_unit_test(test_tensor_files),
-        cmocka_unit_test(test_inputs_of_few_bits),           cmocka_unit_test(test_document),
+        cmocka_unit_test(test_operators_of_the_caller),
+        cmocka_unit_test(test_dims_that_are_tied),
+        cmocka_unit_test(test_dims_that_must_be_equal),
+        cmocka_unit_test(test_placeholders_and_parentheses),
+        cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_what_codes_stand_for),
+        cmocka_unit_test(test_tensor_files),
+        cmocka_unit_test(test_inputs_of_few_bits),
+        cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

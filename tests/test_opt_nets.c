@@ -67,7 +67,7 @@ static void check(fixture *f, unsigned lanes, const int64_t *vars) {
     ash_target target = target_of(lanes);
     watch exact = {f->g, vars, 1e-12, 0}, all = {f->g, vars, 1e-6, 0};
     assert_ok(ash_graph_status(f->g, &diag));
-    assert_ok(optimise(f, "dce cse simplify affine attention reciprocal widen layout winograd sums",
+    assert_ok(optimise(f, "dce cse simplify affine attention reciprocal widen layout winograd sums ranges",
                        &target, (ash_opt_options){.dump = compare, .dump_user = &exact}, &diag));
     assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = compare, .dump_user = &all}, &diag));
     assert_int_equal(all.passes, exact.passes + 2);

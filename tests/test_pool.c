@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/pool.h"
@@ -104,7 +105,7 @@ static void count_span(void *arg, int64_t begin, int64_t end, unsigned worker) {
     atomic_fetch_add((atomic_llong *)arg, end - begin);
 }
 
-/* More chunks than fit the low half of the work word are taken in larger units. */
+/* More chunks than a share has numbers for are taken in larger units. */
 static void huge_counts(void **state) {
     (void)state;
     ash_pool *pool = make(3);
@@ -115,6 +116,57 @@ static void huge_counts(void **state) {
         ash_pool__run(pool, threads, chunks, count_span, &sum);
         assert_int_equal(atomic_load(&sum), chunks);
     }
+    ash_pool__destroy(pool);
+}
+
+enum { MEETING = 3, PER_THREAD = 8 };
+
+struct meeting {
+    atomic_int arrived, wrong;
+    atomic_bool came[MEETING];
+    _Atomic int64_t next[MEETING]; /* chunk behind those that the thread took last from its own share */
+};
+
+/* All meet at their first chunks; from then on each goes through its own share, and then takes from others'
+ * ends. */
+static void meet(void *arg, int64_t begin, int64_t end, unsigned worker) {
+    struct meeting *m = arg;
+    int64_t own = (int64_t)worker * PER_THREAD, next = atomic_load(&m->next[worker]);
+    if (!atomic_exchange(&m->came[worker], true)) {
+        atomic_fetch_add(&m->arrived, 1);
+        for (int i = 0; i < 5000 && atomic_load(&m->arrived) < MEETING; i++) pause_ms(1);
+        next = own;
+    }
+    bool mine = begin >= own && end <= own + PER_THREAD;
+    if (mine && begin != next) atomic_fetch_add(&m->wrong, 1);
+    if (begin / PER_THREAD != (end - 1) / PER_THREAD) atomic_fetch_add(&m->wrong, 1);
+    if (mine) atomic_store(&m->next[worker], end);
+}
+
+static void threads_begin_with_their_own(void **state) {
+    (void)state;
+    ash_pool *pool = make(MEETING);
+    for (int i = 0; i < 20; i++) {
+        struct meeting m = {.arrived = 0};
+        assert_int_equal(ash_pool__run(pool, MEETING, MEETING * PER_THREAD, meet, &m), MEETING);
+        assert_int_equal(m.wrong, 0);
+    }
+    ash_pool__destroy(pool);
+}
+
+/* What is to be read ahead may be gone, or never have been. */
+static void reading_ahead_touches_nothing(void **state) {
+    (void)state;
+    ash_pool *pool = make(3);
+    char *page = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(page != MAP_FAILED);
+    for (int i = 0; i < 30; i++) {
+        ash_pool__set_ahead(pool, i % 3 == 2 ? NULL : page + i, 1 << 16, (uint64_t)i << 12);
+        check_once(pool, 3, 100);
+        if (i % 10 == 9) pause_ms(1);
+    }
+    munmap(page, 1 << 16);
+    check_once(pool, 3, 100);
     ash_pool__destroy(pool);
 }
 
@@ -264,6 +316,8 @@ int main(void) {
         cmocka_unit_test(every_chunk_once),
         cmocka_unit_test(workers_keep_their_processors),
         cmocka_unit_test(huge_counts),
+        cmocka_unit_test(threads_begin_with_their_own),
+        cmocka_unit_test(reading_ahead_touches_nothing),
         cmocka_unit_test(nested_runs_are_inline),
         cmocka_unit_test(rivals_are_safe),
         cmocka_unit_test(sleepers_wake),

@@ -305,7 +305,7 @@ static void test_findings(void **state) {
          "line 7: setp.ne.u32 q0, r0, 1; @q0 bra OUT; st.global.u32 [d0+600], r0; OUT:: block (0, 0, 0) "
          "thread (1, 0, 0)"},
     };
-    const ptx_machine machine = {1, 90, 12080, 1 << 20, 4, 1000000};
+    const ptx_machine machine = {1, 90, 12080, 1 << 20, 4, 1000000, false};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ptx_room room;
         ptx_room_open(&room, i);
@@ -415,7 +415,7 @@ static void test_every_call_fails_once(void **state) {
 
 static void test_machines(void **state) {
     (void)state;
-    ptx_machine machine = {0, 75, 11040, 1 << 20, 4, 1 << 20};
+    ptx_machine machine = {0, 75, 11040, 1 << 20, 4, 1 << 20, false};
     ptx_reset(&machine, 1);
     int n, version;
     assert_cu_is(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);

@@ -217,6 +217,56 @@ static void work_lies_at_its_distance(void **state) {
     }
 }
 
+/* --- reading ahead ------------------------------------------------------------------------------------ */
+
+/* Two products whose weights are large; a small one between. */
+static ash_plan *products(struct room *r, unsigned threads) {
+    enum { WIDE = 1024, SMALL = 32 };
+    static float data[WIDE * WIDE];
+    ash_dim dims[] = {1, WIDE, SMALL, WIDE, WIDE};
+    ash_graph *g;
+    ash_plan *plan;
+    for (int i = 0; i < WIDE * WIDE; i++) data[i] = (float)(i % 7 - 3);
+    assert_ok(ash_graph_create(r->context, "products", &g, &diag));
+    ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {1, WIDE}};
+    ash_value x = ash_graph_input(g, "x", &type);
+    static const unsigned order[][2] = {{1, 3}, {3, 2}, {2, 4}, {3, 4}};
+    for (size_t i = 0; i < ASH_COUNT(order); i++) {
+        ash_type w = {.dtype = ASH_F32, .rank = 2, .dims = {dims[order[i][0]], dims[order[i][1]]}};
+        int64_t count = w.dims[0] * w.dims[1];
+        x = ash_matmul(g, x, ash_graph_constant(g, &w, data, (size_t)count * sizeof *data, ASH_DATA_COPY));
+    }
+    ash_graph_output(g, "y", x);
+    const ash_plan_options options = {.threads = threads};
+    assert_ok(ash_plan_prepare(r->context, g, &options, &plan, &diag));
+    ash_graph_destroy(g);
+    return plan;
+}
+
+/* Threads that wait read the weights of the next product that has many, where there are several. */
+static void weights_are_read_ahead(void **state) {
+    struct room r = {0};
+    (void)state;
+    open_room(&r, 2);
+    for (unsigned threads = 1; threads <= 2; threads++) {
+        ash_plan *plan = products(&r, threads);
+        const ash_launch *last = &plan->steps[plan->n_steps - 1].work.launch;
+        unsigned ahead = 0;
+        for (size_t i = 0; i < plan->n_steps; i++) {
+            const ash_launch *launch = &plan->steps[i].work.launch;
+            if (!launch->ahead.buffer) continue;
+            ahead++;
+            assert_true(launch->chunks.parallel && launch != last);
+            assert_int_equal(launch->ahead.bytes, 4 << 20);
+            assert_true(launch->ahead.buffer >= last->buffers &&
+                        launch->ahead.buffer < last->buffers + last->count);
+        }
+        assert_true(threads == 1 ? ahead == 0 : ahead > 0);
+        ash_plan_destroy(plan);
+    }
+    close_room(&r);
+}
+
 /* --- read-only ---------------------------------------------------------------------------------------- */
 
 static void give(ash_plan *plan, int64_t batch) {
@@ -321,7 +371,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_plans_are_the_same_text), cmocka_unit_test(all_of_it_is_said),
         cmocka_unit_test(work_lies_at_its_distance),    cmocka_unit_test(nobody_writes_to_it),
-        cmocka_unit_test(who_writes_is_seen),
+        cmocka_unit_test(who_writes_is_seen),           cmocka_unit_test(weights_are_read_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

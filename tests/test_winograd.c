@@ -249,7 +249,7 @@ static void large_shapes(void **state) {
 static void variable_sizes(void **state) {
     fixture *f = *state;
     ash_diag diag;
-    shape s = {1, 8, 16, 11, 14, {1, 1}, {1, 1}, 8, 8, 8, 4, 1};
+    shape s = {1, 64, 48, 11, 14, {1, 1}, {1, 1}, 8, 8, 8, 4, 1};
     restart(f);
     f->random = 5;
     ash_dim n = ash_graph_var(f->g, "n", 1, 4), h = ash_graph_var(f->g, "h", 1, 40),
@@ -260,7 +260,7 @@ static void variable_sizes(void **state) {
     f->g = NULL;
     ash_plan *plan;
     assert_ok(ash_plan_prepare(f->context, tiled, NULL, &plan, &diag));
-    static const int64_t sizes[][3] = {{1, 1, 1}, {4, 40, 30}, {2, 7, 9}, {3, 13, 4}, {1, 2, 29}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {2, 24, 30}, {2, 7, 9}, {3, 13, 4}, {1, 2, 29}};
     for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
         ash_var_binding vars[] = {{"n", sizes[i][0]}, {"h", sizes[i][1]}, {"w", sizes[i][2]}};
         s.rows = sizes[i][1], s.columns = sizes[i][2];
@@ -274,6 +274,51 @@ static void variable_sizes(void **state) {
     }
     ash_plan_destroy(plan);
     ash_graph_destroy(tiled);
+}
+
+/* Where it depends on sizes whether the algorithm pays, the kernel sees when it runs: as it is decided
+ * where the size is a number. Tiles of 4 lose a bit, which tells the two from each other. */
+static void sizes_decide_when_it_runs(void **state) {
+    fixture *f = *state;
+    ash_diag diag;
+    enum { MOST = 30, CASES = 2 };
+    const double between = 4.2e-7;
+    static const int64_t channels[CASES][2] = {{64, 64}, {64, 96}}, sizes[] = {0, 4, 8, 13, 17, 24, 28};
+    for (size_t i = 0; i < CASES; i++) {
+        ash_plan *open = NULL, *known;
+        unsigned taken[2] = {0};
+        for (size_t k = 0; k < ASH_COUNT(sizes); k++) { /* 0: variables */
+            const int64_t s = sizes[k];
+            restart(f);
+            f->random = 5;
+            ash_dim h = s ? s : ash_graph_var(f->g, "h", 1, MOST),
+                    w = s ? s : ash_graph_var(f->g, "w", 1, MOST);
+            ash_value x = INPUT(f, "x", ASH_F32, 1, channels[i][0], h, w),
+                      weights = CONSTANT(f, ASH_F32, channels[i][1], channels[i][0], 3, 3);
+            ash_value y = ash_conv2d(f->g, x, weights, 1, 1, 1);
+            ash_graph_output(f->g, "y", ash_add(f->g, y, INPUT(f, "r", ASH_F32, 1, channels[i][1], h, w)));
+            assert_ok(ash_plan_prepare(f->context, f->g, NULL, s ? &known : &open, &diag));
+            if (!s) continue;
+            const ash_var_binding vars[] = {{"h", s}, {"w", s}};
+            assert_ok(ash_plan_set_vars(open, vars, 2, &diag));
+            results want = evaluate(f->g, ASH_EVAL_DOUBLE, 7, false, NULL);
+            ash_plan *plans[] = {known, open};
+            double error[2];
+            for (unsigned p = 0; p < 2; p++) {
+                set_inputs(plans[p], 7);
+                assert_ok(ash_plan_execute(plans[p], &diag));
+                error[p] = error_of(plans[p], &want.at[0]);
+            }
+            if ((error[0] > between) != (error[1] > between))
+                fail_msg("%d channels, %d rows: %g as a number, %g as a variable", (int)channels[i][0],
+                         (int)s, error[0], error[1]);
+            taken[error[0] > between]++;
+            free_results(f->g, &want);
+            ash_plan_destroy(known);
+        }
+        assert_true(taken[0] && taken[1]); /* both are met */
+        ash_plan_destroy(open);
+    }
 }
 
 /* --- the pass --------------------------------------------------------------------------------------- */
@@ -509,17 +554,12 @@ static int setup_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(transforms_convolve),
-        TEST(random_shapes),
-        TEST(errors_by_tile),
-        TEST(large_shapes),
-        TEST(variable_sizes),
-        TEST(where_it_pays),
-        TEST(where_it_is_exact_enough),
-        TEST(variables_in_the_pass),
-        TEST(parameters_are_transformed_again),
-        TEST(same_bits_everywhere),
-        TEST(weights_do_not_grow),
+        TEST(transforms_convolve),   TEST(random_shapes),
+        TEST(errors_by_tile),        TEST(large_shapes),
+        TEST(variable_sizes),        TEST(sizes_decide_when_it_runs),
+        TEST(where_it_pays),         TEST(where_it_is_exact_enough),
+        TEST(variables_in_the_pass), TEST(parameters_are_transformed_again),
+        TEST(same_bits_everywhere),  TEST(weights_do_not_grow),
         TEST(plans_do_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,9 @@
 driver found.
 
     tools/gpu_table.py [--run SECONDS] ASHLAR [STAND_IN] FOLDER...
+    tools/gpu_table.py --precisions ASHLAR FOLDER...
 
-FOLDER has model.onnx, and for --run a test_data_set_0 of inputs and expected outputs. With --run and STAND_IN
+The second has forecasts in mode graph for each way to multiply f32. FOLDER has model.onnx, and for --run a test_data_set_0 of inputs and expected outputs. With --run and STAND_IN
 (libptx_driver.so) each model is executed there, unless that takes longer: the error against the expected outputs, and
 instructions of threads in one execution (the difference between two runs that differ by one execution). Registers
 are ptxas's where that is found."""
@@ -20,9 +21,9 @@ def run(command, seconds=None, **environment):
         return None
 
 
-def forecast(ashlar, model, sm):
+def forecast(ashlar, model, sm, precision="ieee"):
     """(operations, kernels, microseconds in mode stream, in mode graph, bytes that spill)"""
-    made = run([ashlar, "plan", model, "--device", "CUDA:" + sm, "--explain"])
+    made = run([ashlar, "plan", model, "--device", "CUDA:" + sm, "--explain", "--precision", precision])
     if made.returncode:
         sys.exit(made.stderr)
     last = re.search(r": (\d+) operations, .*?, ([\d.]+) us in mode stream, ([\d.]+) us in mode graph\n.*?(\d+) bytes spilled",
@@ -47,8 +48,20 @@ def execute(ashlar, folder, driver, seconds):
     return max(errors, default=0.0), counted[1] - counted[0]
 
 
+def precisions(ashlar, folders):
+    ways = "ieee", "tf32x3", "tf32"
+    print("| model | " + " | ".join(f"{gpu}, us: {way}" for gpu in ("A100", "H100") for way in ways) + " |")
+    print("|---|" + 6 * "---:|")
+    for folder in folders:
+        model = os.path.join(folder, "model.onnx")
+        times = [forecast(ashlar, model, sm, way)[3] for sm in ("sm_80", "sm_90") for way in ways]
+        print(f"| {os.path.basename(folder.rstrip('/'))} | " + " | ".join(f"{t:.0f}" for t in times) + " |", flush=True)
+
+
 def main(words):
     seconds = None
+    if words[0] == "--precisions":
+        return precisions(words[1], words[2:])
     if words[0] == "--run":
         seconds, words = float(words[1]), words[2:]
     ashlar, words = words[0], words[1:]

@@ -149,8 +149,39 @@ def train():
         print(f"{name}: {text(losses)}")
 
 
+def train_lstm():
+    """The network of tests/test_grad_loop.c, in f32: 64 steps of 4 texts in 12 letters, 8 -> LSTM of 16 -> 12; weights as
+    ONNX has them, gates in the order i, o, f, c."""
+    def made(number, scale, *shape):
+        count = math.prod(shape)
+        return torch.tensor([math.sin(0.7 * k * k + k + number) * scale for k in range(count)]).reshape(shape)
+
+    def gates(w):
+        i, o, f, c = w.chunk(4)
+        return torch.cat([i, f, c, o])
+
+    letters = torch.tensor([[(t * t + 5 * b * t + b) % 12 for b in range(4)] for t in range(65)])
+    lstm, bias = torch.nn.LSTM(8, 16), made(3, 0.1, 128)
+    with torch.no_grad():
+        lstm.weight_ih_l0.copy_(gates(made(1, 0.3, 64, 8)))
+        lstm.weight_hh_l0.copy_(gates(made(2, 0.3, 64, 16)))
+        lstm.bias_ih_l0.copy_(gates(bias[:64]))
+        lstm.bias_hh_l0.copy_(gates(bias[64:]))
+    table, out = made(0, 0.5, 12, 8).requires_grad_(), made(4, 0.3, 16, 12).requires_grad_()
+    optimizer, losses = torch.optim.SGD([table, out, *lstm.parameters()], 0.5), []
+    for step in range(20):
+        h, _ = lstm(table[letters[:64]])
+        loss = F.cross_entropy((h @ out).reshape(-1, 12), letters[1:].reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    print(f"lstm of 64 steps: {text(losses)}")
+
+
 if "--train" in sys.argv:
     train()
+    train_lstm()
     sys.exit()
 
 # --- elementwise ---------------------------------------------------------------------------------------
@@ -497,3 +528,177 @@ for name in ("gather_nd", "scatter_nd"):
         else:
             u = c.random(rows, *to[deep:])
             c.end(c.op(x.index_put(places, u, accumulate=True), name, [x, at, u], "mode=1"))
+
+
+# --- loops: PyTorch's recurrent networks and loops of Python, as loops of the graph ------------------------------
+
+class Loop(Case):
+    """What a loop computes has no tensor of its own here: its nodes are shapes."""
+
+    Node = collections.namedtuple("Node", "id shape dtype")
+
+    def raw(self, shape, rest, dtype="f64"):
+        shape = list(shape)
+        self.lines.append(f"%{self.count}: {dtype}[{', '.join(map(str, shape))}] = {rest}")
+        self.count += 1
+        return self.Node(self.count - 1, shape, dtype)
+
+    def argument(self, shape, dtype="f64"):
+        return self.raw(shape, f"argument() dtype={dtype} dims={list(shape)}", dtype)
+
+    def node(self, name, *operands, attrs="", shape=None, dtype=None):
+        """Of the first operand's type, or so; operands of fewer dims are broadcast."""
+        shape, dtype = list(operands[0].shape) if shape is None else list(shape), dtype or operands[-1].dtype
+        if not attrs:
+            operands = [self.raw(shape, f"broadcast(%{o.id}) dims={shape}", o.dtype) if list(o.shape) != shape else o
+                        for o in operands]
+        return self.raw(shape, f"{name}({', '.join(f'%{o.id}' for o in operands)}) {attrs}".rstrip(), dtype)
+
+    def known(self, tensor):
+        return self.Node(tensor.id, list(tensor.shape), {D: "f64", torch.int64: "i64"}[tensor.dtype])
+
+    def matmul(self, a, b):
+        return self.node("matmul", a, b, attrs="b_block=0 n=0", shape=[a.shape[0], b.shape[1]])
+
+    def columns(self, x, start, count):
+        return self.node("slice", x, attrs=f"starts=[0, {start}] steps=[1, 1] dims=[{x.shape[0]}, {count}]",
+                         shape=[x.shape[0], count])
+
+    def loop(self, trips, arguments, init, xs, following, ys, backward=0, go=None):
+        """`arguments` without the iteration's number, which is first; go: whether to begin, and to go on."""
+        until = go is not None
+        results = [self.Node(self.count + until + k, x.shape, x.dtype) for k, x in enumerate(init)]
+        results += [self.Node(self.count + until + len(init) + k, [trips, *y.shape], y.dtype) for k, y in enumerate(ys)]
+        operands = [*arguments, *([go[0]] if until else []), *init, *xs, *([go[1]] if until else []), *following, *ys]
+        counted = f"%{self.count}: i64[], " if until else ""
+        self.lines.append(counted + ", ".join(f"%{r.id}: {r.dtype}[{', '.join(map(str, r.shape))}]" for r in results) +
+                          f" = loop({', '.join(f'%{o.id}' for o in operands)}) trips={trips} carried={len(init)} "
+                          f"scanned={len(xs)} given=0 until={int(until)} backward={backward} body=0")
+        self.count += len(results) + until
+        self.rules.add("loop")
+        return results
+
+
+def recurrent(kind, steps, batch, ins, hidden, backward=False, lengths=None, relu=False):
+    """A layer of PyTorch's with weights [gates * hidden, ...]: its sequence, and its last state behind it."""
+    number = {"lstm": 4, "gru": 3, "rnn": 1}[kind] * hidden
+    c = Loop(f"{kind} of {steps} steps{' backward' * backward}{' with lengths' * bool(lengths)}")
+    x, h0 = c.random(steps, batch, ins), c.random(batch, hidden)
+    state = [h0] + ([c.random(batch, hidden)] if kind == "lstm" else [])
+    weights = [c.random(number, ins), c.random(number, hidden), c.random(number), c.random(number)]
+    layer = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[kind]
+    layer = layer(ins, hidden, dtype=D, **({"nonlinearity": "relu"} if relu else {}))
+    names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
+    lens = c.input(torch.tensor(lengths)) if lengths else None
+    first = tuple(s[None] for s in state) if kind == "lstm" else h0[None]
+    given = x.flip(0) if backward else x
+    if lengths:
+        given = torch.nn.utils.rnn.pack_padded_sequence(given, lens, enforce_sorted=False)
+    y, last = torch.func.functional_call(layer, dict(zip(names, weights)), (given, first))
+    if lengths:
+        y = torch.nn.utils.rnn.pad_packed_sequence(y, total_length=steps)[0]
+    if backward:
+        y = y.flip(0)
+    last = last if kind == "lstm" else (last,)
+
+    turned = [c.raw(reversed(w.shape), f"transpose(%{w.id}) perm=[1, 0]") for w in weights[:2]]
+    bias = [c.known(w) for w in weights[2:]]
+    i = c.argument([], "i64")
+    before, now = [c.argument([batch, hidden]) for _ in state], c.argument([batch, ins])
+    from_x = c.node("add", c.matmul(now, turned[0]), bias[0])
+    from_h = c.node("add", c.matmul(before[0], turned[1]), bias[1])
+    part = [(c.columns(from_x, k * hidden, hidden), c.columns(from_h, k * hidden, hidden)) for k in range(number // hidden)]
+    if kind == "lstm":
+        z = [c.node("add", a, b) for a, b in part]
+        z = [c.node(f, v) for f, v in zip(("sigmoid", "sigmoid", "tanh", "sigmoid"), z)]
+        cell = c.node("add", c.node("mul", z[1], before[1]), c.node("mul", z[0], z[2]))
+        after = [c.node("mul", z[3], c.node("tanh", cell)), cell]
+    elif kind == "gru":
+        r, z = (c.node("sigmoid", c.node("add", *part[k])) for k in range(2))
+        n = c.node("tanh", c.node("add", part[2][0], c.node("mul", r, part[2][1])))
+        after = [c.node("add", n, c.node("mul", z, c.node("sub", before[0], n)))]
+    else:
+        v = c.node("add", *part[0])
+        zero = c.constant(0)
+        after = [c.node("max", v, c.known(zero)) if relu else c.node("tanh", v)]
+    out = after[0]
+    if lengths:
+        many = c.raw([batch, hidden], f"broadcast(%{c.raw([batch, 1], f'reshape(%{lens.id}) dims={[batch, 1]}', 'i64').id}) "
+                     f"dims={[batch, hidden]}", "i64")
+        alive = c.node("lt", c.raw(many.shape, f"broadcast(%{i.id}) dims={many.shape}", "i64"), many, dtype="bool")
+        out = c.node("select", alive, after[0], c.known(c.constant(0)))
+        after = [c.node("select", alive, a, b) for a, b in zip(after, before)]
+    results = c.loop(steps, [i, *before, now], [c.known(s) for s in state], [c.known(x)], after, [out], backward * 3)
+    whole = c.node("concat", results[-1], *[c.raw([1, *r.shape], f"reshape(%{r.id}) dims={[1, *r.shape]}") for r in results[:-1]],
+                   attrs="axis=0", shape=[steps + len(state), batch, hidden])
+    found = torch.cat([y, *last])
+    found.id = whole.id
+    c.end(found)
+
+
+for kind, steps, batch, ins, hidden, backward, lengths in (
+        ("lstm", 9, 2, 3, 2, False, None), ("lstm", 1, 1, 2, 3, False, None), ("lstm", 12, 1, 1, 4, True, None),
+        ("lstm", 5, 3, 2, 2, False, [5, 1, 3]), ("lstm", 10, 2, 1, 3, False, [2, 7]), ("lstm", 4, 3, 4, 3, True, None),
+        ("gru", 9, 2, 3, 2, False, None), ("gru", 3, 1, 2, 4, True, None), ("gru", 5, 3, 2, 2, False, [1, 4, 5]),
+        ("gru", 17, 1, 1, 2, False, None), ("rnn", 9, 2, 3, 2, False, None), ("rnn", 6, 1, 4, 3, True, None),
+        ("rnn", 5, 2, 2, 3, False, [4, 2])):
+    recurrent(kind, steps, batch, ins, hidden, backward, lengths)
+recurrent("rnn", 7, 2, 3, 3, relu=True)
+
+for backward in range(4):  # Scan: x sliced, y stacked, from either end
+    c = Loop(f"scan {backward}")
+    x, w, first = c.random(6, 3), c.random(3), c.random(3)
+    i, s, now = c.argument([], "i64"), c.argument([3]), c.argument([3])
+    after = c.node("sin", c.node("add", c.node("mul", s, c.known(w)), now))
+    results = c.loop(6, [i, s, now], [c.known(first)], [c.known(x)], [after], [c.node("mul", after, s)], backward)
+    t, ys = first, []
+    for row in x.flip(0) if backward & 1 else x:
+        t, old = torch.sin(t * w + row), t
+        ys.append(t * old)
+    y = torch.cat([torch.stack(ys[::-1] if backward & 2 else ys), t[None]])
+    last = c.raw([1, 3], f"reshape(%{results[0].id}) dims=[1, 3]")
+    y.id = c.node("concat", results[1], last, attrs="axis=0", shape=[7, 3]).id
+    c.end(y)
+
+for limit in (0.5, 3, 1000, -1):  # Loop: until a sum is large enough, which may be at once, or never
+    c = Loop(f"until {limit}")
+    x, s0 = c.random(8, 2, low=0.2, high=1), c.random(2, low=0.5, high=1)
+    bound = c.known(c.constant(limit))
+    go = c.raw([], f"lt(%{c.known(c.constant(0)).id}, %{bound.id})", "bool")
+    i, s, now = c.argument([], "i64"), c.argument([2]), c.argument([2])
+    after = c.node("add", c.node("mul", s, now), c.node("exp", now))
+    total = c.raw([], f"reduce_sum(%{after.id}) axes=[0]")
+    results = c.loop(8, [i, s, now], [c.known(s0)], [c.known(x)], [after], [c.node("mul", after, after)], 1,
+                     (go, c.raw([], f"lt(%{total.id}, %{bound.id})", "bool")))
+    t, ys, on = s0, [], limit > 0
+    for row in x.flip(0):
+        if on:
+            t = t * row + torch.exp(row)
+            on = t.sum().item() < limit
+            ys.append(t * t)
+    ys += [torch.zeros(2, dtype=D)] * (8 - len(ys))
+    last = c.raw([1, 2], f"reshape(%{results[0].id}) dims=[1, 2]")
+    y = torch.cat([torch.stack(ys), t[None]])
+    y.id = c.node("concat", results[1], last, attrs="axis=0", shape=[9, 2]).id
+    c.end(y)
+
+for trips in (3, 0):  # a loop in a loop, over a value of the outer one and a weight
+    c = Loop(f"nested {trips}")
+    x, w, s0 = c.random(trips, 2), c.random(4, 2), c.random(2)
+    i, s, now = c.argument([], "i64"), c.argument([2]), c.argument([2])
+    j, inner, row = c.argument([], "i64"), c.argument([2]), c.argument([2])
+    grown = c.node("tanh", c.node("add", c.node("mul", inner, row), c.node("mul", now, s)))
+    end, rows = c.loop(4, [j, inner, row], [s], [c.known(w)], [grown], [c.node("mul", grown, now)])
+    total = c.raw([2], f"reduce_sum(%{rows.id}) axes=[0]")
+    results = c.loop(trips, [i, s, now], [c.known(s0)], [c.known(x)], [end], [total])
+    t, ys = s0, []
+    for line in x:
+        start, inside = t, []
+        for r in w:
+            t = torch.tanh(t * r + line * start)
+            inside.append(t * line)
+        ys.append(torch.stack(inside).sum(0))
+    last = c.raw([1, 2], f"reshape(%{results[0].id}) dims=[1, 2]")
+    y = torch.cat([*[v[None] for v in ys], t[None]])
+    y.id = c.node("concat", results[1], last, attrs="axis=0", shape=[trips + 1, 2]).id
+    c.end(y)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/data/onnx/{recurrences,loops,branches}: models whose course is known when they run, with the results of
+"""Writes tests/data/onnx/{recurrences,loops,branches,pasted}: models whose course is known when they run, with the results of
 onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data/onnx
@@ -138,6 +138,61 @@ def loops(folder):
                          for start, end, n in ((3, 5, 33), (0, 99, 20), (11, 7, 1))])
 
 
+def pasted(folder):
+    """Patches that are resized to boxes and pasted into images of zeros, cut at their edges, as torchvision does it
+    with masks: sizes that the data say, in a loop that appends to a list; and a list of two rows an iteration."""
+    height, width = 13, 17
+    nodes, weights, inner = [], [], []
+    for name, number in (("zero", 0), ("one", 1), ("two", 2), ("three", 3), ("height", height), ("width", width)):
+        weights += [constant(name, np.int64(number)), constant(name + "s", np.array([number]))]
+    weights += [constant("most", np.array([2**63 - 1])), constant("empty", np.zeros((0, height, width), np.float32)),
+                constant("none", np.zeros((0, 4), np.int64)), constant("first", np.array([1, 1]))]
+    for edge in ("zero", "one", "two", "three"):
+        inner += [node("Gather", ["box", edge], ["at_" + edge]), node("Unsqueeze", ["at_" + edge, "zeros"], ["list_" + edge])]
+    inner = [node("Gather", ["boxes", "i"], ["box"]), node("Gather", ["patches", "i"], ["patch"])] + inner
+    for low, high, size, side in (("zero", "two", "widths", "w"), ("one", "three", "heights", "h")):
+        inner += [node("Sub", ["list_" + high, "list_" + low], [side + "_less"]), node("Add", [side + "_less", "ones"], [side]),
+                  node("Max", [side, "ones"], [side + "_size"]), node("Max", ["list_" + low, "zeros"], [side + "_from"]),
+                  node("Add", ["list_" + high, "ones"], [side + "_after"]), node("Min", [side + "_after", size], [side + "_to"]),
+                  node("Sub", [side + "_from", "list_" + low], [side + "_start"]),
+                  node("Sub", [side + "_to", "list_" + low], [side + "_end"]),
+                  node("Sub", [size, side + "_to"], [side + "_rest"])]
+    inner += [node("Concat", ["first", "h_size", "w_size"], ["sizes"], axis=0),
+              node("Unsqueeze", ["patch", "zeros"], ["image"]),
+              node("Resize", ["image", "", "", "sizes"], ["resized"], mode="linear"),
+              node("Gather", ["resized", "zero"], ["plane_"]), node("Gather", ["plane_", "zero"], ["plane"]),
+              node("Slice", ["plane", "h_start", "h_end", "zeros", "ones"], ["cut_"]),
+              node("Slice", ["cut_", "w_start", "w_end", "ones"], ["cut"]),
+              node("Shape", ["cut"], ["cut_shape"]), node("Gather", ["cut_shape", "ones"], ["columns"])]
+    for name in ("from", "rest"):
+        inner += [node("Concat", ["h_" + name, "columns"], [f"rows_{name}_shape"], axis=0),
+                  node("ConstantOfShape", [f"rows_{name}_shape"], ["rows_" + name])]
+    inner += [node("Concat", ["rows_from", "cut", "rows_rest"], ["lines_"], axis=0),
+              node("Slice", ["lines_", "zeros", "heights", "zeros"], ["lines"]),
+              node("Shape", ["lines"], ["lines_shape"]), node("Gather", ["lines_shape", "zeros"], ["rows"])]
+    for name in ("from", "rest"):
+        inner += [node("Concat", ["rows", "w_" + name], [f"columns_{name}_shape"], axis=0),
+                  node("ConstantOfShape", [f"columns_{name}_shape"], ["columns_" + name])]
+    inner += [node("Concat", ["columns_from", "lines", "columns_rest"], ["whole_"], axis=1),
+              node("Slice", ["whole_", "zeros", "most", "zeros"], ["whole"]), node("Unsqueeze", ["whole", "zeros"], ["part"]),
+              node("Concat", ["images_so_far", "part"], ["images_next"], axis=0),
+              node("Unsqueeze", ["box", "zeros"], ["row"]), node("Neg", ["row"], ["turned"]),
+              node("Concat", ["row", "turned"], ["both"], axis=0),
+              node("Concat", ["rows_so_far", "both"], ["rows_next"], axis=0), node("Identity", ["c"], ["go"])]
+    body = helper.make_graph(inner, "paste",
+                             [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("images_so_far", None),
+                              value("rows_so_far", None, TensorProto.INT64)],
+                             [value("go", [], TensorProto.BOOL), value("images_next", None),
+                              value("rows_next", None, TensorProto.INT64)])
+    nodes += [node("Shape", ["boxes"], ["boxes_shape"]), node("Gather", ["boxes_shape", "zero"], ["count"]),
+              node("Loop", ["count", "", "empty", "none"], ["images", "rows_of_boxes"], name="paste", body=body)]
+    graph = helper.make_graph(nodes, "pasted", [value("patches", ["n", 1, 5, 6]), value("boxes", ["n", 4], TensorProto.INT64)],
+                              [value("images", None), value("rows_of_boxes", None, TensorProto.INT64)], weights)
+    boxes = np.array([[2, 3, 9, 8], [-4, -2, 5, 4], [10, 8, 30, 20], [-3, -3, 20, 16], [5, 5, 5, 5], [6, 6, 6, 5]])
+    sets = [np.concatenate([boxes] * 4), boxes, boxes[1:2]]
+    save(folder, graph, [{"patches": floats(len(s), 1, 5, 6), "boxes": s} for s in sets])
+
+
 def branches(folder):
     """Two experts, of which the data choose one, and a branch within a branch."""
     weights = [constant("wa", floats(8, 8)), constant("wb", floats(8, 8)), constant("zero", np.float32(0)),
@@ -160,5 +215,5 @@ def branches(folder):
 
 
 if __name__ == "__main__":
-    for make in (recurrences, loops, branches):
+    for make in (recurrences, loops, branches, pasted):
         make(f"{sys.argv[1]}/{make.__name__}")

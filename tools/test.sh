@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 # Builds and tests ashlar in the ways that are named, and prints what was counted:
 #
-#     tools/test.sh [release] [address] [thread] [machines] [lint]
+#     tools/test.sh [release] [address] [thread] [machines] [models] [lint]
 #
 #   release   gcc, as it is shipped; also installs it and builds programs against it, and checks sources and symbols
 #   address   clang, address and undefined-behaviour sanitizers: the same tests but for those of the shipped files
 #   thread    clang, thread sanitizer: the tests that are labelled "threads"
 #   machines  the release build once more, as other processors (tests/machine.c): plain x86-64, AVX2 and AVX-512, with
 #             first-level caches of 32, 48 and 64 KiB; those that this one cannot be are skipped
+#   models    whole models on the stand-in for the CUDA driver, with all of its checks: minutes (tests/models)
 #   lint      clang-format and clang-tidy
 #
 # Each build has a folder of its own, build-NAME. The sanitized ones use LLVM's shared library, whose C interface is all
@@ -124,6 +125,7 @@ for name in "${@:-release}"; do
     thread) run thread "-L threads" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared \
         -DASHLAR_SANITIZE=thread ;;
     machines) machines ;;
+    models) build release && tests models build-release "-C models -L models" $SECONDS ;;
     lint)
         start=$SECONDS
         say "lint"
@@ -133,7 +135,7 @@ for name in "${@:-release}"; do
             row lint 0 1 - - - $((SECONDS - start))
         fi
         ;;
-    *) echo "usage: tools/test.sh [release] [address] [thread] [machines] [lint]" >&2; exit 2 ;;
+    *) echo "usage: tools/test.sh [release] [address] [thread] [machines] [models] [lint]" >&2; exit 2 ;;
     esac
 done
 printf '\n%-18s %17s %26s\n' "" "programs" "cases"

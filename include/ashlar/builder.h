@@ -217,6 +217,7 @@ ASH_API ash_value ash_dropout(ash_graph *graph, ash_value x, double rate, ash_va
 #define ASH_BUILD_CUSTOM(function) /* ash_custom, in function.h */
 #define ASH_BUILD_ARGUMENT(function)
 #define ASH_BUILD_LOOP(function)
+#define ASH_BUILD_STACK(function)
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) ASH_BUILD_##CLASS(ash_##name)
 #include "ops.def"

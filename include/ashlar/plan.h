@@ -141,15 +141,17 @@ typedef struct ash_plan_options {
                                    ASH_MOST_DEVICES; devices[0] is the main device, which has all inputs,
                                    outputs and states, and is `device` where that is given too. NULL:
                                    `device` alone. Copies between devices are operations, which overlap with
-                                   work on all of them. Modes stream and multi_stream, whose streams are
-                                   then those of each device; with more than one device, mode graph,
-                                   capacities, pairs, memory.omit_params and omit_constants, and graphs with
-                                   sizes that depend on data are ASH_ERROR_UNSUPPORTED */
+                                   work on all of them. Streams are those of each device; mode graph
+                                   captures what each does between two meetings with others. With more than
+                                   one device, memory.omit_params and omit_constants, and graphs with sizes
+                                   that depend on data are ASH_ERROR_UNSUPPORTED */
     size_t device_count;
     const ash_place_rule *places; /* for nodes that ash_graph_place has not placed: the last rule that fits
                                      counts. A device that is not in the list, named by a rule or by the
                                      graph, is ASH_ERROR_INVALID_ARGUMENT with the node's name */
     size_t place_count;
+    const uint64_t *capacities; /* bytes, per device: what memory.capacity is for the arena on each, 0: no
+                                   limit. NULL: memory.capacity, for each */
 } ash_plan_options;
 
 /* The defaults: mode stream, optimised, with Winograd, and fused, no poison, all threads, memory by its
@@ -183,6 +185,7 @@ typedef struct ash_plan_device_info {
     uint64_t originals; /* bytes of constants and parameters that executions read where they lie */
     uint64_t twice;     /* bytes of constants and parameters that it has and a device before it has, too */
     uint64_t copies, copied; /* operations that copy to it from other devices, and their bytes */
+    uint64_t direct;         /* of these operations, those from memory to memory: others go over the host */
 } ash_plan_device_info;
 
 /* The devices of a plan, the main one first: 1 where nothing is placed on another; 0 for no plan. */
@@ -712,7 +715,8 @@ typedef struct ash_plan_report {
     ash_mode mode;
     unsigned threads, streams; /* streams: those with an operation */
     size_t captured;           /* operations in the capture of mode graph, without those that are issued
-                                  between its parts (loops on a GPU); 0 before there is one */
+                                  between its parts (loops on a GPU, copies between
+                                  devices); 0 before there is one */
     bool captured_late;        /* by an execution: see ash_plan_options.late_capture */
     size_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */
@@ -727,6 +731,9 @@ typedef struct ash_plan_report {
     ash_memory_replay_report replay;
     ash_plan_order_report order;
     ash_plan_training training; /* of a pair, of both plans */
+    size_t graphs; /* that an execution of mode graph launches: 1; where loops are issued between parts of
+                      it, each part; on several devices, for each device what stands between two meetings
+                      with others; 0 before there is a capture */
 } ash_plan_report;
 
 /* What a plan says of itself. */

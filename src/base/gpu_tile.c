@@ -42,8 +42,20 @@ static double adds_of(const ash_target *target, ash_gpu_math math) {
     }
 }
 
-static double bytes_of(ash_gpu_math math) {
+unsigned ash_gpu_math_bytes(ash_gpu_math math) {
     return math == ASH_GPU_HALVES ? 2 : math == ASH_GPU_BYTES ? 1 : 4;
+}
+
+/* Tiles at edges have fewer results than their shape: more than half of it is that shape. */
+double ash_gpu_share(ash_gpu_math math, double results) {
+    double share = 1;
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        ash_gpu_shape s = shapes[i].shape;
+        if (s.math != math) continue;
+        share = shapes[i].share;
+        if (results > 0.5625 * ash_gpu_rows(s) * ash_gpu_columns(s)) break; /* 3/4 of each side */
+    }
+    return share;
 }
 
 /* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of
@@ -91,18 +103,58 @@ static double time_of_few(const ash_target *target, const ash_gpu_work *work) {
     return rounds * (waits * target->costs.block_copy + target->costs.block_begin);
 }
 
+/* Of a strip of few lines with so many groups of lines of the long operand to a block: its multiply-adds,
+ * at the share that loads and addresses leave them; or the wait for what its threads ask for at once; or
+ * what all blocks read of the second-level cache, where each reads the few lines anew. Behind that, the
+ * sums of its threads go through its memory. */
+static double time_of_strip(const ash_target *target, const ash_gpu_work *work, unsigned groups) {
+    enum { ROOM = 3, LOADS = 8, SUMS = 40 };
+    const double lines = (double)work->few, many = (double)ASH_MAX(work->rows, work->columns),
+                 terms = (double)work->terms, of_block = groups * ASH_GPU_STRIP_LINES;
+    double blocks = __builtin_ceil(many / of_block) * work->batches,
+           each = __builtin_ceil(blocks / target->multiprocessors);
+    double share = lines * VECTOR / (lines * (VECTOR + 1) + LOADS), adds = target->adds * share;
+    double at_once = (double)(ASH_GPU_STRIP_THREADS / groups * ash_gpu_strip_unroll(work->few));
+    double waits = __builtin_ceil(terms / at_once) * __builtin_ceil(each / ROOM) * target->costs.block_copy;
+    double bytes = ash_gpu_math_bytes(work->math), of_many = work->bits ? work->bits / 8.0 : bytes;
+    double near = (many * work->batches * of_many + blocks * lines * bytes) * terms /
+                  (target->memory * target->costs.near_memory);
+    double sums = ASH_MAX(each * of_block * lines * terms / adds, waits);
+    return ASH_MAX(sums, near) + each * SUMS * lines + target->costs.block_begin;
+}
+
+unsigned ash_gpu_strip_groups(const ash_target *target, const ash_gpu_work *work) {
+    enum { MOST_GROUPS = 8 };
+    unsigned best = work->math == ASH_GPU_HALVES ? 4 : 2; /* whose vectors fill a sector */
+    for (unsigned groups = 2 * best; groups <= MOST_GROUPS; groups *= 2)
+        if (time_of_strip(target, work, groups) < time_of_strip(target, work, best)) best = groups;
+    return best;
+}
+
+int64_t ash_gpu_few_of(int64_t rows, int64_t columns) {
+    int64_t few = rows > 0 && (columns <= 0 || rows <= columns) ? rows : columns;
+    return few > 0 && few <= ASH_GPU_STRIP ? few : 0;
+}
+
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
     double elements = rows * terms * (double)work->runs + columns * terms + rows * columns;
-    double bytes = elements * work->batches * bytes_of(work->math), least = 0;
+    double bytes = elements * work->batches * ash_gpu_math_bytes(work->math), least = 0;
     *out = (ash_gpu_shape){0};
-    if (work->few) least = time_of_few(target, work);
-    for (size_t i = 0; i < ASH_COUNT(shapes) && !work->few; i++) {
+    bool few = work->few && work->few <= ASH_GPU_FEW, strip = !few && work->few && work->runs == 1;
+    if (few) least = time_of_few(target, work);
+    for (size_t i = 0; i < ASH_COUNT(shapes) && !few; i++) {
         if (shapes[i].shape.math != work->math) continue;
         double time = time_of(target, work, i);
         if (least > 0 && time >= least) continue;
         least = time;
         *out = shape_for(i, work);
+    }
+    unsigned groups = strip ? ash_gpu_strip_groups(target, work) : 0;
+    double time = strip ? time_of_strip(target, work, groups) : 0;
+    if (strip && time < least) {
+        least = time;
+        *out = (ash_gpu_shape){.across = groups, .math = work->math};
     }
     return ASH_MAX(least, bytes / target->memory);
 }
@@ -110,7 +162,9 @@ double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gp
 int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
     const ash_costs *c = &target->costs;
     ash_gpu_shape shape;
-    double least = ash_gpu_choose(target, work, &shape) / c->parts_gain;
+    double least = ash_gpu_choose(target, work, &shape);
+    /* a strip is bound by memory: what a second kernel saves has to be seen */
+    least /= shape.across && !shape.thread_rows ? ASH_MAX(c->parts_gain, 2) : c->parts_gain;
     double result = (double)work->rows * (double)work->columns * work->batches * BYTES;
     int64_t best = 1;
     for (int64_t parts = 2; parts <= MOST_PARTS && work->terms / parts >= FEW; parts++) {

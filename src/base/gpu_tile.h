@@ -13,7 +13,7 @@
 
 /* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
  * k-tile. A warp is 4 threads down by 8 across, with vectors of 4; where it multiplies as one, 8 by 4, with
- * vectors of 2. */
+ * vectors of 2. No rows: no tile, but a strip with `across` groups of lines, or, with none, few rows. */
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, terms;
     ash_gpu_math math;
@@ -39,19 +39,39 @@ static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
 /* Products of so few rows or columns are no tiles: threads add what memory gives (kernel/gpu/few.c). */
 enum { ASH_GPU_FEW = 2, ASH_GPU_FEW_THREADS = 256, ASH_GPU_FEW_COLUMNS = 32, ASH_GPU_FEW_UNROLL = 8 };
 
+/* Nor are those of some more (kernel/gpu/strip.c), where that is quicker: ASH_GPU_STRIP of rows or columns
+ * at most. */
+enum { ASH_GPU_STRIP = 16, ASH_GPU_STRIP_THREADS = 128, ASH_GPU_STRIP_LINES = 4 /* of a group */ };
+/* The terms that a thread asks for at once, of so many lines. */
+static inline unsigned ash_gpu_strip_unroll(int64_t lines) {
+    return lines <= 4 ? 8 : 4;
+}
+
 /* Products of one size. */
 typedef struct ash_gpu_work {
     int64_t rows, columns; /* of the result of one */
     double batches;        /* how many */
     int64_t terms, runs;   /* a sum has `runs` runs of `terms` terms, which k-tiles do not cross */
     bool exact;            /* a k-tile is a run */
-    bool few;              /* they have ASH_GPU_FEW rows or columns at most, whatever the variables are */
+    int64_t few;           /* rows or columns, where these are ASH_GPU_STRIP at most, or 0 */
     ash_gpu_math math;
+    unsigned bits; /* of an element of the longer operand, where it is packed; 0: those of `math` */
 } ash_gpu_work;
 
-/* The shape in which they are done first, none where they are few; returns how long they take, in cycles.
- * From the sizes and the numbers of the target alone. */
+/* `few` of an ash_gpu_work with so many rows and columns; 0: a number that is not known. */
+int64_t ash_gpu_few_of(int64_t rows, int64_t columns);
+
+/* The shape in which they are done first: all zeros for ASH_GPU_FEW rows or columns and fewer, some groups
+ * for a strip. Returns how long they take, in cycles. From the sizes and the target's numbers alone. */
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
+
+/* The share of multiply-adds among what a tile of about so many results does; of the time, where warps
+ * multiply. */
+double ash_gpu_share(ash_gpu_math math, double results);
+/* Bytes of a number that is multiplied so. */
+unsigned ash_gpu_math_bytes(ash_gpu_math math);
+/* The groups of a strip, a power of two, that are quickest, as above, for what is one in any case. */
+unsigned ash_gpu_strip_groups(const ash_target *target, const ash_gpu_work *work);
 
 /* Into how many parts the runs of their sums are best cut, all parts being computed at once and added in a
  * second kernel: a divisor of `terms`, 1 where that is not worth it. */

@@ -9,7 +9,10 @@ typedef struct ash_gpu {
     unsigned capability; /* 80: sm_80 */
     const char *name;
     unsigned multiprocessors;
-    unsigned lanes; /* multiply-adds of f32 that a multiprocessor begins in a cycle */
+    /* multiply-adds that a multiprocessor begins in a cycle: of f32; of half floats, TF32 and bytes by its
+       tensor cores at their peak, 0 where nothing is multiplied so */
+    unsigned lanes, halves, tf32, bytes;
+    double reached; /* the share of that peak that mma.sync reaches */
     unsigned mhz;
     unsigned shared, threads, blocks; /* of a multiprocessor; bytes */
     uint64_t l2_bytes;
@@ -20,5 +23,8 @@ enum { ASH_GPU_REGISTERS = 65536 }; /* of a multiprocessor, of 32 bits */
 
 /* The usual one of a target's kind; NULL: it is no GPU. */
 const ash_gpu *ash_gpu__usual(const ash_target *target);
+
+/* Multiply-adds that a multiprocessor does in a cycle at most, of numbers that are multiplied so. */
+double ash_gpu__adds(const ash_gpu *gpu, ash_gpu_math math);
 
 #endif

@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* The whole of a run's progress is one 64-bit word, `work`: the number of the run (high half) and the
- * chunks, in units of `grain`, that nobody has taken yet (low half). A worker reads the word, reads the
- * run's description, and takes chunks by exchanging the word. The exchange succeeds only if the same run
- * still has chunks to take, and while it has, the caller is waiting and the description stands: a worker
- * that wakes late finds either 0 units or another number, and can neither take part in a run that is over
- * nor mistake one for another.
+/* Chunks are taken in units of `grain`. Each thread has a share of its own, neighbouring units that it
+ * takes from the front, half of what is left at a time; when that is empty it helps others, and takes
+ * half of theirs from the back. So a thread goes through memory from one end of its share to the other,
+ * and what it has read ahead of a run is what it computes with; and all end at about the same time,
+ * whatever keeps one.
+ *
+ * The whole of a share's progress is one 64-bit word: the number of the run (high half), the first unit
+ * that nobody has taken yet, and the end of the share. Units are taken by exchanging the word, which
+ * succeeds only if the same run still has that unit to take: and while it has, and until who took it
+ * has reported it, the caller is waiting and the run's description stands. A worker that wakes late
+ * finds either no units or another number, and can neither take part in a run that is over nor mistake
+ * one for another.
  *
  * The caller waits for the units to be done, not for the workers: `done` counts units, and only who has
- * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as many
- * threads as cores.
+ * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as
+ * many threads as cores.
  *
- * Place: the system may put a worker that it wakes on the caller's processor, where it can only be in the
- * way, and leave it there for milliseconds while others idle. A worker that finds itself there moves.
+ * Place: the system may put a worker that it wakes on the caller's processor, where it can only be in
+ * the way, and leave it there for milliseconds while others idle. A worker that finds itself there
+ * moves.
  *
- * Waking: a worker announces that it goes to sleep and then looks at `work` again; the caller publishes
- * `work` and then looks at the announcements. Both orders are sequentially consistent, so one of the two
- * sees the other. */
+ * Waking: a worker announces that it goes to sleep and then looks at `run` again; the caller publishes
+ * `run` and then looks at the announcements. Both orders are sequentially consistent, so one of the two
+ * sees the other.
+ *
+ * Reading ahead: whoever waits, for a run or for the end of one, meanwhile asks for what its share of a
+ * later run will read. These are hints, and need no order: the worst that an address of yesterday does
+ * is to ask for the wrong line. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
@@ -30,7 +41,18 @@
 #include "pool.h"
 #include "relax.h"
 
-enum { MOST_UNITS = 1 << 30 };
+enum { MOST_UNITS = UINT16_MAX };
+
+/* What is left of a thread's share of a run. */
+struct pool_share {
+    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t left; /* run << 32 | first unit << 16 | end */
+};
+
+/* How far a thread has read ahead. */
+struct reader {
+    uintptr_t of;  /* the memory that it began with */
+    uint64_t done; /* bytes of its own part */
+};
 
 struct worker {
     _Alignas(ASH_LINE_BYTES) pthread_t thread;
@@ -41,11 +63,13 @@ struct worker {
     atomic_bool asleep; /* announced under the lock */
     _Atomic int cpu;    /* processor that it ran on last, or -1 */
     int64_t moved;      /* when it left its processor for another */
+    uint32_t seen;      /* the last run that it has nothing to do for any more */
+    struct reader reader;
 };
 
 struct ash_pool {
-    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t work; /* run << 32 | units that are not taken */
-    /* The run's description, written before `work` and constant until all units are done. */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t run; /* the newest; its shares are written before */
+    /* The run's description, written before its shares and constant until all units are done. */
     _Atomic(ash_pool_fn) fn;
     _Atomic(void *) arg;
     _Atomic int64_t chunks; /* all of them */
@@ -53,6 +77,9 @@ struct ash_pool {
     _Atomic uint32_t units; /* all of them */
     _Atomic uint32_t limit; /* workers with a lower index take part */
     _Atomic int cpu;        /* processor that the caller runs on, or -1 */
+    /* What is to be read ahead: address, bytes of all threads, most of one. */
+    _Atomic uintptr_t ahead;
+    _Atomic uint64_t ahead_bytes, ahead_most;
 
     _Alignas(ASH_LINE_BYTES) _Atomic uint32_t done; /* units that have run */
     _Atomic uint32_t helpers;                       /* workers that ran some of them */
@@ -69,6 +96,8 @@ struct ash_pool {
     unsigned threads, started; /* with the caller; workers with a thread */
     bool spins;                /* false when there are more threads than processors to run on */
     struct worker *workers;    /* threads - 1; index i is workers[i - 1] */
+    struct pool_share *shares; /* threads */
+    struct reader reader;      /* the caller's */
 };
 
 /* Processors that this process may run on. */
@@ -83,34 +112,45 @@ static unsigned processors(void) {
 
 /* --- taking chunks ---------------------------------------------------------------------------- */
 
-static bool has_work(ash_pool *pool, unsigned index) {
-    uint64_t work = atomic_load(&pool->work);
-    return (uint32_t)work != 0 && index < atomic_load_explicit(&pool->limit, memory_order_relaxed);
+static bool has_work(ash_pool *pool, const struct worker *worker) {
+    return atomic_load(&pool->run) != worker->seen &&
+           worker->index < atomic_load_explicit(&pool->limit, memory_order_relaxed);
 }
 
-/* Runs units of the present run until none is left to take, then reports them all: until it has, the caller
- * waits, and no other run can begin. A taker claims half of an even share of what is left: large pieces
- * first, single units last, so that all end at about the same time. */
-static uint32_t help(ash_pool *pool, unsigned index) {
-    uint32_t ran = 0;
-    uint64_t work = atomic_load_explicit(&pool->work, memory_order_acquire);
-    while ((uint32_t)work != 0) {
-        uint32_t left = (uint32_t)work, limit = atomic_load_explicit(&pool->limit, memory_order_relaxed);
-        if (index >= limit) break;
-        ash_pool_fn fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
-        void *arg = atomic_load_explicit(&pool->arg, memory_order_relaxed);
-        int64_t chunks = atomic_load_explicit(&pool->chunks, memory_order_relaxed);
-        int64_t grain = atomic_load_explicit(&pool->grain, memory_order_relaxed);
-        uint32_t units = atomic_load_explicit(&pool->units, memory_order_relaxed);
-        uint32_t take = ASH_MAX(left / (2 * limit), 1u);
-        if (!atomic_compare_exchange_weak_explicit(&pool->work, &work, work - take, memory_order_acq_rel,
-                                                   memory_order_acquire))
-            continue;
-        ran += take;
-        int64_t begin = (int64_t)(units - left) * grain;
-        fn(arg, begin, ASH_MIN(begin + (int64_t)take * grain, chunks), index);
-        work = atomic_load_explicit(&pool->work, memory_order_acquire);
-    }
+static uint64_t share_of(uint32_t run, uint32_t first, uint32_t end) {
+    return (uint64_t)run << 32 | first << 16 | end;
+}
+
+/* Takes half of what is left of a share of a run, from the front if it is one's own: units [*first, *end).
+ * False: there is nothing left. */
+static bool take(struct pool_share *share, uint32_t run, bool own, uint32_t *first, uint32_t *end) {
+    uint64_t left = atomic_load_explicit(&share->left, memory_order_acquire);
+    uint32_t from, to, count;
+    do {
+        from = (uint32_t)left >> 16, to = (uint32_t)left & UINT16_MAX;
+        if ((uint32_t)(left >> 32) != run || from == to) return false;
+        count = ASH_MAX((to - from) / 2, 1u);
+    } while (!atomic_compare_exchange_weak_explicit(
+        &share->left, &left, own ? share_of(run, from + count, to) : share_of(run, from, to - count),
+        memory_order_acq_rel, memory_order_acquire));
+    *first = own ? from : to - count;
+    *end = *first + count;
+    return true;
+}
+
+/* Runs units of a run until none is left to take, then reports them all: until it has, the caller
+ * waits, and no other run can begin. */
+static uint32_t help(ash_pool *pool, uint32_t run, unsigned index) {
+    uint32_t ran = 0, limit = atomic_load_explicit(&pool->limit, memory_order_relaxed), first, end;
+    for (unsigned i = 0; i < limit && index < limit; i++)
+        while (take(&pool->shares[(index + i) % limit], run, i == 0, &first, &end)) {
+            ash_pool_fn fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
+            void *arg = atomic_load_explicit(&pool->arg, memory_order_relaxed);
+            int64_t chunks = atomic_load_explicit(&pool->chunks, memory_order_relaxed);
+            int64_t grain = atomic_load_explicit(&pool->grain, memory_order_relaxed);
+            ran += end - first;
+            fn(arg, first * grain, ASH_MIN(end * grain, chunks), index);
+        }
     if (ran == 0) return 0;
     if (index != 0) atomic_fetch_add_explicit(&pool->helpers, 1, memory_order_relaxed);
     uint32_t units = atomic_load_explicit(&pool->units, memory_order_relaxed);
@@ -121,6 +161,30 @@ static uint32_t help(ash_pool *pool, unsigned index) {
         pthread_mutex_unlock(&pool->finish_lock);
     }
     return ran;
+}
+
+/* --- reading ahead ---------------------------------------------------------------------------- */
+
+/* A few lines more of what a thread's share of a later run reads; false: there is nothing more. */
+static bool read_ahead(ash_pool *pool, struct reader *reader, unsigned index) {
+    enum { LINES = 8 };
+    uintptr_t from = atomic_load_explicit(&pool->ahead, memory_order_relaxed);
+    if (from != reader->of) *reader = (struct reader){.of = from};
+    if (from == 0) return false;
+    uint64_t bytes = atomic_load_explicit(&pool->ahead_bytes, memory_order_relaxed);
+    uint64_t most = atomic_load_explicit(&pool->ahead_most, memory_order_relaxed);
+    uint32_t limit = ASH_MAX(atomic_load_explicit(&pool->limit, memory_order_relaxed), 1u);
+    if (index >= limit || reader->done >= ASH_MIN(bytes / limit, most)) return false;
+    const char *at = (const char *)from + bytes / limit * index + reader->done;
+    for (unsigned i = 0; i < LINES; i++) __builtin_prefetch(at + (size_t)i * ASH_LINE_BYTES, 0, 2);
+    reader->done += (uint64_t)LINES * ASH_LINE_BYTES;
+    return true;
+}
+
+void ash_pool__set_ahead(ash_pool *pool, const void *from, uint64_t bytes, uint64_t most) {
+    atomic_store_explicit(&pool->ahead, (uintptr_t)from, memory_order_relaxed);
+    atomic_store_explicit(&pool->ahead_bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&pool->ahead_most, most, memory_order_relaxed);
 }
 
 /* --- workers ---------------------------------------------------------------------------------- */
@@ -179,16 +243,15 @@ static bool keep_apart(ash_pool *pool, struct worker *worker, int64_t now) {
 }
 
 static bool spin_for_work(ash_pool *pool, struct worker *worker) {
-    unsigned index = worker->index;
-    if (!pool->spins) return has_work(pool, index);
+    if (!pool->spins) return has_work(pool, worker);
     int64_t start = ash_clock__now(), before = start, now = start;
     int64_t end = start + ash_pool__patience(pool, start);
     do {
         if (keep_apart(pool, worker, now)) before = ash_clock__now();
         for (int i = 0; i < 32; i++) {
-            if (has_work(pool, index) || atomic_load_explicit(&pool->stop, memory_order_relaxed))
+            if (has_work(pool, worker) || atomic_load_explicit(&pool->stop, memory_order_relaxed))
                 return true;
-            ash_relax();
+            if (!read_ahead(pool, &worker->reader, worker->index)) ash_relax();
         }
         now = ash_clock__now();
         if (now - before > ash_costs__cpu.stolen_ns) note_contention(pool, now);
@@ -201,7 +264,7 @@ static void sleep_for_work(ash_pool *pool, struct worker *worker) {
     pthread_mutex_lock(&worker->lock);
     atomic_store(&worker->asleep, true);
     atomic_fetch_add(&pool->asleep, 1);
-    while (!has_work(pool, worker->index) && !atomic_load(&pool->stop))
+    while (!has_work(pool, worker) && !atomic_load(&pool->stop))
         pthread_cond_wait(&worker->wake, &worker->lock);
     atomic_fetch_sub(&pool->asleep, 1);
     atomic_store(&worker->asleep, false);
@@ -212,7 +275,10 @@ static void *worker_main(void *arg) {
     struct worker *worker = arg;
     ash_pool *pool = worker->pool;
     while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
-        if (help(pool, worker->index)) continue;
+        uint32_t run = atomic_load(&pool->run);
+        uint32_t ran = run != worker->seen ? help(pool, run, worker->index) : 0;
+        worker->seen = run;
+        if (ran) continue;
         if (spin_for_work(pool, worker)) continue;
         sleep_for_work(pool, worker);
         if (pool->spins) keep_apart(pool, worker, ash_clock__now());
@@ -241,7 +307,7 @@ static void wait_for_end(ash_pool *pool, uint32_t units, int64_t start, uint32_t
     do {
         for (int i = 0; i < 64; i++) {
             if (atomic_load_explicit(&pool->done, memory_order_acquire) == units) return;
-            ash_relax();
+            if (!read_ahead(pool, &pool->reader, 0)) ash_relax();
         }
         if (!pool->spins) break;
         now = ash_clock__now();
@@ -263,21 +329,26 @@ unsigned ash_pool__run(ash_pool *pool, unsigned threads, int64_t chunks, ash_poo
         return 1;
     }
     int64_t grain = ash_ceil_div(chunks, MOST_UNITS);
-    uint32_t units = (uint32_t)ash_ceil_div(chunks, grain);
+    uint32_t units = (uint32_t)ash_ceil_div(chunks, grain), limit = ASH_MIN(threads, units);
     atomic_store_explicit(&pool->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&pool->arg, arg, memory_order_relaxed);
     atomic_store_explicit(&pool->chunks, chunks, memory_order_relaxed);
     atomic_store_explicit(&pool->grain, grain, memory_order_relaxed);
     atomic_store_explicit(&pool->units, units, memory_order_relaxed);
-    atomic_store_explicit(&pool->limit, threads, memory_order_relaxed);
+    atomic_store_explicit(&pool->limit, limit, memory_order_relaxed);
     atomic_store_explicit(&pool->cpu, this_cpu(), memory_order_relaxed);
     atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
     atomic_store_explicit(&pool->helpers, 0, memory_order_relaxed);
-    uint64_t run = (atomic_load_explicit(&pool->work, memory_order_relaxed) >> 32) + 1;
-    atomic_store(&pool->work, run << 32 | units);
-    wake_workers(pool, (unsigned)ASH_MIN((uint32_t)threads, units));
+    uint32_t run = atomic_load_explicit(&pool->run, memory_order_relaxed) + 1;
+    for (uint32_t i = 0; i < limit; i++)
+        atomic_store_explicit(&pool->shares[i].left,
+                              share_of(run, (uint32_t)((uint64_t)units * i / limit),
+                                       (uint32_t)((uint64_t)units * (i + 1) / limit)),
+                              memory_order_release);
+    atomic_store(&pool->run, run);
+    wake_workers(pool, limit);
     int64_t start = pool->spins ? ash_clock__now() : 0;
-    uint32_t own = help(pool, 0);
+    uint32_t own = help(pool, run, 0);
     wait_for_end(pool, units, start, own);
     unsigned ran = (own != 0) + atomic_load_explicit(&pool->helpers, memory_order_relaxed);
     atomic_store_explicit(&pool->busy, false, memory_order_release);
@@ -285,6 +356,11 @@ unsigned ash_pool__run(ash_pool *pool, unsigned threads, int64_t chunks, ash_poo
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
+
+/* The pool, its shares and its workers, in one piece. */
+static size_t bytes_of(unsigned threads) {
+    return sizeof(ash_pool) + threads * sizeof(struct pool_share) + (threads - 1) * sizeof(struct worker);
+}
 
 void ash_pool__destroy(ash_pool *pool) {
     if (!pool) return;
@@ -301,7 +377,7 @@ void ash_pool__destroy(ash_pool *pool) {
     pthread_cond_destroy(&pool->finished);
     pthread_mutex_destroy(&pool->finish_lock);
     ash_allocator a = pool->allocator;
-    a.free(a.user, pool, sizeof *pool + (pool->threads - 1) * sizeof *pool->workers);
+    a.free(a.user, pool, bytes_of(pool->threads));
 }
 
 static ash_status start_worker(ash_pool *pool, unsigned index, ash_diag *diag) {
@@ -327,15 +403,15 @@ ash_status ash_pool__create(const ash_allocator *allocator, unsigned threads, as
                             ash_diag *diag) {
     *out = NULL;
     ASH_FAIL_IF(threads == 0, diag, ASH_ERROR_INVALID_ARGUMENT, "a pool has at least 1 thread");
-    size_t bytes = sizeof(ash_pool) + (threads - 1) * sizeof(struct worker);
-    ash_pool *pool = allocator->alloc(allocator->user, bytes, ASH_LINE_BYTES);
+    ash_pool *pool = allocator->alloc(allocator->user, bytes_of(threads), ASH_LINE_BYTES);
     if (!pool) return ASH_NO_MEMORY(diag);
-    memset(pool, 0, bytes);
+    memset(pool, 0, bytes_of(threads));
     pool->allocator = *allocator;
     pool->threads = threads;
     pool->spins = threads <= processors();
     atomic_init(&pool->cpu, -1);
-    pool->workers = (struct worker *)(pool + 1);
+    pool->shares = (struct pool_share *)(pool + 1);
+    pool->workers = (struct worker *)(pool->shares + threads);
     pthread_mutex_init(&pool->finish_lock, NULL);
     pthread_cond_init(&pool->finished, NULL);
     for (unsigned i = 1; i < threads; i++) {

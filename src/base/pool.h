@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread pool for short parallel loops: n - 1 workers and the caller.
  *
- * Chunks are taken, not assigned: whoever is running takes the next ones, so that a worker that the system
+ * A thread begins with chunks of its own and then takes those of others, so that a worker that the system
  * has put aside delays nothing but the chunks it holds. A run never waits for a worker that has taken
  * nothing. Idle workers spin for a bounded time, then sleep. Nothing is allocated after creation. */
 #ifndef ASH_POOL_H
@@ -26,6 +26,12 @@ unsigned ash_pool__threads(const ash_pool *pool);
 /* How long, in nanoseconds, a thread without work should spin at `now` before it sleeps: less where others
  * want the processors. */
 int64_t ash_pool__patience(ash_pool *pool, int64_t now);
+
+/* From now on, threads that wait ask the memory for what they will read in a later run of theirs: for
+ * thread i of n that is what lies from bytes / n * i on, at most `most` bytes of it, in its own
+ * second-level cache. A hint: nothing is read through the address, and it may lie anywhere. `from`
+ * NULL: nothing. */
+void ash_pool__set_ahead(ash_pool *pool, const void *from, uint64_t bytes, uint64_t most);
 
 /* Calls `fn` until every chunk of [0, chunks) has run exactly once, on at most `threads` threads, and
  * returns when all are over; what they wrote is visible then. A run that starts while another is under way,

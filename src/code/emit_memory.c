@@ -51,6 +51,12 @@ static unsigned multiple_of(const ash_emit *e, ash_ref ref, unsigned fuel) {
             unsigned a = multiple_of(e, inst->a, fuel - 1), b = multiple_of(e, inst->b, fuel - 1);
             return inst->i == ASH_OP_MUL ? ASH_MIN(a + b, 63) : ASH_MIN(a, b);
         }
+        if (inst->i == ASH_OP_SELECT || inst->i == ASH_OP_MIN || inst->i == ASH_OP_MAX) { /* one of them */
+            bool selects = inst->i == ASH_OP_SELECT;
+            unsigned a = multiple_of(e, selects ? inst->c : inst->a, fuel - 1),
+                     b = multiple_of(e, inst->b, fuel - 1);
+            return ASH_MIN(a, b);
+        }
         return 0;
     case ASH_NEST_IMOD: {
         unsigned a = multiple_of(e, inst->a, fuel - 1), b = multiple_of(e, inst->b, fuel - 1);

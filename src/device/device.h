@@ -19,6 +19,11 @@ typedef struct ash_block {
     uint64_t taken; /* bytes that the device took for it; the device's own affair */
 } ash_block;
 
+/* The way of copies from one device to another of its class; the first member of the class's own. */
+typedef struct ash_peer {
+    bool direct; /* from memory to memory, and not over the host */
+} ash_peer;
+
 /* One kind of device. Where nothing is computed, what comes after the copies is NULL. */
 typedef struct ash_device_class {
     const char *kind;    /* the name, up to its colon */
@@ -53,6 +58,13 @@ typedef struct ash_device_class {
     /* At least one stream is asked for. The streams do not outlive the device. */
     ash_status (*create_streams)(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                  ash_diag *diag);
+    /* A way for copies from another device of the class, of up to `most` bytes at a time at best, which
+     * has what it needs and takes nothing of what the two do meanwhile. *out stays NULL where there is
+     * none, as where these three are NULL: copies go over memory of the host then. */
+    ash_status (*connect)(ash_device *to, ash_device *from, uint64_t most, ash_peer **out, ash_diag *diag);
+    /* Done when it returns; one at a time. */
+    ash_status (*carry)(ash_peer *peer, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
+    void (*disconnect)(ash_peer *peer); /* before either device is closed */
 } ash_device_class;
 
 typedef struct ash_devices ash_devices; /* the context's registry */
@@ -84,21 +96,30 @@ ash_status ash_device__default(ash_context *context, ash_device **out, ash_diag 
 /* ASH_ERROR_DEVICE where nothing can be computed, ASH_ERROR_INVALID_ARGUMENT without a stream. */
 ash_status ash_streams__create(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                ash_diag *diag);
-/* Copies bytes from one device to another, through memory of the host where that has addresses on neither,
- * or on one. */
+/* Copies bytes from one device to another, by the way that there is. */
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag);
-/* The way of many such copies, with memory of the host where they need some: ash_passage__room bytes for
- * copies of up to `size`, 0 where the host has addresses on one of the two. */
+/* The way of many such copies: that of the devices' class, if they are of one that has one; with an
+ * address of the host's on one side, that side's; else through memory of the host. */
 typedef struct ash_passage {
     ash_device *to, *from;
-    void *room; /* of the host */
-    uint64_t bytes;
+    ash_peer *peer; /* or NULL */
+    void *room;     /* of the host, or NULL */
+    uint64_t bytes; /* of it */
 } ash_passage;
 
-uint64_t ash_passage__room(const ash_device *to, const ash_device *from, uint64_t size);
+/* For copies of up to `most` bytes between devices that stay open. Closed also after a failure; a zeroed
+ * one may be closed as well. */
+ash_status ash_passage__open(ash_passage *out, ash_device *to, ash_device *from, uint64_t most,
+                             ash_diag *diag);
+void ash_passage__close(ash_passage *passage);
+/* One at a time. */
 ash_status ash_passage__copy(const ash_passage *by, ash_address to, ash_address from, uint64_t size,
                              ash_diag *diag);
+/* Whether copies go from one device's memory to the other's, and over nobody else's. */
+static inline bool ash_passage__is_direct(const ash_passage *by) {
+    return by->peer && by->peer->direct;
+}
 /* A number that the context gives out once. */
 uint64_t ash_device__new_id(ash_device *device);
 

@@ -11,12 +11,18 @@ typedef struct ash_lane {
     uint64_t most;     /* bytes that one copy has */
 } ash_lane;
 
-/* Makes options->streams streams, at least 2, for devices that are borrowed: `lanes` says of each what it
- * is for. Fills say on which device (ash_fill.device); addresses are those of the lane's devices. Nothing
- * can be captured. */
-ash_status ash_lanes__create(ash_device *const *devices, const ash_lane *lanes,
+enum { ASH_LANES_MOST = 64 }; /* streams */
+
+/* Makes options->streams streams, 2 to ASH_LANES_MOST, for devices that are borrowed: `lanes` says of each
+ * what it is for. Fills say on which device (ash_fill.device); addresses are those of the lane's devices.
+ * `captures`: commands are captured, device by device; otherwise they are issued, and `instantiate` is
+ * ASH_ERROR_UNSUPPORTED. A capture counts the steps that the devices have captured; copies from one to
+ * another and fills stand between these. */
+ash_status ash_lanes__create(ash_device *const *devices, const ash_lane *lanes, bool captures,
                              const ash_streams_options *options, ash_streams **out, ash_diag *diag);
 /* What stops the kernels of a stream: as ash_streams.stop, where its device finds it. */
 ash_address ash_lanes__stop(const ash_streams *streams, uint32_t stream);
+/* Whether the copies of a stream go from device to device, and not over the host. */
+bool ash_lanes__is_direct(const ash_streams *streams, uint32_t stream);
 
 #endif

@@ -173,16 +173,31 @@ ash_blocks *ash_device__blocks(ash_device *device) {
     return &device->registry->blocks;
 }
 
-uint64_t ash_passage__room(const ash_device *to, const ash_device *from, uint64_t size) {
-    const uint64_t most = 8 << 20;
-    bool direct = to == from || to->class->cpu_accessible || from->class->cpu_accessible;
-    return direct ? 0 : ASH_MIN(size, most);
+ash_status ash_passage__open(ash_passage *out, ash_device *to, ash_device *from, uint64_t most,
+                             ash_diag *diag) {
+    enum { ROOM = 8 << 20 };
+    *out = (ash_passage){.to = to, .from = from};
+    if (to == from || to->class->cpu_accessible || from->class->cpu_accessible || !most) return ASH_OK;
+    if (to->class == from->class && to->class->connect)
+        ASH_TRY(to->class->connect(to, from, most, &out->peer, diag));
+    if (out->peer) return ASH_OK;
+    out->bytes = ASH_MIN(most, (uint64_t)ROOM);
+    out->room = ash_mem_alloc(ash_device__allocator(to), out->bytes, 1);
+    return out->room ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+void ash_passage__close(ash_passage *passage) {
+    if (!passage->to) return;
+    if (passage->peer) passage->to->class->disconnect(passage->peer);
+    if (passage->room) ash_mem_free(ash_device__allocator(passage->to), passage->room, passage->bytes, 1);
+    *passage = (ash_passage){0};
 }
 
 ash_status ash_passage__copy(const ash_passage *by, ash_address to, ash_address from, uint64_t size,
                              ash_diag *diag) {
     const ash_device_class *target = by->to->class, *source = by->from->class;
     if (by->to == by->from) return target->copy(by->to, to, from, size, diag);
+    if (by->peer) return target->carry(by->peer, to, from, size, diag);
     if (source->cpu_accessible) return target->copy_in(by->to, to, (void *)from, size, diag);
     if (target->cpu_accessible) return source->copy_out(by->from, (void *)to, from, size, diag);
     for (uint64_t at = 0, bytes; at < size; at += bytes) {
@@ -195,12 +210,10 @@ ash_status ash_passage__copy(const ash_passage *by, ash_address to, ash_address 
 
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag) {
-    const ash_allocator *a = ash_device__allocator(to_device);
-    ash_passage by = {.to = to_device, .from = from_device};
-    by.bytes = ash_passage__room(to_device, from_device, size);
-    if (by.bytes) by.room = ash_mem_alloc(a, by.bytes, 1);
-    if (by.bytes && !by.room) return ASH_NO_MEMORY(diag);
-    ash_status status = ash_passage__copy(&by, to, from, size, diag);
-    ash_mem_free(a, by.room, by.bytes, 1);
+    ash_passage by;
+    if (!size) return ASH_OK;
+    ash_status status = ash_passage__open(&by, to_device, from_device, size, diag);
+    if (status == ASH_OK) status = ash_passage__copy(&by, to, from, size, diag);
+    ash_passage__close(&by);
     return status;
 }

@@ -54,12 +54,21 @@ typedef struct ash_chunks {
     bool parallel;      /* worth more than one thread; otherwise it runs on one, as worker 0 */
 } ash_chunks;
 
+/* What a later launch reads that no execution writes: threads that wait meanwhile may ask the memory
+ * for it. */
+typedef struct ash_launch_ahead {
+    const ash_address *buffer; /* where its address is; NULL: there is none */
+    uint64_t bytes;            /* which the launch's chunks take one after the other */
+    uint64_t most;             /* of them for one thread */
+} ash_launch_ahead;
+
 typedef struct ash_launch {
     const ash_kernel *kernel;   /* loaded by the streams' device */
     const ash_address *buffers; /* its table */
     uint32_t count;             /* entries of the table */
     const int64_t *vars;        /* present values of the variables, on the host */
     ash_chunks chunks;
+    ash_launch_ahead ahead;
 } ash_launch;
 
 typedef struct ash_transfer {
@@ -249,6 +258,7 @@ typedef struct ash_stream_class {
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
     uint32_t (*captured)(const ash_capture *capture); /* steps in it: not those that are issued beside it */
+    uint32_t (*graphs)(const ash_capture *capture);   /* things that a replay launches */
     bool (*compiled)(const ash_capture *capture);     /* for it, not for the one that it is like */
 } ash_stream_class;
 

@@ -111,6 +111,20 @@ static void run_other(ash_cpu *cpu, const ash_command *command) {
         ash_cpu__move(cpu, command);
 }
 
+void ash_cpu__run_within(ash_streams *streams, ash_streams *within, uint32_t stream, unsigned worker) {
+    ash_cpu *cpu = ash_cpu__of(streams);
+    cpu->within = ash_cpu__of(within);
+    cpu->stream = stream;
+    cpu->worker = worker;
+}
+
+/* What is left out there leaves out what follows here. */
+static unsigned run_shared(ash_cpu *cpu, const ash_command *command) {
+    unsigned threads = ash_cpu__share(cpu->within, cpu->stream, command, cpu->worker);
+    if (ash_stop__has_left_out(&cpu->within->stop)) ash_cpu__note_left_out(cpu);
+    return threads;
+}
+
 /* Threads that ran a part of it. */
 static inline unsigned run_work(ash_cpu *cpu, const ash_command *command) {
     if (!ash_cpu__has_chunks(command)) {
@@ -119,8 +133,13 @@ static inline unsigned run_work(ash_cpu *cpu, const ash_command *command) {
     }
     const ash_chunks *chunks = ash_cpu__chunks(command);
     if (chunks->end <= chunks->begin) return 1;
+    if (chunks->parallel && cpu->within) return run_shared(cpu, command);
     if (chunks->parallel && cpu->pool && cpu->n_streams == 1) {
         struct chunk_run run = {cpu, command};
+        bool launch = command->kind == ASH_COMMAND_LAUNCH;
+        const ash_launch_ahead *ahead = launch ? &command->launch->ahead : NULL;
+        const void *next = ahead && ahead->buffer ? (const void *)*ahead->buffer : NULL;
+        ash_pool__set_ahead(cpu->pool, next, next ? ahead->bytes : 0, next ? ahead->most : 0);
         return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
     }
     ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, 0);
@@ -371,6 +390,11 @@ static uint32_t captured(const ash_capture *capture) {
     return capture->steps;
 }
 
+static uint32_t graphs(const ash_capture *capture) {
+    (void)capture;
+    return 1;
+}
+
 static bool compiled(const ash_capture *capture) {
     return capture->compiled;
 }
@@ -402,6 +426,7 @@ static const ash_stream_class one = {.kind = "CPU",
                                      .replay = replay,
                                      .capture_free = capture_free,
                                      .captured = captured,
+                                     .graphs = graphs,
                                      .compiled = compiled};
 
 static const ash_stream_class several = {.kind = "CPU",
@@ -415,6 +440,7 @@ static const ash_stream_class several = {.kind = "CPU",
                                          .replay = replay,
                                          .capture_free = capture_free,
                                          .captured = captured,
+                                         .graphs = graphs,
                                          .compiled = compiled};
 
 static ash_status make_issued(ash_cpu *cpu, const ash_streams_options *options, ash_diag *diag) {

@@ -43,7 +43,10 @@ typedef struct ash_cpu {
     uint32_t n_streams, n_events;
     ash_cpu_queues issued;
     ash_streams_counts counts;
-    _Atomic uint64_t done; /* steps that are over, of one stream */
+    _Atomic uint64_t done;  /* steps that are over, of one stream */
+    struct ash_cpu *within; /* of one stream: several, in one of which it runs as `worker`; or NULL */
+    uint32_t stream;        /* that one */
+    unsigned worker;
 
     /* several streams: the round that runs */
     const ash_cpu_queues *running;
@@ -86,6 +89,10 @@ static inline bool ash_cpu__stops(ash_cpu *cpu) {
     return ash_cpu__note_left_out(cpu);
 }
 
+/* What comes next on these streams, which are one, runs in a command of a stream of several, `within`, on
+ * its thread `worker`: launches that are worth several threads have those. */
+void ash_cpu__run_within(ash_streams *streams, ash_streams *within, uint32_t stream, unsigned worker);
+
 /* The round is over: what `finish` and `replay` return. */
 ash_status ash_cpu__end(ash_cpu *cpu, ash_diag *diag);
 
@@ -106,6 +113,8 @@ ash_status ash_cpu__make_streams(ash_cpu *cpu, ash_diag *diag);
 void ash_cpu__free_streams(ash_cpu *cpu);
 /* Runs what the queues hold, and returns when all of it is over. */
 void ash_cpu__run_queues(ash_cpu *cpu, const ash_cpu_queues *queues);
+/* Runs a launch or a function of the host from within a command of a stream, whose threads it has. */
+unsigned ash_cpu__share(ash_cpu *cpu, uint32_t stream, const ash_command *command, unsigned worker);
 /* As in the class. */
 ash_status ash_cpu__finish_queues(ash_streams *streams, ash_diag *diag);
 uint64_t ash_cpu__done_queues(const ash_streams *streams);

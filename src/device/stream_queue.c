@@ -208,6 +208,10 @@ static unsigned run_chunks(ash_cpu *cpu, struct ash_cpu_stream *stream, const as
     return 1;
 }
 
+unsigned ash_cpu__share(ash_cpu *cpu, uint32_t stream, const ash_command *command, unsigned worker) {
+    return run_chunks(cpu, &cpu->streams[stream], command, worker);
+}
+
 static bool is_another_busy(ash_cpu *cpu, const struct ash_cpu_stream *stream) {
     for (uint32_t i = 0; i < cpu->n_streams; i++)
         if (&cpu->streams[i] != stream && atomic_load_explicit(&cpu->streams[i].busy, memory_order_relaxed))

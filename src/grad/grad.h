@@ -28,6 +28,18 @@ typedef struct ash_grad {
 
 typedef void ash_grad_rule(ash_grad *c);
 
+/* What is asked of a graph. */
+typedef struct ash_grad_question {
+    const ash_value *ys, *seeds, *xs; /* seeds of NULL: ones */
+    const ash_value *stops;           /* count as constants */
+    const ash_value *constants;       /* are made of constants, though the graph does not show it */
+    size_t n_ys, n_xs, n_stops, n_constants;
+} ash_grad_question;
+
+/* Appends the gradients of the ys by the xs; ASH_NO_VALUE where that is 0. */
+ash_status ash_grad__differentiate(ash_graph *graph, const ash_grad_question *question, ash_value *grads,
+                                   ash_diag *diag);
+
 /* What is appended from now on is of this phase; returns the one before, to be set again. */
 static inline uint8_t ash_grad__enter(ash_graph *graph, ash_phase phase) {
     uint8_t before = graph->phase;
@@ -43,6 +55,36 @@ void ash_grad__give(ash_grad *c, size_t operand, ash_value gradient);
 void ash_grad__refuse(ash_grad *c, const char *why);
 /* Whether a value of the caller's graph is made of constants alone. */
 bool ash_grad__is_constant(const ash_grad *c, ash_value value);
+
+/* --- loops: bodies.c ------------------------------------------------------------------------------ */
+
+/* Which nodes are in the bodies of a graph's outermost loops; nothing at all where there are none. */
+typedef struct ash_bodies {
+    const ash_allocator *allocator;
+    size_t count;    /* of nodes */
+    uint32_t *loop;  /* per node: the outermost loop that it is in the body of, or is; or UINT32_MAX */
+    uint32_t *first; /* per node that is such a loop: the first node of its body, or UINT32_MAX */
+    uint32_t *next;  /* per node of a body: the next one, or UINT32_MAX. Some may stand behind the loop */
+} ash_bodies;
+
+ash_status ash_bodies__find(const ash_graph *graph, ash_bodies *out, ash_diag *diag);
+void ash_bodies__free(ash_bodies *bodies);
+/* Whether a node is a loop that is in no other's body; and whether it is in a body. */
+static inline bool ash_bodies__is_loop(const ash_bodies *b, uint32_t node) {
+    return b->loop && b->loop[node] == node;
+}
+static inline bool ash_bodies__has(const ash_bodies *b, uint32_t node) {
+    return b->loop && b->loop[node] != UINT32_MAX && b->loop[node] != node;
+}
+
+/* What the rule of loops asks: the bodies; whether a derivative goes through a value, or stops at it; the
+ * gradient of a body's value in all iterations, as it has been stacked, or ASH_NO_VALUE. And it adds to the
+ * gradient of a value that is no operand, but read in the body. */
+const ash_bodies *ash_grad__bodies(const ash_grad *c);
+bool ash_grad__is_active(const ash_grad *c, ash_value value);
+bool ash_grad__is_stop(const ash_grad *c, ash_value value);
+ash_value ash_grad__stacked(const ash_grad *c, ash_value value);
+void ash_grad__give_value(ash_grad *c, ash_value value, ash_value gradient);
 
 static inline ash_type ash_grad__type(const ash_graph *graph, ash_value value) {
     const ash_type none = {.dtype = ASH_F32}, *type = ash_graph_type(graph, value);

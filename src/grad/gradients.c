@@ -5,7 +5,11 @@
  * backward from the ys (what they depend on). A third goes backward over those that are both, last node
  * first, so that a value's gradient is complete, the sum of what each use has given, before the node
  * that made it is asked (gradients.def). All three are linear. The order of the sums is the order of the
- * nodes, and so results are the same each time. */
+ * nodes, and so results are the same each time.
+ *
+ * What a rule appends has the name of its node, and is placed where that is (ash_graph_place): gradients
+ * are computed on the device of the forward pass, by rules on names as well. So are sums, of the value
+ * whose gradient they are. */
 #include <stdio.h>
 
 #include "base/sized.h"
@@ -67,6 +71,7 @@ struct ash_walk {
     ash_value *grads;             /* per value; ASH_NO_VALUE: 0 */
     uint32_t *next;               /* per value that reaches some y: a node on the way */
     ash_softmax_parts *softmaxes; /* per node */
+    ash_bodies bodies;
     ash_diag *diag;
 };
 typedef struct ash_walk walk;
@@ -90,17 +95,84 @@ static bool carries(const walk *w, const ash_node *node, ash_value operand) {
     return false;
 }
 
+/* Whether an operand says whether a loop begins or goes on. */
+static bool is_condition(const ash_node *loop, uint16_t operand) {
+    const ash_loop_parts p = ash_node__loop(loop);
+    return p.until && (operand == p.go || operand == p.next_go);
+}
+
 /* Whether an operand only chooses among others, as a condition or an index: its derivative is 0. */
 static bool chooses(const ash_node *node, uint16_t operand) {
     switch (ash_op_infos[node->op].class) {
     case ASH_CLASS_SELECT: return operand == 0;
     case ASH_CLASS_GATHER:
     case ASH_CLASS_SCATTER: return operand == 1;
+    case ASH_CLASS_LOOP: return is_condition(node, operand);
     default: return false;
     }
 }
 
 /* --- marking -------------------------------------------------------------------------------------- */
+
+/* What a value is of what it is made of; whether that is more than was known. */
+static bool mark_value(const walk *w, ash_value value, unsigned marks) {
+    uint8_t *mark = &w->marks[value], before = *mark;
+    if (*mark & MARK_STOP || !is_float(w->graph, value)) marks &= ~(unsigned)MARK_ACTIVE;
+    *mark |= (uint8_t)marks;
+    return *mark != before;
+}
+
+/* A loop's results: what is carried before the first iteration or after one, and what is stacked. */
+static bool mark_results(const walk *w, const ash_node *loop) {
+    const ash_loop_parts p = ash_node__loop(loop);
+    bool more = false;
+    for (uint32_t k = 0; k < p.carried; k++) {
+        unsigned marks = w->marks[loop->ins[p.init + k]] | w->marks[loop->ins[p.next + k]];
+        more |= mark_value(w, loop->out + p.finals + k, marks & MARK_ACTIVE);
+    }
+    for (uint32_t k = 0; k < p.stacked; k++)
+        more |= mark_value(w, loop->out + p.stacks + k, w->marks[loop->ins[p.ys + k]] & MARK_ACTIVE);
+    return more;
+}
+
+static bool mark_node(const walk *w, const ash_node *node) {
+    if (node->op == ASH_OP_LOOP) return mark_results(w, node);
+    if (node->op == ASH_OP_STACK) return mark_value(w, node->out, w->marks[node->ins[1]] & MARK_ACTIVE);
+    unsigned marks = ash_node__is_pure(w->graph, node) ? MARK_CONSTANT : 0;
+    bool more = false;
+    for (uint16_t k = 0; k < node->n_ins; k++) {
+        if (!(w->marks[node->ins[k]] & MARK_CONSTANT)) marks &= ~(unsigned)MARK_CONSTANT;
+        if (w->marks[node->ins[k]] & MARK_ACTIVE && carries(w, node, node->ins[k])) marks |= MARK_ACTIVE;
+    }
+    for (uint16_t k = 0; k < node->n_outs; k++) more |= mark_value(w, node->out + k, marks);
+    return more;
+}
+
+/* What a loop's arguments are: values before it and, of those that are carried, of its own body. */
+static bool mark_arguments(const walk *w, const ash_node *loop) {
+    const ash_loop_parts p = ash_node__loop(loop);
+    const ash_value *argument = loop->ins + ASH_LOOP_CARRIED;
+    bool more = false;
+    for (uint32_t k = 0; k < p.carried; k++) {
+        unsigned marks = w->marks[loop->ins[p.init + k]] | w->marks[loop->ins[p.next + k]];
+        more |= mark_value(w, *argument++, marks & MARK_ACTIVE);
+    }
+    for (uint32_t k = 0; k < p.scanned + p.given; k++) /* their operands are as they are, one by one */
+        more |= mark_value(w, *argument++, w->marks[loop->ins[p.xs + k]] & MARK_ACTIVE);
+    return more;
+}
+
+/* The body of a loop, again and again, until what is carried says nothing new: at most once for each. */
+static void mark_body(const walk *w, uint32_t loop) {
+    for (bool more = true; more;) {
+        more = mark_arguments(w, &w->graph->nodes.at[loop]);
+        for (uint32_t n = w->bodies.first[loop]; n < loop; n = w->bodies.next[n]) {
+            const ash_node *node = &w->graph->nodes.at[n];
+            if (node->op == ASH_OP_LOOP) more |= mark_arguments(w, node);
+            more |= mark_node(w, node);
+        }
+    }
+}
 
 static void mark_active(const walk *w) {
     const ash_graph *graph = w->graph;
@@ -108,20 +180,9 @@ static void mark_active(const walk *w) {
         if (graph->values.at[v].kind == ASH_VALUE_CONSTANT) w->marks[v] |= MARK_CONSTANT;
         if (w->marks[v] & MARK_X) w->marks[v] |= MARK_ACTIVE;
     }
-    for (size_t i = 0; i < w->n_nodes; i++) {
-        const ash_node *node = &graph->nodes.at[i];
-        unsigned marks = ash_node__is_pure(graph, node) ? MARK_CONSTANT : 0;
-        for (uint16_t k = 0; k < node->n_ins; k++) {
-            if (!(w->marks[node->ins[k]] & MARK_CONSTANT)) marks &= ~(unsigned)MARK_CONSTANT;
-            if (w->marks[node->ins[k]] & MARK_ACTIVE && carries(w, node, node->ins[k]))
-                marks |= MARK_ACTIVE;
-        }
-        for (uint16_t k = 0; k < node->n_outs; k++) {
-            uint8_t *mark = &w->marks[node->out + k];
-            unsigned own = marks;
-            if (*mark & MARK_STOP || !is_float(graph, node->out + k)) own &= ~(unsigned)MARK_ACTIVE;
-            *mark |= (uint8_t)own;
-        }
+    for (uint32_t i = 0; i < w->n_nodes; i++) {
+        if (ash_bodies__is_loop(&w->bodies, i)) mark_body(w, i);
+        mark_node(w, &graph->nodes.at[i]);
     }
 }
 
@@ -131,7 +192,8 @@ static void mark_reaching(const walk *w) {
     for (size_t i = w->n_nodes; i-- > 0;) {
         const ash_node *node = &w->graph->nodes.at[i];
         if (rows[node->op].kind == KIND_ZERO || !has_result(w, node, MARK_REACHES)) continue;
-        bool smooth = has_result(w, node, MARK_SMOOTH);
+        unsigned through = node->op == ASH_OP_LOOP ? MARK_ACTIVE : 0; /* its body says */
+        bool smooth = has_result(w, node, MARK_SMOOTH | through);
         for (uint16_t k = 0; k < node->n_ins; k++) {
             uint8_t *mark = &w->marks[node->ins[k]];
             if (chooses(node, k)) continue;
@@ -210,10 +272,12 @@ static ash_status check_x(const walk *w, ash_value x) {
     if ((w->marks[x] & (MARK_REACHES | MARK_SMOOTH)) != MARK_REACHES) return ASH_OK;
     for (ash_value at = x; !(w->marks[at] & MARK_Y);) {
         const ash_node *node = &w->graph->nodes.at[w->next[at]];
-        if (!carries(w, node, at)) {
+        bool blocks = node->op == ASH_OP_LOOP && !has_result(w, node, MARK_ACTIVE);
+        if (blocks || !carries(w, node, at)) {
             char why[96];
             snprintf(why, sizeof why, "has no derivative (%s)",
                      rows[node->op].why ? rows[node->op].why
+                     : blocks           ? "what its body makes of this has none"
                                         : "its operand or result is no floating point number");
             return fail_path(w, x, node, why);
         }
@@ -227,13 +291,15 @@ void ash_grad__refuse(ash_grad *c, const char *why) {
     ash_value at;
     /* Back to some x, by the operands that gradients would go to. */
     for (const ash_node *node = &c->node;; node = &w->graph->nodes.at[w->graph->values.at[at].node]) {
-        uint16_t k = 0;
+        uint16_t k = node->op == ASH_OP_LOOP ? (uint16_t)ash_node__loop(node).init : 0;
         while (k + 1 < node->n_ins &&
                !(w->marks[node->ins[k]] & MARK_ACTIVE && carries(w, node, node->ins[k])))
             k++;
         at = node->ins[k];
         w->next[at] = w->graph->values.at[node->out].node;
-        if (w->marks[at] & MARK_X || w->graph->values.at[at].kind != ASH_VALUE_NODE) break;
+        const ash_value_info *info = &w->graph->values.at[at];
+        if (w->marks[at] & MARK_X || info->kind != ASH_VALUE_NODE) break;
+        if (!w->graph->nodes.at[info->node].n_ins) break; /* an argument of a loop */
     }
     ash_diag diag;
     walk told = *w;
@@ -253,27 +319,69 @@ bool ash_grad__is_constant(const ash_grad *c, ash_value value) {
     return c->walk->marks[value] & MARK_CONSTANT;
 }
 
-static void add_gradient(walk *w, ash_value value, ash_value gradient) {
+bool ash_grad__is_active(const ash_grad *c, ash_value value) {
+    return c->walk->marks[value] & MARK_ACTIVE;
+}
+
+bool ash_grad__is_stop(const ash_grad *c, ash_value value) {
+    return c->walk->marks[value] & MARK_STOP;
+}
+
+const ash_bodies *ash_grad__bodies(const ash_grad *c) {
+    return &c->walk->bodies;
+}
+
+/* What is appended from now on belongs to a node. */
+static void follow(walk *w, const ash_node *node) {
+    w->graph->next_name = node->name;
+    w->graph->next_place = node->place;
+}
+
+static void add_to(walk *w, ash_value value, ash_value gradient) {
+    const ash_value_info *info = &w->graph->values.at[value];
+    const char *name = w->graph->next_name;
+    uint32_t place = w->graph->next_place;
     ash_value *sum = &w->grads[value];
+    if (info->kind == ASH_VALUE_NODE) follow(w, &w->graph->nodes.at[info->node]);
+    *sum = *sum == ASH_NO_VALUE ? gradient : ash_add(w->graph, *sum, gradient);
+    w->graph->next_name = name;
+    w->graph->next_place = place;
+}
+
+void ash_grad__stack(ash_grad *c) {
+    if (ash_grad__wants(c, 1)) add_to(c->walk, c->node.ins[1], c->g);
+}
+
+ash_value ash_grad__stacked(const ash_grad *c, ash_value value) {
+    return c->walk->grads[value];
+}
+
+static void add_gradient(walk *w, ash_value value, ash_value gradient) {
     if (gradient == ASH_NO_VALUE || w->graph->status != ASH_OK) return;
     if (!ash_type_equal(ash_graph__type(w->graph, value), ash_graph__type(w->graph, gradient))) {
         ash_graph__fail(w->graph, ASH_ERROR_INTERNAL, "the gradient of value %u is of another type",
                         (unsigned)value);
         return;
     }
-    *sum = *sum == ASH_NO_VALUE ? gradient : ash_add(w->graph, *sum, gradient);
+    add_to(w, value, gradient);
+}
+
+void ash_grad__give_value(ash_grad *c, ash_value value, ash_value gradient) {
+    if (ash_grad__is_active(c, value)) add_gradient(c->walk, value, gradient);
 }
 
 void ash_grad__give(ash_grad *c, size_t operand, ash_value gradient) {
     if (ash_grad__wants(c, operand)) add_gradient(c->walk, c->node.ins[operand], gradient);
 }
 
-/* The graph grows meanwhile: the node is a copy, its lists stay where they are. */
-static void go_through(walk *w, size_t i) {
+/* The graph grows meanwhile: the node is a copy, its lists stay where they are. A loop goes through its
+ * body, and says itself whether there is anything to do. */
+static void go_through(walk *w, uint32_t i) {
     ash_value grads[ASH_OP_OUTS];
     ash_grad c = {.graph = w->graph, .node = w->graph->nodes.at[i], .grads = grads, .walk = w};
-    if (rows[c.node.op].kind != KIND_RULE || !has_result(w, &c.node, MARK_ACTIVE)) return;
-    bool any = false, wanted = false;
+    bool loop = ash_bodies__is_loop(&w->bodies, i), any = loop, wanted = loop;
+    if (rows[c.node.op].kind != KIND_RULE || ash_bodies__has(&w->bodies, i)) return;
+    if (!loop && !has_result(w, &c.node, MARK_ACTIVE)) return;
     for (uint16_t k = 0; k < c.node.n_outs; k++) {
         ash_value out = c.node.out + k;
         grads[k] = w->marks[out] & MARK_STOP ? ASH_NO_VALUE : w->grads[out];
@@ -282,7 +390,7 @@ static void go_through(walk *w, size_t i) {
     for (uint16_t k = 0; k < c.node.n_ins; k++) wanted |= ash_grad__wants(&c, k);
     if (!any || !wanted) return;
     c.g = grads[0];
-    w->graph->next_name = c.node.name;
+    follow(w, &c.node);
     if (w->softmaxes[i].axes) {
         add_gradient(w, w->softmaxes[i].away, ash_grad__softmax(&c, w->softmaxes[i].axes));
         return;
@@ -292,25 +400,32 @@ static void go_through(walk *w, size_t i) {
 
 static void differentiate(walk *w, const ash_value *ys, const ash_value *seeds, size_t n_ys) {
     const char *name = w->graph->next_name;
+    const uint32_t place = w->graph->next_place;
     for (size_t i = 0; i < n_ys; i++) {
         const ash_type type = *ash_graph__type(w->graph, ys[i]);
         add_gradient(w, ys[i],
                      seeds ? seeds[i] : ash_build__fill(w->graph, type.dtype, 1, type.dims, type.rank));
     }
-    for (size_t i = w->n_nodes; i-- > 0 && w->graph->status == ASH_OK;) go_through(w, i);
+    for (size_t i = w->n_nodes; i-- > 0 && w->graph->status == ASH_OK;) go_through(w, (uint32_t)i);
     w->graph->next_name = name;
+    w->graph->next_place = place;
 }
 
-/* --- the door ------------------------------------------------------------------------------------- */
+/* --- one graph ------------------------------------------------------------------------------------ */
 
 static ash_status mark_all(const walk *w, const ash_value *values, size_t n, unsigned mark,
                            const char *what) {
     for (size_t i = 0; i < n; i++) {
         ASH_FAIL_IF(values[i] >= w->n_values, w->diag, ASH_ERROR_INVALID_ARGUMENT,
                     "%s %zu is no value of the graph", what, i);
-        ASH_FAIL_IF(mark != MARK_STOP && !is_float(w->graph, values[i]), w->diag, ASH_ERROR_TYPE,
+        const ash_value_info *info = &w->graph->values.at[values[i]];
+        bool smooth = mark == MARK_X || mark == MARK_Y;
+        ASH_FAIL_IF(smooth && !is_float(w->graph, values[i]), w->diag, ASH_ERROR_TYPE,
                     "%s %zu is %s, and only floating point values have gradients", what, i,
-                    ash_dtype_name(ash_graph__type(w->graph, values[i])->dtype));
+                    ash_dtype_name(info->type.dtype));
+        ASH_FAIL_IF(smooth && info->kind == ASH_VALUE_NODE && ash_bodies__has(&w->bodies, info->node),
+                    w->diag, ASH_ERROR_INVALID_ARGUMENT,
+                    "%s %zu is in the body of a loop: it has a gradient for each iteration", what, i);
         w->marks[values[i]] |= (uint8_t)mark;
     }
     return ASH_OK;
@@ -326,17 +441,11 @@ static ash_status check_seeds(const walk *w, const ash_value *ys, const ash_valu
     return ASH_OK;
 }
 
-/* What the caller asks for. */
-typedef struct question {
-    const ash_value *ys, *seeds, *xs;
-    size_t n_ys, n_xs;
-    ash_gradient_options options;
-} question;
-
-static ash_status run(walk *w, const question *q, ash_value *grads) {
+static ash_status run(walk *w, const ash_grad_question *q, ash_value *grads) {
     ASH_TRY(mark_all(w, q->ys, q->n_ys, MARK_Y, "y"));
     ASH_TRY(mark_all(w, q->xs, q->n_xs, MARK_X, "x"));
-    ASH_TRY(mark_all(w, q->options.stops, q->options.n_stops, MARK_STOP, "stop"));
+    ASH_TRY(mark_all(w, q->stops, q->n_stops, MARK_STOP, "stop"));
+    ASH_TRY(mark_all(w, q->constants, q->n_constants, MARK_CONSTANT, "constant"));
     ASH_TRY(check_seeds(w, q->ys, q->seeds, q->n_ys));
     if (!ash_grad__find_softmaxes(w->graph, w->n_nodes, w->marks, w->softmaxes))
         return ASH_NO_MEMORY(w->diag);
@@ -346,23 +455,51 @@ static ash_status run(walk *w, const question *q, ash_value *grads) {
     mark_reaching(w);
     for (size_t i = 0; i < q->n_xs; i++) ASH_TRY(check_x(w, q->xs[i]));
     differentiate(w, q->ys, q->seeds, q->n_ys);
-    for (size_t i = 0; i < q->n_xs; i++) {
-        ash_value x = q->xs[i], gradient = w->grads[x];
-        grads[i] = gradient == ASH_NO_VALUE ? ash_grad__zeros_like(w->graph, x) : gradient;
-    }
+    for (size_t i = 0; i < q->n_xs; i++) grads[i] = w->grads[q->xs[i]];
     return ash_graph_status(w->graph, w->diag);
 }
 
-static ash_status check_call(const ash_graph *graph, const question *q, const ash_value *grads,
+ash_status ash_grad__differentiate(ash_graph *graph, const ash_grad_question *q, ash_value *grads,
+                                   ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    walk w = {.graph = graph, .n_values = graph->values.len, .n_nodes = graph->nodes.len, .diag = diag};
+    ASH_TRY(ash_bodies__find(graph, &w.bodies, diag));
+    w.marks = ash_mem_calloc(a, w.n_values, sizeof *w.marks);
+    w.grads = ash_mem_alloc(a, w.n_values, sizeof *w.grads);
+    w.next = ash_mem_alloc(a, w.n_values, sizeof *w.next);
+    w.softmaxes = ash_mem_calloc(a, w.n_nodes, sizeof *w.softmaxes);
+    ash_status status = w.marks && w.grads && w.next && w.softmaxes ? ASH_OK : ASH_NO_MEMORY(diag);
+    for (size_t v = 0; status == ASH_OK && v < w.n_values; v++) w.grads[v] = ASH_NO_VALUE;
+    if (status == ASH_OK) status = run(&w, q, grads);
+    ash_mem_free(a, w.marks, w.n_values, sizeof *w.marks);
+    ash_mem_free(a, w.grads, w.n_values, sizeof *w.grads);
+    ash_mem_free(a, w.next, w.n_values, sizeof *w.next);
+    ash_mem_free(a, w.softmaxes, w.n_nodes, sizeof *w.softmaxes);
+    ash_bodies__free(&w.bodies);
+    return status;
+}
+
+/* --- the door ------------------------------------------------------------------------------------- */
+
+static ash_status check_call(const ash_graph *graph, const ash_grad_question *q, const ash_value *grads,
                              ash_diag *diag) {
     const ash_value *ys = q->ys, *xs = q->xs;
     if (q->n_ys) ASH_NEED(diag, ys);
     if (q->n_xs) ASH_NEED(diag, xs, grads);
-    ASH_FAIL_IF(q->options.n_stops && !q->options.stops, diag, ASH_ERROR_INVALID_ARGUMENT, "stops is NULL");
+    ASH_FAIL_IF(q->n_stops && !q->stops, diag, ASH_ERROR_INVALID_ARGUMENT, "stops is NULL");
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_FAIL_IF(graph->internal, diag, ASH_ERROR_UNSUPPORTED, "a graph in the forms of one target");
     return ASH_OK;
+}
+
+static ash_status ask(ash_graph *graph, const ash_grad_question *q, ash_value *grads, ash_diag *diag) {
+    uint8_t phase = ash_grad__enter(graph, ASH_PHASE_BACKWARD);
+    ash_status status = ash_grad__differentiate(graph, q, grads, diag);
+    for (size_t i = 0; status == ASH_OK && i < q->n_xs; i++)
+        if (grads[i] == ASH_NO_VALUE) grads[i] = ash_grad__zeros_like(graph, q->xs[i]);
+    graph->phase = phase;
+    return status == ASH_OK ? ash_graph_status(graph, diag) : status;
 }
 
 ASH_SIZED(ash_gradient_options, n_stops);
@@ -370,31 +507,16 @@ ASH_SIZED(ash_gradient_options, n_stops);
 ash_status ash_graph_gradients(ash_graph *graph, const ash_value *ys, const ash_value *seeds, size_t n_ys,
                                const ash_value *xs, size_t n_xs, const ash_gradient_options *options,
                                ash_value *grads, ash_diag *diag) {
-    question q = {.ys = ys, .seeds = seeds, .n_ys = n_ys, .xs = xs, .n_xs = n_xs};
+    ash_grad_question q = {.ys = ys, .seeds = seeds, .n_ys = n_ys, .xs = xs, .n_xs = n_xs};
+    ash_gradient_options given;
     ash_diag own;
     ASH_NEED(diag, graph);
-    const ash_allocator *a = graph->allocator;
-    walk w = {.graph = graph, .n_values = graph->values.len, .n_nodes = graph->nodes.len, .diag = &own};
-    ash_status status = ASH_TAKE(ash_gradient_options, options, &q.options, &own);
-    if (status == ASH_OK) status = check_call(graph, &q, grads, &own);
+    ash_status status = ASH_TAKE(ash_gradient_options, options, &given, &own);
     if (status == ASH_OK) {
-        w.marks = ash_mem_calloc(a, w.n_values, sizeof *w.marks);
-        w.grads = ash_mem_alloc(a, w.n_values, sizeof *w.grads);
-        w.next = ash_mem_alloc(a, w.n_values, sizeof *w.next);
-        w.softmaxes = ash_mem_calloc(a, w.n_nodes, sizeof *w.softmaxes);
-        if (!w.marks || !w.grads || !w.next || !w.softmaxes) {
-            status = ASH_NO_MEMORY(&own);
-        } else {
-            uint8_t phase = ash_grad__enter(graph, ASH_PHASE_BACKWARD);
-            for (size_t v = 0; v < w.n_values; v++) w.grads[v] = ASH_NO_VALUE;
-            status = run(&w, &q, grads);
-            graph->phase = phase;
-        }
+        q.stops = given.stops, q.n_stops = given.n_stops;
+        status = check_call(graph, &q, grads, &own);
     }
-    ash_mem_free(a, w.marks, w.n_values, sizeof *w.marks);
-    ash_mem_free(a, w.grads, w.n_values, sizeof *w.grads);
-    ash_mem_free(a, w.next, w.n_values, sizeof *w.next);
-    ash_mem_free(a, w.softmaxes, w.n_nodes, sizeof *w.softmaxes);
+    if (status == ASH_OK) status = ask(graph, &q, grads, &own);
     if (status == ASH_OK) return ASH_OK;
     for (size_t i = 0; grads && i < n_xs; i++) grads[i] = ASH_NO_VALUE;
     ash_graph__stick(graph, &own);

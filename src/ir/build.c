@@ -195,6 +195,7 @@ ash_value ash_bitcast(ash_graph *graph, ash_value x, ash_dtype dtype) {
 #define DEFINE_CUSTOM(OPERATOR, function)
 #define DEFINE_ARGUMENT(OPERATOR, function)
 #define DEFINE_LOOP(OPERATOR, function)
+#define DEFINE_STACK(OPERATOR, function)
 
 #define OP(ID, name, CLASS, imin, imax, outs, attrs) DEFINE_##CLASS(ASH_OP_##ID, ash_##name)
 #include "ashlar/ops.def"

@@ -47,9 +47,9 @@ ash_status ash_infer__custom(const ash_inference *c) {
     const ash_attr *results = ash_infer__attr(c, ASH_ATTR_RESULTS);
     uint32_t pos = 0;
     size_t count = 0;
-    for (; count < ASH_OP_OUTS && ash_results__next(results, &pos, &c->outs[count]);) count++;
+    for (; count < ASH_CUSTOM_MOST_RESULTS && ash_results__next(results, &pos, &c->outs[count]);) count++;
     ASH_FAIL_IF(count == 0 || pos != results->count, c->diag, ASH_ERROR_INVALID_ARGUMENT,
-                "a call has the types of 1 to %d results", (int)ASH_OP_OUTS);
+                "a call has the types of 1 to %d results", (int)ASH_CUSTOM_MOST_RESULTS);
     ASH_FAIL_IF(ash_infer__attr(c, ASH_ATTR_SCRATCH)->i < 0, c->diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%lld bytes of scratch memory", (long long)ash_infer__attr(c, ASH_ATTR_SCRATCH)->i);
     ASH_FAIL_IF(ash_infer__attr(c, ASH_ATTR_DURATION)->i < 0, c->diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -71,10 +71,10 @@ ash_status ash_custom__check(const ash_graph *graph, const ash_attr *attrs, size
 /* The number of the function that is called, for results of these types. */
 static ash_status find_function(ash_graph *graph, const char *function, const ash_type *types,
                                 size_t n_outs, int64_t *number) {
-    if (n_outs < 1 || n_outs > ASH_OP_OUTS)
+    if (n_outs < 1 || n_outs > ASH_CUSTOM_MOST_RESULTS)
         return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT,
-                               "a call has a function and 1 to %d results, not %zu", (int)ASH_OP_OUTS,
-                               n_outs);
+                               "a call has a function and 1 to %d results, not %zu",
+                               (int)ASH_CUSTOM_MOST_RESULTS, n_outs);
     for (size_t i = 0; i < n_outs; i++)
         if (types[i].rank > ASH_MAX_RANK || (unsigned)types[i].dtype >= ASH_DTYPE_COUNT)
             return ash_graph__fail(graph, ASH_ERROR_INVALID_ARGUMENT, "result %zu of %.80s has no type", i,

@@ -38,6 +38,7 @@ void ash_dims_release(ash_dims *dims) {
     ash_vec_free(a, &dims->vars);
     ash_vec_free(a, &dims->atoms);
     ash_vec_free(a, &dims->exprs);
+    ash_vec_free(a, &dims->equal);
     ash_strmap_free(&dims->var_names);
     ash_strmap_free(&dims->atom_index);
     ash_map_free(&dims->expr_index);
@@ -49,8 +50,10 @@ static bool copy_parts(const ash_dims *from, ash_dims *to) {
     const ash_allocator *a = to->allocator;
     if (!ash_vec_reserve(a, &to->vars, from->vars.len) ||
         !ash_vec_reserve(a, &to->atoms, from->atoms.len) ||
-        !ash_vec_reserve(a, &to->exprs, from->exprs.len))
+        !ash_vec_reserve(a, &to->exprs, from->exprs.len) ||
+        !ash_vec_reserve(a, &to->equal, from->equal.len))
         return false;
+    for (size_t i = 0; i < from->equal.len; i++) to->equal.at[to->equal.len++] = from->equal.at[i];
     for (size_t i = 0; i < from->vars.len; i++) {
         ash_var var = from->vars.at[i];
         if (!(var.name = ash_arena_strdup(&to->arena, var.name))) return false;
@@ -97,7 +100,7 @@ static bool same_terms(const ash_poly_term *a, const ash_poly_term *b, uint32_t 
 
 /* Fills in bounds, depth and cost. */
 static ash_status measure(const ash_dims *dims, const ash_poly *p, ash_dim_expr *expr, ash_diag *diag) {
-    ASH_FAIL_IF(!ash_poly__interval(dims, p, &expr->min, &expr->max), diag, ASH_ERROR_OUT_OF_RANGE,
+    ASH_FAIL_IF(!ash_poly__bounds(dims, p, &expr->min, &expr->max), diag, ASH_ERROR_OUT_OF_RANGE,
                 "a dim expression can exceed 64 bits");
     if (expr->min < 0 && expr->max >= 0 && ash_poly__nonnegative(dims, p)) expr->min = 0;
     for (uint32_t i = 0; i < p->n; i++) {

@@ -199,6 +199,51 @@ bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, i
     return fits(low) && fits(high);
 }
 
+static int64_t floor_div(int64_t a, int64_t b) {
+    return a / b - (a % b < 0);
+}
+
+/* Whether term i of p is c floor(a / b) with a number b; then *q = b (p without the term) + c a, so that
+ * b p lies between *q - c (b - 1) and *q. */
+static bool without_quotient(const ash_dims *dims, const ash_poly *p, uint32_t i, ash_poly *q,
+                             int64_t *by) {
+    const ash_poly_term *t = &p->at[i];
+    ash_poly others = *p, dividend;
+    if (t->n != 1) return false;
+    const ash_dim_atom *atom = &dims->atoms.at[t->atoms[0]].info;
+    if (atom->is_var || atom->op != ASH_DIM_DIV || atom->b <= 1) return false;
+    others.n--;
+    memmove(&others.at[i], &others.at[i + 1], (others.n - i) * sizeof *others.at);
+    ash_poly__load(dims, atom->a, &dividend);
+    q->n = 0;
+    *by = atom->b;
+    return ash_poly__add(dims, q, &others, atom->b) && ash_poly__add(dims, q, &dividend, t->coef);
+}
+
+static bool narrow_bounds(const ash_dims *dims, const ash_poly *p, int depth, int *budget, int64_t *min,
+                          int64_t *max) {
+    if (!ash_poly__interval(dims, p, min, max)) return false;
+    for (uint32_t i = 0; depth > 0 && p->n > 1 && i < p->n && *min < *max; i++) {
+        ash_poly q;
+        int64_t by, low, high, slack;
+        if (!without_quotient(dims, p, i, &q, &by)) continue;
+        if ((*budget)-- <= 0) break;
+        if (!ash_mul_i64(p->at[i].coef, by - 1, &slack) ||
+            !narrow_bounds(dims, &q, depth - 1, budget, &low, &high) ||
+            !ash_add_i64(slack > 0 ? low : high, -slack, slack > 0 ? &low : &high) || low < -INT64_MAX)
+            continue;
+        *min = ASH_MAX(*min, -floor_div(-low, by));
+        *max = ASH_MIN(*max, floor_div(high, by));
+    }
+    return true;
+}
+
+bool ash_poly__bounds(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
+    enum { DEPTH = 3, BUDGET = 24 };
+    int budget = BUDGET;
+    return narrow_bounds(dims, p, DEPTH, &budget, min, max);
+}
+
 typedef struct proof {
     const ash_dims *dims;
     int budget; /* polynomials that may still be looked at */
@@ -266,12 +311,14 @@ static bool prove(proof *state, const ash_poly *p, int depth) {
     return false;
 }
 
-/* Short proofs first: one that takes a single replacement is found whatever the other atoms lead to. */
+/* Short proofs first: one that takes a single replacement is found whatever the other atoms lead to. What
+ * holds because values are whole numbers, as 2 ceil(x / 32) >= ceil(x / 16), the bounds know. */
 bool ash_poly__nonnegative(const ash_dims *dims, const ash_poly *p) {
+    int64_t min, max;
     for (int depth = 1; depth <= 4; depth++) {
         proof state = {dims, 24};
         if (prove(&state, p, depth)) return true;
-        if (state.budget == 23) return false; /* nothing to replace */
+        if (state.budget == 23) break; /* nothing to replace */
     }
-    return false;
+    return ash_poly__bounds(dims, p, &min, &max) && min >= 0;
 }

@@ -54,7 +54,8 @@ struct ash_dims {
     ash_arena arena; /* names, terms */
     ASH_VEC(ash_var) vars;
     size_t n_settled, n_open; /* of the variables */
-    ash_strmap var_names;     /* to the variable's expression */
+    ASH_VEC(ash_dim_equality) equal;
+    ash_strmap var_names; /* to the variable's expression */
     ASH_VEC(ash_dim_node) atoms;
     ash_strmap atom_index;       /* ash_dim_atom's bytes to atom; keys lie in the arena */
     ASH_VEC(ash_dim_expr) exprs; /* dim -(i + 1) is exprs[i] */
@@ -86,6 +87,8 @@ bool ash_poly__divide(const ash_dims *dims, const ash_poly *a, const ash_poly *b
 bool ash_poly__is_const(const ash_poly *p, int64_t *value);
 /* Interval arithmetic; false when the bounds exceed 64 bits. */
 bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max);
+/* The same, narrowed by what quotients have in common with the rest: 2 floor(x / 2) - x is -1 or 0. */
+bool ash_poly__bounds(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max);
 /* True when p >= 0 can be shown for all values of the variables: by intervals, or after replacing a
  * division, minimum, maximum or settled variable by what bounds it. */
 bool ash_poly__nonnegative(const ash_dims *dims, const ash_poly *p);

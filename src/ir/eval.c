@@ -47,6 +47,7 @@ static ash_status evaluate(const ash_eval *e) {
     case ASH_CLASS_CUSTOM: return ash_eval__custom(e);
     case ASH_CLASS_LOOP: return ash_eval__loop(e);
     case ASH_CLASS_ARGUMENT:
+    case ASH_CLASS_STACK:
         return ash_fail(e->diag, ASH_ERROR_INTERNAL, "an argument has no value outside of its loop");
     }
     return ASH_OK;

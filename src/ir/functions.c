@@ -132,7 +132,9 @@ const ash_function *ash_node__function(const ash_graph *graph, const ash_node *n
 }
 
 bool ash_node__is_pure(const ash_graph *graph, const ash_node *node) {
-    if (node->op == ASH_OP_SETTLE || node->op == ASH_OP_ARGUMENT || node->op == ASH_OP_LOOP) return false;
+    if (node->op == ASH_OP_SETTLE || node->op == ASH_OP_ARGUMENT || node->op == ASH_OP_LOOP ||
+        node->op == ASH_OP_STACK)
+        return false;
     if (ash_op_infos[node->op].class != ASH_CLASS_CUSTOM) return true;
     const ash_function *function = ash_node__function(graph, node);
     return function && function->pure;

@@ -87,6 +87,7 @@ static ash_status append(ash_graph *graph, ash_node node, const ash_type *types,
     node.n_outs = (uint16_t)n_outs;
     node.out = (ash_value)graph->values.len;
     node.name = graph->next_name;
+    node.place = graph->next_place;
     ASH_TRY(ash_graph__check_settled(graph, &node, types, diag));
     if (!ash_vec_reserve(graph->allocator, &graph->values, n_outs) ||
         !ash_vec_reserve(graph->allocator, &graph->nodes, 1) || !ash_graph__reserve_settler(graph, &node))

@@ -360,6 +360,7 @@ static ash_status infer_class(const ash_inference *c) {
     case ASH_CLASS_CUSTOM: return ash_infer__custom(c);
     case ASH_CLASS_ARGUMENT: return ash_infer__argument(c);
     case ASH_CLASS_LOOP: return ash_infer__loop(c);
+    case ASH_CLASS_STACK: return ash_infer__stack(c);
     }
     return ash_fail(c->diag, ASH_ERROR_INTERNAL, "an operator of no class");
 }

@@ -61,6 +61,7 @@ ash_status ash_infer__pool(const ash_inference *c);     /* infer_window.c */
 ash_status ash_infer__custom(const ash_inference *c);   /* custom.c */
 ash_status ash_infer__argument(const ash_inference *c); /* infer_loop.c */
 ash_status ash_infer__loop(const ash_inference *c);     /* infer_loop.c */
+ash_status ash_infer__stack(const ash_inference *c);
 ash_status ash_infer__winograd(const ash_inference *c); /* infer_window.c */
 ash_status ash_infer__conv_weights(const ash_inference *c);
 

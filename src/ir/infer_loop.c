@@ -2,8 +2,6 @@
 /* Types of loops and of their arguments. What depends on what is checked in loops.c. */
 #include "infer.h"
 
-enum { MOST_PARTS = 62 }; /* scanned and stacked values: `backward` has a bit for each */
-
 static int64_t number(const ash_attr *attrs, size_t n_attrs, ash_attr_key key) {
     for (size_t i = 0; i < n_attrs; i++)
         if (attrs[i].key == key) return attrs[i].i;
@@ -33,7 +31,7 @@ bool ash_loop__parts(const ash_attr *attrs, size_t n_attrs, size_t n_ins, size_t
     out->ys = out->next + out->carried;
     out->finals = out->until;
     out->stacks = out->finals + out->carried;
-    if (scanned + own > MOST_PARTS) return false;
+    if (scanned + own > ASH_LOOP_PARTS) return false;
     if (!out->body) return n_ins == out->ys + out->stacked;
     if (n_ins < out->captures) return false;
     out->captured = (uint32_t)n_ins - out->captures;
@@ -44,6 +42,17 @@ ash_status ash_infer__argument(const ash_inference *c) {
     const ash_attr *dims = ash_infer__attr(c, ASH_ATTR_DIMS);
     c->outs[0] = (ash_type){.dtype = (ash_dtype)ash_infer__attr(c, ASH_ATTR_DTYPE)->i, .rank = dims->count};
     memcpy(c->outs[0].dims, dims->list, dims->count * sizeof *dims->list);
+    return ASH_OK;
+}
+
+ash_status ash_infer__stack(const ash_inference *c) {
+    ash_type *out = &c->outs[0];
+    *out = c->ins[1];
+    ASH_INFER_FAIL_IF(out->rank == ASH_MAX_RANK, c, ASH_ERROR_UNSUPPORTED,
+                      "values of rank %u are stacked, which makes a rank above %d", out->rank,
+                      ASH_MAX_RANK);
+    memmove(out->dims + 1, out->dims, out->rank++ * sizeof *out->dims);
+    out->dims[0] = ash_infer__attr(c, ASH_ATTR_TRIPS)->i;
     return ASH_OK;
 }
 

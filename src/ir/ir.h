@@ -45,6 +45,7 @@ typedef enum ash_class {
     ASH_CLASS_CUSTOM,
     ASH_CLASS_ARGUMENT,
     ASH_CLASS_LOOP,
+    ASH_CLASS_STACK,
 } ash_class;
 
 typedef enum ash_attr_type {
@@ -128,6 +129,23 @@ bool ash_dims_each_settled(const ash_dims *dims, ash_dim dim, bool (*visit)(void
                            void *user);
 /* Gives settled variables the value that is their bound while the others are as `vars` says. */
 void ash_dims_reset_settled(const ash_dims *dims, int64_t *vars);
+
+/* --- dims that must be equal: dims_equal.c -------------------------------------------------------- */
+
+typedef struct ash_dim_equality {
+    ash_dim a, b;
+} ash_dim_equality;
+
+enum { ASH_DIMS_EQUALITIES = 1024 }; /* the most */
+
+/* Whether two dims can have one value; false where a node settles one of them. */
+bool ash_dims_may_equal(ash_dims *dims, ash_dim a, ash_dim b);
+/* Notes that they must have: a condition on the variables. */
+ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag);
+size_t ash_dims_equality_count(const ash_dims *dims);
+ash_dim_equality ash_dims_equality(const ash_dims *dims, size_t index);
+/* ASH_ERROR_SHAPE, with both dims, where values of the variables do not meet a condition. */
+ash_status ash_dims_check(const ash_dims *dims, const int64_t *vars, ash_diag *diag);
 
 typedef enum ash_dim_op {
     ASH_DIM_ADD,
@@ -306,6 +324,7 @@ struct ash_graph {
     ASH_VEC(ash_graph *) bodies; /* of loops, by their number less 1: the graph's */
     bool body;                   /* of a loop: nothing is computed once and for all */
     uint8_t phase;               /* of nodes and states that are added from now on: an ash_phase */
+    uint32_t next_place;         /* of nodes that are added from now on: as ash_node.place */
     bool derived;  /* made by a pass: origins are the pass's to set, else each value is its own origin */
     bool internal; /* nodes may be in the forms of one target, which attributes of type FORM tell */
     ash_status status; /* the sticky error */
@@ -427,6 +446,16 @@ ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag);
 /* Per node, the outermost loop that it belongs to: the loop itself, its arguments, its body; or
  * UINT32_MAX. */
 ash_status ash_graph__outer_loops(const ash_graph *graph, uint32_t *out, ash_diag *diag);
+/* The loop, a node, that a node of class STACK asks. */
+static inline uint32_t ash_node__stacker(const ash_graph *graph, const ash_node *node) {
+    return graph->values.at[node->ins[0]].node;
+}
+/* Whether a value of a body is stacked for somebody by a node of its own; and the graph without such nodes,
+ * whose loops stack more instead. `map`, with an entry for each value, or NULL: what each has become.
+ * Linear. stacks.c */
+bool ash_graph__has_stacks(const ash_graph *graph);
+ash_status ash_graph__gather_stacks(const ash_graph *graph, ash_graph **out, ash_value *map,
+                                    ash_diag *diag);
 /* The graph with its bodies in graphs of their own, which share its dims:
  *
  *   inputs    the iteration's number, the slices, then what the body reads from outside
@@ -444,7 +473,8 @@ size_t ash_results__write(const ash_type *types, size_t n, int64_t *list);
 /* Reads the next one at *pos; false at the end, and where the list is no list of types. */
 bool ash_results__next(const ash_attr *results, uint32_t *pos, ash_type *out);
 
-enum { ASH_OP_OUTS = ASH_CUSTOM_MOST_RESULTS }; /* the most outputs that an operator has */
+enum { ASH_OP_OUTS = 64 };    /* the most outputs that an operator has: a loop, here */
+enum { ASH_LOOP_PARTS = 62 }; /* the most scanned and stacked values: `backward` has a bit for each */
 
 /* How many outputs a node with these attributes has; 0 where they do not say, or say more than there may
  * be. */

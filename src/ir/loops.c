@@ -66,10 +66,29 @@ static void nest(owners *o, uint32_t a, uint32_t b) {
     }
 }
 
+/* A stack is where its loop is, though it has a value of that loop's body as an operand. */
+static ash_status own_stack(owners *o, const ash_node *node) {
+    const ash_graph *g = o->graph;
+    const ash_value_info *of = &g->values.at[node->ins[0]];
+    bool loop = of->kind == ASH_VALUE_NODE && g->nodes.at[of->node].op == ASH_OP_LOOP &&
+                !ash_node__loop(&g->nodes.at[of->node]).body;
+    if (loop && o->of[node->ins[1]] == of->node &&
+        ash_node_int(&g->nodes.at[of->node], ASH_ATTR_TRIPS) == ash_node_int(node, ASH_ATTR_TRIPS)) {
+        o->of[node->out] = o->around[of->node];
+        return ASH_OK;
+    }
+    ash_fail(o->diag, ASH_ERROR_INVALID_ARGUMENT,
+             "the operands are no result of a loop of %s iterations and a value of its body",
+             loop ? "as many" : "any");
+    ash_diag__add_node(o->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
+    return ASH_ERROR_INVALID_ARGUMENT;
+}
+
 static ash_status own_node(owners *o, uint32_t n) {
     const ash_graph *g = o->graph;
     const ash_node *node = &g->nodes.at[n];
     if (node->op == ASH_OP_ARGUMENT) return ASH_OK;
+    if (node->op == ASH_OP_STACK) return own_stack(o, node);
     bool loop = node->op == ASH_OP_LOOP;
     ash_loop_parts p = loop ? ash_node__loop(node) : (ash_loop_parts){.body = true};
     uint32_t own = p.body ? NOBODY : n;
@@ -147,6 +166,7 @@ ash_status ash_graph__outer_loops(const ash_graph *graph, uint32_t *out, ash_dia
         const ash_node *node = &graph->nodes.at[n];
         uint32_t loop = o.of[node->out];
         if (loop == NOBODY && node->op == ASH_OP_LOOP) loop = n;
+        if (loop == NOBODY && node->op == ASH_OP_STACK) loop = ash_node__stacker(graph, node);
         while (loop != NOBODY && o.around[loop] != NOBODY) loop = o.around[loop];
         out[n] = loop;
     }
@@ -278,6 +298,7 @@ static ash_status copy(splitter *s, part *p, const ash_node *node) {
         if (p) ASH_TRY(inside(s, p, node->ins[i], &ins[i]));
     }
     ash_graph_name_next(to, node->name);
+    to->phase = s->from->values.at[node->out].phase;
     ash_graph_add(to, node->op, ins, node->n_ins, node->attrs, node->n_attrs, outs);
     ASH_TRY(status_of(s, to, node));
     for (unsigned k = 0; k < node->n_outs; k++) s->image[node->out + k] = outs[k];
@@ -325,6 +346,7 @@ static ash_status add_loop(splitter *s, part *p, const ash_node *node) {
     for (size_t i = 0; i < node->n_attrs; i++)
         if (attrs[i].key == ASH_ATTR_BODY) attrs[i].i = (int64_t)s->to->bodies.len;
     ash_graph_name_next(s->to, node->name);
+    s->to->phase = s->from->values.at[node->out].phase;
     ash_graph_add(s->to, ASH_OP_LOOP, ins, count, attrs, node->n_attrs, outs);
     for (unsigned k = 0; k < node->n_outs; k++) s->image[node->out + k] = outs[k];
     return status_of(s, s->to, node);
@@ -392,11 +414,33 @@ static ash_status split(splitter *s) {
     return ash_graph_status(s->to, s->diag);
 }
 
+/* The same of a graph with stacks. */
+static ash_status split_stacks(const ash_graph *graph, ash_graph **out, ash_value *map, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    size_t n = graph->values.len, n_gathered = 0;
+    ash_graph *gathered = NULL;
+    ash_value *first = ash_mem_alloc(a, n, sizeof *first), *second = NULL;
+    ash_status status =
+        first ? ash_graph__gather_stacks(graph, &gathered, first, diag) : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK) {
+        n_gathered = gathered->values.len;
+        second = ash_mem_alloc(a, n_gathered, sizeof *second);
+        status = second ? ash_graph__split_loops(gathered, out, second, diag) : ASH_NO_MEMORY(diag);
+    }
+    for (size_t v = 0; map && status == ASH_OK && v < n; v++)
+        map[v] = first[v] == ASH_NO_VALUE ? ASH_NO_VALUE : second[first[v]];
+    ash_mem_free(a, first, n, sizeof *first);
+    ash_mem_free(a, second, n_gathered, sizeof *second);
+    ash_graph_destroy(gathered);
+    return status;
+}
+
 ash_status ash_graph__split_loops(const ash_graph *graph, ash_graph **out, ash_value *map, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t values = graph->values.len, nodes = graph->nodes.len;
     splitter s = {.from = graph, .diag = diag};
     *out = NULL;
+    if (ash_graph__has_stacks(graph)) return split_stacks(graph, out, map, diag);
     ASH_TRY(find_owners(graph, &s.owners, diag));
     ash_arena_init(&s.scratch, a);
     s.image = map ? map : ash_mem_alloc(a, values, sizeof *s.image);

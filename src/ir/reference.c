@@ -130,6 +130,7 @@ ash_status ash_reference_step(const ash_graph *graph, const void *const *inputs,
         goto done;
     }
     ASH_TRY_DONE(read_vars(graph, var_names, var_values, var_count, vars, diag));
+    ASH_TRY_DONE(ash_dims_check(graph->dims, vars, diag));
     ASH_TRY_DONE(load_inputs(graph, inputs, vars, wide, diag));
     if (states) ASH_TRY_DONE(load_states(graph, states, vars, kept, diag));
     ASH_TRY_DONE(ash_eval_step(graph, wide, vars, ASH_EVAL_DOUBLE, states ? kept : NULL, r->outputs, diag));

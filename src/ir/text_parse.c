@@ -300,7 +300,8 @@ static ash_status read_attrs(parser *p, ash_attr *attrs, int64_t (*lists)[ASH_MA
         char c = ash_scan__peek(s);
         size_t before = s->pos;
         if (c == 0 || c == '%' || c == '@') return ASH_OK;
-        if (ash_scan__accept(s, "output") || ash_scan__accept(s, "update") || ash_scan__accept(s, "var"))
+        if (ash_scan__accept(s, "output") || ash_scan__accept(s, "update") || ash_scan__accept(s, "var") ||
+            ash_scan__accept(s, "equal"))
             return s->pos = before, ASH_OK;
         if (*n == ASH_ATTR_COUNT) return ash_scan__fail(s, "more attributes than there are");
         ASH_TRY(read_attr(p, &attrs[*n], lists[*n]));
@@ -409,6 +410,14 @@ static ash_status read_variable(parser *p, size_t start) {
     return ASH_OK;
 }
 
+/* Two dims that must have one value. */
+static ash_status read_equal(parser *p, size_t start) {
+    ash_dim a, b;
+    ASH_TRY(read_dim(p, &a));
+    ASH_TRY(read_dim(p, &b));
+    return place(p, ash_dims_require(p->graph->dims, a, b, p->scan.diag), start);
+}
+
 static ash_status read_output(parser *p, size_t start) {
     ash_value value;
     ASH_TRY(read_string(p));
@@ -436,6 +445,8 @@ static ash_status read_statements(parser *p) {
             ASH_TRY(read_definition(p));
         else if (ash_scan__accept(&p->scan, "var"))
             ASH_TRY(read_variable(p, start));
+        else if (ash_scan__accept(&p->scan, "equal"))
+            ASH_TRY(read_equal(p, start));
         else if (ash_scan__accept(&p->scan, "output"))
             ASH_TRY(read_output(p, start));
         else if (ash_scan__accept(&p->scan, "update"))

@@ -4,6 +4,7 @@
  *   graph "net"
  *   var batch 1 64
  *   var found settled (10*batch)
+ *   equal batch (2*div(batch, 2))
  *   %0: f32[batch, 3] = input "x"
  *   %1: f32[3, 64] = parameter "w" hex "0000803f..."
  *   %2: f32[] = constant {0.5}
@@ -14,12 +15,13 @@
  *   update %4 = %9
  *   output "y" = %3
  *
- * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), then
- * all values by id, then the updates of states, then the outputs. Data is in memory order (little endian),
- * two digits a byte; few elements are written as numbers where that gives the same bits. What follows @ is
- * the node's name, and before it, where it is placed (ash_graph_place), the number of a device: `@1 @"fc"`.
- * `internal` behind the graph's name: its nodes may be in the forms that passes choose for
- * one target. What is printed is parsed back as an equal graph: ids, names, shapes and data. */
+ * A statement a line: all variables in order (with bounds, or with the limit of what a node settles), the
+ * conditions on them (dims that must be equal), then all values by id, then the updates of states, then
+ * the outputs. Data is in memory order (little endian), two digits a byte; few elements are written as
+ * numbers where that gives the same bits. What follows @ is the node's name, and before it, where it is
+ * placed (ash_graph_place), the number of a device: `@1 @"fc"`. `internal` behind the graph's name: its
+ * nodes may be in the forms that passes choose for one target. What is printed is parsed back as an equal
+ * graph: ids, names, shapes and data. */
 #include <math.h>
 
 #include "inside.h"
@@ -185,6 +187,14 @@ static void print_graph(printer *p) {
         } else {
             ash_text_add(p->out, " %lld %lld\n", (long long)var->min, (long long)var->max);
         }
+    }
+    for (size_t i = 0; i < ash_dims_equality_count(graph->dims); i++) {
+        const ash_dim_equality e = ash_dims_equality(graph->dims, i);
+        ash_text_add(p->out, "equal ");
+        ash_dims_print(graph->dims, e.a, p->out);
+        ash_text_add(p->out, " ");
+        ash_dims_print(graph->dims, e.b, p->out);
+        ash_text_add(p->out, "\n");
     }
     print_values(p);
     for (size_t i = 0; i < graph->states.len; i++)

@@ -43,3 +43,28 @@ bool ash_winograd_make(int64_t m, ash_winograd *out) {
     out->output[out->tile - 1][last] = 1;
     return true;
 }
+
+/* --- where it pays ---------------------------------------------------------------------------------- */
+
+ash_winograd_rule ash_winograd_rule_of(const ash_costs *costs, int64_t m, int64_t c, int64_t o,
+                                       int64_t x_block, int64_t lanes) {
+    double points = (double)((m + 2) * (m + 2));
+    double weights = (double)c * (double)o, vectors = (double)o / (double)lanes;
+    double product = weights / (costs->tile_fma * (double)lanes);
+    double least = 9 * weights * (double)sizeof(float) / costs->wino_stream;
+    double input = costs->wino_input * (double)c / (double)x_block *
+                   __builtin_ceil((double)o / (double)costs->wino_channels);
+    return (ash_winograd_rule){.direct = costs->wino_worth * 9 * product,
+                               .direct_least = costs->wino_worth * least,
+                               .product = points * product,
+                               .product_least = least,
+                               .each = points * (input + costs->wino_output * vectors),
+                               .weights = points * costs->wino_weights * (double)c * vectors,
+                               .block = costs->wino_blocks};
+}
+
+bool ash_winograd_pays(const ash_winograd_rule *r, double positions, double tiles) {
+    double tiled = ASH_MAX(r->product * tiles, r->product_least) + r->each * tiles +
+                   r->weights * __builtin_ceil(tiles / (double)r->block);
+    return tiled <= ASH_MAX(r->direct * positions, r->direct_least);
+}

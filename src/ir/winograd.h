@@ -15,6 +15,7 @@
 #define ASH_WINOGRAD_H
 
 #include "base/base.h"
+#include "base/costs.h"
 
 enum { ASH_WINOGRAD_TILE = 6, ASH_WINOGRAD_SIZE = ASH_WINOGRAD_TILE + 2 }; /* the most */
 
@@ -28,5 +29,24 @@ typedef struct ash_winograd {
 
 /* The transforms for tiles of m x m; false when there are none. */
 bool ash_winograd_make(int64_t m, ash_winograd *out);
+
+/* Estimated cycles of a convolution with some channels, by the positions and the tiles of its result:
+ *
+ *     direct = max(direct positions, direct_least)
+ *     tiled  = max(product tiles, product_least) + each tiles + weights ceil(tiles / block)
+ *
+ * The sums are multiply-adds, or wait for the weights, which come from memory or the last cache at every
+ * execution. Weights are transformed for each block of tiles, operands and results for each tile. `direct`
+ * is taken times wino_worth: the algorithm pays where tiled <= direct. */
+typedef struct ash_winograd_rule {
+    double direct, direct_least, product, product_least, each, weights;
+    int64_t block; /* tiles */
+} ash_winograd_rule;
+
+/* For tiles of m x m, and convolutions of `c` channels in blocks of `x_block` to `o` in vectors of
+ * `lanes`. */
+ash_winograd_rule ash_winograd_rule_of(const ash_costs *costs, int64_t m, int64_t c, int64_t o,
+                                       int64_t x_block, int64_t lanes);
+bool ash_winograd_pays(const ash_winograd_rule *rule, double positions, double tiles);
 
 #endif

@@ -38,7 +38,8 @@ typedef struct attend {
     int64_t vectors;         /* of rows, of a chunk */
     int64_t block;           /* keys */
     ash_tile_shape score_tile, value_tile;
-    ash_dim inner;                                             /* of the product */
+    unsigned lone_keys; /* of a tile of scores with one vector of rows */
+    ash_dim inner;      /* of the product */
     ash_sym row_block, row_lane, row, key, step, column, lane; /* column: a vector of them */
     ash_ix out[ASH_MAX_RANK], in[ASH_MAX_RANK], key_stride;    /* of the result; of the scores */
     ash_sym key_block, key_lane;                               /* of few rows */
@@ -220,7 +221,8 @@ static int64_t score_steps(const attend *a) {
 static void emit_weights(attend *a, unsigned vectors, ash_ref first) {
     ash_nest *n = &a->k->nest;
     ash_ref most[ASH_TILE_MAX], from = number(a, 0);
-    const ash_tile_shape shape = {a->scores ? a->score_tile.rows : 1, vectors};
+    const unsigned keys = vectors < a->score_tile.vectors ? a->lone_keys : a->score_tile.rows;
+    const ash_tile_shape shape = {a->scores ? keys : 1, vectors};
     const ash_tile_heights heights = ash_tile_cut_rows(
         a->k->low->target, shape, ash_dim_is_const(a->keys) ? a->keys % a->block : a->keys, score_steps(a));
     for (unsigned v = 0; v < vectors; v++)
@@ -579,16 +581,16 @@ static void make_symbols(attend *a) {
         ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, a->column), a->lanes), ash_ix_sym(ixs, a->lane));
 }
 
-/* The product's index from the group's axes: those of the result, and behind them the keys. */
-static void index_product(const attend *a, ash_ix *idx) {
-    const ash_kern *k = a->k;
-    const int8_t *mine = k->low->fusion.labels[a->node - k->graph->nodes.at],
-                 *its = k->low->fusion.labels[a->scores - k->graph->nodes.at];
+void ash_attend__product_at(const ash_kern *k, const ash_node *node, const ash_node *product,
+                            const ash_ix *scores, ash_ix *idx) {
+    const int8_t *mine = k->low->fusion.labels[node - k->graph->nodes.at],
+                 *its = k->low->fusion.labels[product - k->graph->nodes.at];
+    unsigned rank = ash_graph__type(k->graph, node->out)->rank;
     ash_ix axes[ASH_MAX_AXES] = {0}; /* expression 0 is the number 0 */
-    for (unsigned d = 0; d + 1 < a->rank; d++)
-        if (mine[d] != ASH_LABEL_NONE) axes[mine[d]] = a->in[d];
-    axes[k->group->n_root_axes] = a->in[a->rank - 1];
-    for (unsigned d = 0; d < ash_graph__type(k->graph, a->scores->out)->rank; d++)
+    for (unsigned d = 0; d + 1 < rank; d++)
+        if (mine[d] != ASH_LABEL_NONE) axes[mine[d]] = scores[d];
+    axes[k->group->n_root_axes] = scores[rank - 1];
+    for (unsigned d = 0; d < ash_graph__type(k->graph, product->out)->rank; d++)
         idx[d] = its[d] == ASH_LABEL_NONE ? 0 : axes[its[d]];
 }
 
@@ -602,7 +604,7 @@ static void find_operands(attend *a) {
     if (a->scores) {
         unsigned rank = ash_graph__type(k->graph, a->scores->out)->rank;
         int64_t block = ash_node_int(a->scores, ASH_ATTR_B_BLOCK);
-        index_product(a, keys);
+        ash_attend__product_at(k, a->node, a->scores, a->in, keys);
         memcpy(q, keys, sizeof q);
         keys[rank - 1] = ash_ix_sym(ixs, a->step);
         q[rank] = ash_ix_mod(ixs, q[rank - 1], block);
@@ -616,22 +618,32 @@ static void find_operands(attend *a) {
     ash_kern_expect(k, found); /* fusion has asked for it */
 }
 
+/* How many keys a tile of scores for so many vectors of rows has, as for other products: fewer where they
+ * would share the few lines of one set of the cache. */
+static unsigned tile_keys(attend *a, unsigned vectors) {
+    const ash_target *target = a->k->low->target;
+    const ash_costs *c = &target->costs;
+    unsigned rows = target->vector_registers - vectors - 1;
+    int64_t apart;
+    rows = ASH_MAX(ASH_MIN(rows, (unsigned)ASH_TILE_MAX) / vectors, 1u);
+    if (a->scores && (!ash_ix_lane_stride(&a->k->ixs, a->k_at.linear, a->key, 2, false, &apart) ||
+                      apart * (int64_t)sizeof(float) % c->set_bytes == 0))
+        rows = ASH_MIN(rows, (unsigned)c->set_rows);
+    return rows;
+}
+
 /* Tiles, and from them the block of keys, which is the same whatever the extents are. */
 static void choose_sizes(attend *a) {
     ash_kern *k = a->k;
     const ash_target *target = k->low->target;
     const ash_costs *c = &target->costs;
-    unsigned vectors = (unsigned)c->attend_strip, rows = target->vector_registers - vectors - 1;
-    int64_t apart, most = ash_ceil_div(ASH_MAX(ash_kern_max(k, a->rows), 1), a->lanes);
-    rows = ASH_MAX(ASH_MIN(rows, (unsigned)ASH_TILE_MAX) / vectors, 1u);
-    /* as for other products: keys that would share the few lines of one set of the cache */
-    if (a->scores && (!ash_ix_lane_stride(&k->ixs, a->k_at.linear, a->key, 2, false, &apart) ||
-                      apart * (int64_t)sizeof(float) % c->set_bytes == 0))
-        rows = ASH_MIN(rows, (unsigned)c->set_rows);
+    unsigned vectors = (unsigned)c->attend_strip, rows = tile_keys(a, vectors);
+    int64_t most = ash_ceil_div(ASH_MAX(ash_kern_max(k, a->rows), 1), a->lanes);
     vectors = (unsigned)ASH_MIN(vectors, most);
     a->vectors = ash_ceil_div(ASH_MIN(c->attend_vectors, most), vectors) * vectors;
     a->score_tile = (ash_tile_shape){rows, vectors};
     a->block = ASH_MAX(ash_node_int(a->node, ASH_ATTR_KEYS) / rows, 1) * rows;
+    a->lone_keys = (unsigned)ASH_MIN((int64_t)tile_keys(a, 1), a->block);
     int64_t all = a->vectors * a->lanes;
     const ash_tile_extents extents = {.rows = all, .blocks = ASH_MAX(a->strips, 1)};
     a->value_tile.rows = (unsigned)c->set_rows + 1;

@@ -253,12 +253,12 @@ static unsigned few_vectors(const ash_bits *b, unsigned rows) {
              most = rows <= 2 ? registers / 8 : registers / 16;
     if (b->digits.buffer != ASH_NO_BUFFER) most = ash_bits__digit_vectors(b, rows);
     unsigned out = ASH_MIN(ASH_MAX(most, 1u), b->per);
-    while (b->per % out || b->shape.vectors % out) out--;
+    while (b->per % out) out--;
     return out;
 }
 
-/* Few rows of a strip, in tiles of as many vectors as they have registers for. */
-static void emit_few_strip(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref first) {
+/* Rows of a strip, in tiles of as many vectors as they have registers for. */
+static void emit_few_rows(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0, ash_ref first) {
     ash_nest *n = &b->k->nest;
     unsigned each = few_vectors(b, rows), rest = vectors % each;
     b->within = true;
@@ -267,6 +267,51 @@ static void emit_few_strip(ash_bits *b, unsigned rows, unsigned vectors, ash_ref
     ash_nest_end(n);
     if (rest) emit_few(b, rows, rest, row0, end);
     b->within = false;
+}
+
+/* The rows that a tile unpacks weights for: as many as have sums for a whole block. */
+static unsigned few_height(const ash_bits *b) {
+    unsigned most = (unsigned)b->k->low->target->costs.bits_rows;
+    while (most > 1 && b->digits.buffer != ASH_NO_BUFFER && ash_bits__digit_vectors(b, most) < b->per)
+        most--;
+    return most;
+}
+
+/* Few rows [from, to) of a block. Those behind the first tile find its words in a cache. */
+static void emit_few_block(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref first) {
+    ash_nest *n = &b->k->nest;
+    const ash_tile_shape shape = {few_height(b), b->per};
+    const ash_tile_heights heights = ash_tile_cut_rows(b->k->low->target, shape, b->m, b->inner);
+    if (ash_dim_is_const(b->m) && b->m <= shape.rows) {
+        emit_few_rows(b, (unsigned)b->m, vectors, from, first);
+        return;
+    }
+    for (unsigned i = 0; i < heights.n; i++) {
+        emit_few_rows(b, heights.at[i], vectors, ash_tile_open_height(n, &heights, i, &from, to), first);
+        ash_nest_end(n);
+    }
+}
+
+/* Few rows of the blocks that begin in a strip from `first` on: whole blocks, whatever strips are. */
+static void emit_few_blocks(ash_bits *b, ash_ref from, ash_ref to, ash_ref first) {
+    ash_nest *n = &b->k->nest;
+    int64_t all = ash_ceil_div(b->n, b->lanes), rest = all % b->per;
+    bool apart = b->shape.vectors != b->per; /* strips are no blocks */
+    if (apart) {
+        ash_ref per = number(b, b->per), up = ash_nest_idiv(n, plus(b, first, b->per - 1), per);
+        ash_ref end = ash_nest_binary(n, ASH_OP_MIN, plus(b, first, b->shape.vectors), number(b, all));
+        first = ash_nest_loop(n, times(b, up, b->per), end, b->per, 1);
+    }
+    if (rest) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, first, number(b, all - rest)));
+        emit_few_block(b, b->per, from, to, first);
+        ash_nest_else(n);
+        emit_few_block(b, (unsigned)rest, from, to, first);
+        ash_nest_end(n);
+    } else {
+        emit_few_block(b, b->per, from, to, first);
+    }
+    if (apart) ash_nest_end(n);
 }
 
 /* --- more rows ------------------------------------------------------------------------------------ */
@@ -377,23 +422,35 @@ static void emit_many(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, a
 
 /* --- chunks --------------------------------------------------------------------------------------- */
 
-/* The rows of a chunk: all at once where they are few and a number, one after the other where only an
- * execution knows. */
-static void emit_strip(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref first) {
+/* More rows of a strip, whose last one may be narrower. */
+static void emit_many_strip(ash_bits *b, ash_ref from, ash_ref to, ash_ref first) {
     ash_nest *n = &b->k->nest;
-    int64_t few = b->k->low->target->costs.bits_rows;
+    int64_t all = ash_ceil_div(b->n, b->lanes), rest = all % b->shape.vectors;
+    if (rest) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, first, number(b, all - rest)));
+        emit_many(b, b->shape.vectors, from, to, first);
+        ash_nest_else(n);
+        emit_many(b, (unsigned)rest, from, to, first);
+        ash_nest_end(n);
+    } else {
+        emit_many(b, b->shape.vectors, from, to, first);
+    }
+}
+
+/* The rows of a chunk: which way they go may be known to an execution alone. */
+static void emit_strip(ash_bits *b, ash_ref from, ash_ref to, ash_ref first) {
+    ash_nest *n = &b->k->nest;
     if (ash_dim_is_const(b->m)) {
-        if (b->m <= few)
-            emit_few_strip(b, (unsigned)b->m, vectors, from, first);
+        if (b->m <= b->few)
+            emit_few_blocks(b, from, to, first);
         else
-            emit_many(b, vectors, from, to, first);
+            emit_many_strip(b, from, to, first);
         return;
     }
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, number(b, few), ash_kern_dim(b->k, b->m)));
-    emit_many(b, vectors, from, to, first);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, number(b, b->few), ash_kern_dim(b->k, b->m)));
+    emit_many_strip(b, from, to, first);
     ash_nest_else(n);
-    emit_few_strip(b, 1, vectors, ash_nest_loop(n, from, to, 1, 1), first);
-    ash_nest_end(n);
+    emit_few_blocks(b, from, to, first);
     ash_nest_end(n);
 }
 
@@ -403,7 +460,7 @@ static ash_dim emit(ash_bits *b) {
     const ash_target *target = k->low->target;
     const ash_costs *c = &target->costs;
     int64_t m = ASH_MAX(ash_kern_max(k, b->m), 1), vectors = ash_ceil_div(b->n, b->lanes);
-    bool few = ash_dim_is_const(b->m) && m <= c->bits_rows;
+    bool few = ash_dim_is_const(b->m) && m <= b->few;
     int64_t vector_bytes = b->inner * b->lanes * (int64_t)sizeof(float);
     int64_t near = ASH_MAX(ash_share_of(target->l2_bytes, c->near_share) / ASH_MAX(vector_bytes, 1), 1);
     bool apart = b->inner * (int64_t)sizeof(float) % c->set_bytes;
@@ -427,16 +484,7 @@ static ash_dim emit(ash_bits *b) {
     ash_ref from = times(b, ash_nest_imod(n, chunk, n_parts), per);
     ash_ref to = ash_nest_binary(n, ASH_OP_MIN, plus(b, from, per), ash_kern_dim(k, b->m));
     ash_ref first = times(b, strip, b->shape.vectors);
-    unsigned last = (unsigned)(vectors % b->shape.vectors);
-    if (last) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, number(b, strips - 1)));
-        emit_strip(b, b->shape.vectors, from, to, first);
-        ash_nest_else(n);
-        emit_strip(b, last, from, to, first);
-        ash_nest_end(n);
-    } else {
-        emit_strip(b, b->shape.vectors, from, to, first);
-    }
+    emit_strip(b, from, to, first);
     ash_nest_end(n);
     return ash_kern_product(k, parts, strips);
 }
@@ -462,7 +510,7 @@ static bool find_operands(ash_bits *b) {
     const ash_ix a[ASH_MAX_RANK] = {b->out[0], ash_ix_sym(ixs, b->term)},
                  word[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->word), column},
                  scale[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->scale), column};
-    bool whole = ash_dim_is_const(b->m) && b->m <= k->low->target->costs.bits_rows;
+    bool whole = ash_dim_is_const(b->m) && b->m <= b->few;
     bool reads_a = !whole || k->digits == ASH_NO_BUFFER;
     bool placed = (!reads_a || ash_tile_operand_at(k, b->node->ins[0], a, &b->a)) &&
                   ash_tile_operand_at(k, b->node->ins[1], word, &b->words) &&
@@ -491,6 +539,8 @@ ash_bits ash_bits__of(ash_kern *k, const ash_node *node) {
     b.terms = 32 / b.bits;
     /* the largest power of two that divides the span and PART, or PART where a span has all terms */
     b.part = b.span <= PART ? b.span : b.span >= b.inner ? PART : ASH_MIN(b.span & -b.span, PART);
+    const ash_costs *c = &k->low->target->costs;
+    b.few = ash_bits__takes_digits(&b) ? c->bits_digit_rows : c->bits_rows;
     return b;
 }
 

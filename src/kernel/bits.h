@@ -23,6 +23,7 @@ typedef struct ash_bits {
     unsigned lanes, bits, terms; /* terms: in a word */
     unsigned per;                /* vectors in a block of columns */
     int64_t part;                /* terms of a span that one accumulator takes, a multiple of `terms` */
+    int64_t few;                 /* rows, at most, that unpack the weights as they go */
     ash_sym row, vector, lane;   /* of the result: column vector * lanes + lane */
     ash_sym block, column;       /* of the weights: columns block * per * lanes + column */
     ash_sym term, word, scale;
@@ -50,7 +51,9 @@ ash_ref ash_bits__load_zero(const ash_bits *b);
 /* The number that weights are less by without zero points. */
 double ash_bits__middle(const ash_bits *b);
 
-/* The vectors whose sums have registers beside the digits of a word, perhaps none. */
+/* Whether few rows are multiplied as digits. */
+bool ash_bits__takes_digits(const ash_bits *b);
+/* The vectors whose sums have registers beside the digits, in a tile of so many rows; perhaps none. */
 unsigned ash_bits__digit_vectors(const ash_bits *b, unsigned rows);
 /* Makes the operand's records known to the product's kernel. */
 void ash_bits__find_digits(ash_bits *b);

@@ -48,17 +48,21 @@ static unsigned groups(const ash_bits *b) {
     return 8 / b->bits;
 }
 
-/* Whether few rows are multiplied as digits. */
-static bool takes_digits(const ash_bits *b) {
+bool ash_bits__takes_digits(const ash_bits *b) {
     const ash_target *target = b->k->low->target;
     return target->dot4 == 1 && b->lanes % b->terms == 0 && b->part % b->lanes == 0 &&
            b->part / b->lanes <= MOST_PARTS && b->inner % b->lanes == 0 && b->inner > 0;
 }
 
+/* Of one row, the sums of all vectors of a tile are open at a time, and the digits of a word have registers
+ * beside them. Of more rows, those of one vector are, and each reads the digits again: they come from the
+ * first-level cache, and the weights still in the order in which they lie. */
 unsigned ash_bits__digit_vectors(const ash_bits *b, unsigned rows) {
-    enum { OTHERS = 2 };
-    unsigned registers = b->k->low->target->vector_registers, digits = rows * DIGITS * groups(b);
-    return registers > digits + OTHERS ? (registers - digits - OTHERS) / (rows * (DIGITS + 1)) : 0;
+    enum { OTHERS = 2, OTHERS_OF_ROWS = 4 };
+    unsigned registers = b->k->low->target->vector_registers, digits = DIGITS * groups(b);
+    if (rows == 1) return registers > digits + OTHERS ? (registers - digits - OTHERS) / (DIGITS + 1) : 0;
+    unsigned sums = (registers - OTHERS_OF_ROWS) / rows;
+    return sums > DIGITS ? sums - DIGITS : 0;
 }
 
 static int64_t record_bytes(const ash_bits *b) {
@@ -214,9 +218,8 @@ static void view_digits(ash_bits *b, bool write) {
 /* The rows that have digits: 0 where there are always too many. */
 static ash_dim digit_rows(ash_bits *b) {
     ash_dim rows = b->m;
-    int64_t few = b->k->low->target->costs.bits_rows;
-    if (ash_dim_is_const(rows)) return rows <= few ? rows : 0;
-    if (ash_dims_combine(b->k->ixs.dims, ASH_DIM_MIN, rows, few, &rows, NULL) != ASH_OK)
+    if (ash_dim_is_const(rows)) return rows <= b->few ? rows : 0;
+    if (ash_dims_combine(b->k->ixs.dims, ASH_DIM_MIN, rows, b->few, &rows, NULL) != ASH_OK)
         b->k->failed = true;
     return rows;
 }
@@ -226,7 +229,7 @@ bool ash_kern_wants_digits(ash_kern *k, ash_digits *out) {
     if (k->group->kind != ASH_GROUP_TILE || node->op != ASH_OP_MATMUL_BITS) return false;
     ash_bits b = ash_bits__of(k, node);
     *out = (ash_digits){ASH_NO_BUFFER, node->ins[0], b.part, b.bits, k->group->constant};
-    return takes_digits(&b) && digit_rows(&b) != 0;
+    return ash_bits__takes_digits(&b) && digit_rows(&b) != 0;
 }
 
 uint32_t ash_kern_lower_digits(ash_kern *k, ash_dim *chunks) {
@@ -272,15 +275,21 @@ static ash_ref digits_at(const ash_bits *b, ash_ref at, ash_ref byte, unsigned g
     return ash_nest_load(n, b->digits.i8, from, 4, ASH_NO_REF);
 }
 
-/* One word of each column of a tile, by the digits of rows whose records are `at`. Vector by vector: the
- * lines of memory are asked for evenly, not some at once and then none, which is 8 % faster. */
-static void add_word(ash_bits *b, const ash_tile *t, const ash_ref (*cells)[ASH_TILE_MAX],
-                     const ash_ref *at, ash_ref word0, ash_ref word) {
+/* The sums of some vectors [from, to) of a tile, by the digits of rows whose records are `at`. */
+typedef struct digit_sums {
+    const ash_ref *at;
+    unsigned from, to;
+    ash_ref cells[DIGITS][ASH_TILE_MAX];
+} digit_sums;
+
+/* One word of each column, vector by vector: the lines of memory are asked for evenly, not some at once and
+ * then none, which is 8 % faster. */
+static void add_word(ash_bits *b, const ash_tile *t, const digit_sums *s, ash_ref word0, ash_ref word) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     ash_ref byte = ash_nest_binary(n, ASH_OP_MUL, word, number(b, b->terms));
     ash_kern_set_sym(k, b->word, ash_nest_binary(n, ASH_OP_ADD, word0, word));
-    for (unsigned v = 0; v < t->vectors; v++) {
+    for (unsigned v = s->from; v < s->to; v++) {
         ash_bits__set_vector(b, t->first, v);
         ash_ref index = ash_nest_binary(n, ASH_OP_MUL, ash_kern_index(k, b->words.linear), number(b, 4));
         ash_ref words = ash_bits__load_words(b, b->digits.words, index, 4 * b->lanes);
@@ -288,7 +297,8 @@ static void add_word(ash_bits *b, const ash_tile *t, const ash_ref (*cells)[ASH_
             ash_ref numbers = numbers_of(b, words, g);
             for (unsigned r = 0; r < t->rows; r++)
                 for (unsigned d = 0; d < DIGITS; d++) {
-                    ash_ref cell = cells[d][r * t->vectors + v], digits = digits_at(b, at[r], byte, g, d);
+                    ash_ref cell = s->cells[d][r * t->vectors + v];
+                    ash_ref digits = digits_at(b, s->at[r], byte, g, d);
                     ash_nest_set(n, cell, ash_nest_dot4(n, numbers, digits, ash_nest_get(n, cell)));
                 }
         }
@@ -302,43 +312,58 @@ static ash_ref head_of(const ash_bits *b, uint16_t buf, ash_ref at, unsigned whi
     return ash_nest_splat(n, ash_nest_load(n, buf, index, 1, ASH_NO_REF), b->lanes);
 }
 
-void ash_bits__add_record(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref record, int64_t terms) {
+/* What the digits of a cell have summed up to, in the row's unit. */
+static ash_ref sum_of(const ash_bits *b, const digit_sums *s, unsigned i) {
+    ash_nest *n = &b->k->nest;
+    ash_ref by = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 256), b->lanes);
+    ash_ref sum = ash_nest_cast(n, ASH_F32, ash_nest_get(n, s->cells[DIGITS - 1][i]));
+    for (unsigned d = DIGITS - 1; d-- > 0;)
+        sum = ash_nest_fma(n, sum, by, ash_nest_cast(n, ASH_F32, ash_nest_get(n, s->cells[d][i])));
+    return sum;
+}
+
+/* Adds the product of a record's terms to the sums of some vectors of a tile. */
+static void add_vectors(ash_bits *b, ash_tile *t, digit_sums *s, ash_ref record, int64_t terms) {
     enum { COPIES = 4 };
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
-    int64_t count = terms / b->terms;
-    ash_ref cells[DIGITS][ASH_TILE_MAX], at[ASH_TILE_MAX];
+    unsigned copies =
+        ASH_MAX(COPIES / t->rows, 1u); /* a loop, or digits would be kept from vector to vector */
     ash_ref first = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part));
     ash_ref word0 = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part / b->terms));
-    ash_ref by = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 256), b->lanes);
-    for (unsigned r = 0; r < t->rows; r++) {
-        at[r] = record_of(b, plus(b, row0, r), record);
+    for (unsigned r = 0; r < t->rows; r++)
         for (unsigned d = 0; d < DIGITS; d++) {
-            ash_ref start = head_of(b, b->digits.i32, at[r], d);
-            for (unsigned v = 0; v < t->vectors; v++)
-                cells[d][r * t->vectors + v] = ash_nest_cell(n, start);
+            ash_ref start = head_of(b, b->digits.i32, s->at[r], d);
+            for (unsigned v = s->from; v < s->to; v++)
+                s->cells[d][r * t->vectors + v] = ash_nest_cell(n, start);
         }
-    }
     size_t mark = ash_kern_mark(k);
-    add_word(b, t, (const ash_ref(*)[ASH_TILE_MAX])cells, at, word0,
-             ash_nest_loop(n, number(b, 0), number(b, count), 1, COPIES));
+    add_word(b, t, s, word0, ash_nest_loop(n, number(b, 0), number(b, terms / b->terms), 1, copies));
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_kern_set_sym(k, b->scale, ash_nest_idiv(n, first, number(b, b->span)));
-    for (unsigned v = 0; v < t->vectors; v++) {
+    for (unsigned v = s->from; v < s->to; v++) {
         ash_bits__set_vector(b, t->first, v);
         ash_ref scale = ash_bits__load_scale(b), shift = b->has_zeros ? ash_bits__load_zero(b) : ASH_NO_REF;
         for (unsigned r = 0; r < t->rows; r++) {
             unsigned i = r * t->vectors + v;
-            ash_ref sum = ash_nest_cast(n, ASH_F32, ash_nest_get(n, cells[DIGITS - 1][i]));
-            for (unsigned d = DIGITS - 1; d-- > 0;)
-                sum = ash_nest_fma(n, sum, by, ash_nest_cast(n, ASH_F32, ash_nest_get(n, cells[d][i])));
+            ash_ref sum = sum_of(b, s, i);
             if (b->has_zeros)
                 sum = ash_nest_binary(
                     n, ASH_OP_SUB, sum,
-                    ash_nest_binary(n, ASH_OP_MUL, shift, head_of(b, b->digits.f32, at[r], SUM)));
-            ash_ref unit = ash_nest_binary(n, ASH_OP_MUL, scale, head_of(b, b->digits.f32, at[r], UNIT));
+                    ash_nest_binary(n, ASH_OP_MUL, shift, head_of(b, b->digits.f32, s->at[r], SUM)));
+            ash_ref unit = ash_nest_binary(n, ASH_OP_MUL, scale, head_of(b, b->digits.f32, s->at[r], UNIT));
             ash_nest_set(n, t->cells[0][i], ash_nest_fma(n, unit, sum, ash_nest_get(n, t->cells[0][i])));
         }
+    }
+}
+
+void ash_bits__add_record(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref record, int64_t terms) {
+    ash_ref at[ASH_TILE_MAX];
+    unsigned once = t->rows == 1 ? t->vectors : 1;
+    for (unsigned r = 0; r < t->rows; r++) at[r] = record_of(b, plus(b, row0, r), record);
+    for (unsigned v = 0; v < t->vectors; v += once) {
+        digit_sums sums = {.at = at, .from = v, .to = v + once};
+        add_vectors(b, t, &sums, record, terms);
     }
 }

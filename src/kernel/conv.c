@@ -6,22 +6,11 @@
  * dim it is known which positions of the tile read inside the input, so that padding costs neither a test
  * nor a multiplication. Columns in which the same positions do are one loop: all of them in most tiles.
  * Laid out in full, LLVM would keep what it has loaded for one column until the next ones read it, and
- * spill sums for it. Tiles with the same pattern share code; there are few patterns: left edge, middle,
- * right edge. Along the other spatial dims the loop over the window is cut to what lies inside.
- *
- * Where the last dim's size is a variable, a line begins and ends with tiles whose pattern is known all
- * the same, as they begin at its first position or end at its last; what lies between has no edges, and
- * is cut into ever lower tiles (ash_tile_cut_rows). The edges are tiles that fill the registers' latency.
- * Lines too short for two such tiles have tiles of their own, even ones, for each number of positions:
- *
- *     width 27     | 5: left | 14 | 3 | 5: right |
- *     width 7      | 7: both |
- *
- * Edges that padding makes long leave too many such numbers: these lines go position by position, with
- * the window cut to what lies inside.
+ * spill sums for it. How lines are cut into tiles is conv_lines.c's. Along the other spatial dims the loop
+ * over the window is cut to what lies inside.
  *
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
- * long one.
+ * long one. Dims of one element under a window of 1 do not count: tiles run along the last dim that does.
  *
  * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
  *
@@ -49,20 +38,72 @@ static bool is_exact(const conv *c) {
     return most <= (double)(1 << 24);
 }
 
+/* Sets how far windows reach out of the input along the last spatial dim; false when that is too large. */
+static bool read_edges(conv *c, ash_dim after) {
+    ash_dims *dims = c->k->ixs.dims;
+    unsigned last = c->space - 1;
+    int64_t end, stride = c->stride[last], span = (c->window[last] - 1) * c->dilation[last], least, most;
+    ash_dim over;
+    ash_dims_bounds(dims, c->before[last], &c->pad[0], &c->pad[1]);
+    if (ash_dim_is_const(c->width)) {
+        c->padded = c->pad[1] != 0 || !ash_mul_i64(c->width - 1, stride, &end) || end + span >= c->in_width;
+        return true;
+    }
+    /* (width - 1) stride + span + 1 - before - in_width */
+    if (ash_dims_combine(dims, ASH_DIM_MUL, c->width, stride, &over, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_ADD, over, span + 1, &over, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_SUB, over, stride, &over, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_SUB, over, c->before[last], &over, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_SUB, over, c->in_width, &over, NULL) != ASH_OK)
+        return false;
+    ash_dims_bounds(dims, over, &c->past[0], &c->past[1]);
+    ash_dims_bounds(dims, after, &least, &most);
+    c->over = over;
+    c->past[0] = ASH_MAX(ASH_MAX(c->past[0], least - (stride - 1)), 0); /* what strides leave over */
+    c->past[1] = ASH_MAX(ASH_MIN(c->past[1], most), c->past[0]);
+    c->padded = c->pad[1] > 0 || c->past[1] > 0;
+    return true;
+}
+
+/* Groups in lanes, and bytes in lanes, go row by row and in no other way. */
+static bool must_go_by_rows(const conv *c) {
+    return c->in_lanes && (c->c_group > 1 || c->math == ASH_TILE_BYTES);
+}
+
+/* The spatial dims that count. A window that is too wide to go row by row does not become that of lines. */
+static void read_space(conv *c, const ash_type *x, const ash_type *y, const ash_type *w) {
+    unsigned first = c->in_lanes ? 1 : 3, n = 0, dims = ash_node_attr(c->node, ASH_ATTR_BEFORE)->count;
+    bool wide = false;
+    for (unsigned d = 0; d < dims; d++) wide = wide || w->dims[first + d] > ASH_CONV_ROWS;
+    for (unsigned d = 0; d < dims; d++) {
+        ash_dim before = ash_node_list(c->node, ASH_ATTR_BEFORE)[d];
+        bool single = x->dims[2 + d] == 1 && y->dims[2 + d] == 1 && w->dims[first + d] == 1 && before == 0;
+        bool counts = !single || (n == 0 && d + 1 == dims) || (wide && must_go_by_rows(c));
+        if (!counts) continue;
+        c->axis[n] = d;
+        c->in[n] = x->dims[2 + d];
+        c->out[n] = y->dims[2 + d];
+        c->window[n] = w->dims[first + d];
+        c->stride[n] = c->beside ? 1 : ash_node_list(c->node, ASH_ATTR_STRIDES)[d];
+        c->dilation[n] = c->beside ? 1 : ash_node_list(c->node, ASH_ATTR_DILATIONS)[d];
+        c->before[n++] = before;
+    }
+    c->space = n;
+}
+
 static bool read_node(conv *c) {
     ash_kern *k = c->k;
     const ash_node *node = c->node;
     const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
                    *w = ash_graph__type(k->graph, node->ins[1]);
     const ash_type *y = ash_graph__type(k->graph, node->out);
-    const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
     bool bytes = ash_node__is_bytes(k->graph, node);
-    int64_t w_block = ash_node_int(node, ASH_ATTR_W_BLOCK), total = ash_node_int(node, ASH_ATTR_O);
-    c->space = strides->count;
-    c->x_block = ash_node_int(node, ASH_ATTR_X_BLOCK);
+    int64_t w_block = c->beside ? w->dims[6] : ash_node_int(node, ASH_ATTR_W_BLOCK),
+            total = ash_node_int(node, ASH_ATTR_O);
+    c->x_block = c->beside ? x->dims[4] : ash_node_int(node, ASH_ATTR_X_BLOCK);
     c->y_block = ash_node_int(node, ASH_ATTR_Y_BLOCK);
-    c->groups = ash_node_int(node, ASH_ATTR_GROUPS);
-    if (!w_block || c->space == 0 || (c->y_block && w_block % c->y_block)) return false;
+    c->groups = c->beside ? 1 : ash_node_int(node, ASH_ATTR_GROUPS);
+    if (!w_block || x->rank < 3 + (c->x_block != 0) || (c->y_block && w_block % c->y_block)) return false;
     if (w_block > (int64_t)ash_target_lanes(k->low->target, sizeof(float))) return false;
     c->lanes = w_block;
     c->store_lanes = c->y_block ? c->y_block : w_block;
@@ -75,33 +116,17 @@ static bool read_node(conv *c) {
     if (c->in_lanes && (c->x_block != w_block || c->y_block != w_block)) return false;
     if (!c->in_lanes && c->x_block && c->c_group % c->x_block) return false;
     if (!c->in_lanes && c->groups > 1 && c->y_block && c->o_group % c->y_block) return false;
-    unsigned first = c->in_lanes ? 1 : 3;
-    for (unsigned s = 0; s < c->space; s++) {
-        c->in[s] = x->dims[2 + s];
-        c->out[s] = y->dims[2 + s];
-        c->window[s] = w->dims[first + s];
-        c->stride[s] = strides->list[s];
-        c->dilation[s] = ash_node_list(node, ASH_ATTR_DILATIONS)[s];
-        c->before[s] = ash_node_list(node, ASH_ATTR_BEFORE)[s];
-    }
+    read_space(c, x, y, w);
     unsigned last = c->space - 1;
-    ash_dim count = 1, after = ash_node_list(node, ASH_ATTR_AFTER)[last];
-    c->merged = c->space > 1 && is_pointwise(c);
+    ash_dim count = 1, after = ash_node_list(node, ASH_ATTR_AFTER)[c->axis[last]];
+    c->merged = is_pointwise(c);
     for (unsigned s = 0; s < c->space && c->merged; s++) count = ash_kern_product(k, count, c->out[s]);
     c->width = c->merged ? count : c->out[last];
     c->in_width = c->merged ? count : c->in[last];
-    if (!ash_dim_is_const(c->before[last])) return false;
-    if (!ash_dim_is_const(c->width) && !ash_dim_is_const(after)) return false;
-    if (ash_dim_is_const(c->width) && !ash_dim_is_const(c->in_width)) return false;
-    c->pad = c->before[last];
-    c->pad_after = ash_dim_is_const(after) ? after : 0;
-    int64_t end;
-    c->padded = c->pad != 0 || c->pad_after != 0;
-    if (ash_dim_is_const(c->width))
-        c->padded = c->pad != 0 || !ash_mul_i64(c->width - 1, c->stride[last], &end) ||
-                    end + (c->window[last] - 1) * c->dilation[last] >= c->in_width;
-    bool by_rows = c->in_lanes && (c->c_group > 1 || bytes); /* and in no other way */
-    if (by_rows) return c->window[last] <= ASH_CONV_ROWS;
+    if (ash_dim_is_const(c->width) && !(ash_dim_is_const(c->in_width) && ash_dim_is_const(c->before[last])))
+        return false;
+    if (!read_edges(c, after)) return false;
+    if (must_go_by_rows(c)) return c->window[last] <= ASH_CONV_ROWS;
     return c->window[last] <= ASH_CONV_WINDOW || !c->padded;
 }
 
@@ -122,14 +147,16 @@ static void make_symbols(conv *c) {
     const ash_type *y = ash_graph__type(k->graph, c->node->out);
     unsigned last = c->space - 1;
     int64_t blocks = blocks_of(c);
-    c->batch = ash_kern_sym(k, y->dims[0]);
     c->group = ash_kern_sym(k, c->in_lanes ? 1 : c->groups);
-    c->block = ash_kern_sym(k, blocks * c->lanes / c->store_lanes);
-    c->lane = ash_kern_sym(k, c->store_lanes);
+    if (!c->beside) {
+        c->batch = ash_kern_sym(k, y->dims[0]);
+        c->block = ash_kern_sym(k, blocks * c->lanes / c->store_lanes);
+        c->lane = ash_kern_sym(k, c->store_lanes);
+    }
     c->vector = ash_kern_sym(k, blocks);
     c->vector_lane = ash_kern_sym(k, c->lanes);
     for (unsigned s = 0; s < c->space; s++) {
-        c->position[s] = ash_kern_sym(k, s == last ? c->width : c->out[s]);
+        if (!c->beside) c->position[s] = ash_kern_sym(k, s == last ? c->width : c->out[s]);
         c->step[s] = ash_kern_sym(k, c->window[s]);
     }
     c->channel_block = ash_kern_sym(k, c->x_block ? c->c_group / c->x_block : c->c_group);
@@ -141,14 +168,15 @@ static void make_symbols(conv *c) {
     o = ash_ix_add(ixs, o, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->o_group));
     c->anchor[0] = ash_ix_sym(ixs, c->batch);
     c->anchor[1] = c->y_block ? ash_ix_div(ixs, o, c->y_block) : o;
-    if (c->y_block) c->anchor[2 + c->space] = ash_ix_mod(ixs, o, c->y_block);
+    if (c->y_block) c->anchor[y->rank - 1] = ash_ix_mod(ixs, o, c->y_block);
+    for (unsigned d = 2; d + (c->y_block != 0) < y->rank; d++) c->anchor[d] = ash_ix_const(ixs, 0);
     ash_ix rest = ash_ix_sym(ixs, c->position[last]);
     for (unsigned s = c->space; s-- > 0;) {
         if (!c->merged) {
-            c->anchor[2 + s] = ash_ix_sym(ixs, c->position[s]);
+            c->anchor[2 + c->axis[s]] = ash_ix_sym(ixs, c->position[s]);
             continue;
         }
-        c->anchor[2 + s] = s ? ash_ix_mod(ixs, rest, c->out[s]) : rest;
+        c->anchor[2 + c->axis[s]] = s ? ash_ix_mod(ixs, rest, c->out[s]) : rest;
         rest = ash_ix_div(ixs, rest, c->out[s]);
     }
 }
@@ -165,16 +193,14 @@ static bool input_at(conv *c, ash_ix column, ash_tile_operand *out) {
     idx[0] = ash_ix_sym(ixs, c->batch);
     int64_t blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     idx[1] = c->in_lanes ? block : ash_ix_add(ixs, ash_ix_scale(ixs, group, blocks), block);
-    if (c->x_block) idx[2 + c->space] = ash_ix_sym(ixs, c->in_lanes ? c->vector_lane : c->channel);
-    for (unsigned s = 0; s < c->space; s++) {
-        if (c->merged) {
-            idx[2 + s] = c->anchor[2 + s];
-            continue;
-        }
+    unsigned rank = ash_graph__type(k->graph, c->node->ins[0])->rank;
+    if (c->x_block) idx[--rank] = ash_ix_sym(ixs, c->in_lanes ? c->vector_lane : c->channel);
+    for (unsigned d = 2; d < rank; d++) idx[d] = c->anchor[d];
+    for (unsigned s = 0; s < c->space && !c->merged; s++) {
         ash_ix step = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
-        ash_ix at = ash_ix_add(ixs, ash_ix_scale(ixs, c->anchor[2 + s], c->stride[s]),
+        ash_ix at = ash_ix_add(ixs, ash_ix_scale(ixs, c->anchor[2 + c->axis[s]], c->stride[s]),
                                ash_ix_scale(ixs, step, c->dilation[s]));
-        idx[2 + s] = ash_ix_sub(ixs, at, ash_ix_dim(ixs, c->before[s]));
+        idx[2 + c->axis[s]] = ash_ix_sub(ixs, at, ash_ix_dim(ixs, c->before[s]));
     }
     return ash_tile_operand_at(k, c->node->ins[0], idx, out);
 }
@@ -191,8 +217,10 @@ static bool weight_at(conv *c, ash_ix column, ash_tile_operand *out) {
         idx[d++] = ash_ix_sym(ixs, c->vector);
         idx[d++] = ash_ix_sym(ixs, c->channel_block);
     }
+    const unsigned first = d, all = ash_node_attr(c->node, ASH_ATTR_BEFORE)->count;
+    while (d < first + all) idx[d++] = ash_ix_const(ixs, 0);
     for (unsigned s = 0; s < c->space; s++)
-        idx[d++] = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
+        idx[first + c->axis[s]] = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
     if (!c->in_lanes) idx[d++] = ash_ix_sym(ixs, c->four);
     idx[d] = ash_ix_sym(ixs, c->four_lane);
     return ash_tile_operand_at(k, c->node->ins[1], idx, out);
@@ -219,52 +247,6 @@ bool ash_conv__operands_at(conv *c, ash_ix column, ash_tile_operand *x, ash_tile
 }
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
-
-static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
-    pattern p = {.rows = rows};
-    unsigned last = c->space - 1;
-    for (int64_t column = 0; column < c->window[last] && column < ASH_CONV_WINDOW; column++) {
-        int64_t from = rows, to = 0;
-        for (unsigned r = 0; r < rows; r++) {
-            int64_t at = (first + r) * c->stride[last] + column * c->dilation[last] - c->pad;
-            if (at < 0 || at >= c->in_width) continue;
-            from = ASH_MIN(from, (int64_t)r);
-            to = r + 1;
-        }
-        p.from[column] = (int8_t)ASH_MIN(from, to);
-        p.to[column] = (int8_t)to;
-    }
-    return p;
-}
-
-/* All positions inside, whatever the window's column is. */
-static pattern pattern_inside(unsigned rows) {
-    pattern p = {.rows = rows};
-    memset(p.to, (int)rows, sizeof p.to);
-    return p;
-}
-
-/* How far the window's last column at a position `behind` before the end of such a line reaches past the
- * input, where `unused` elements of the padded input, less than the stride, are in no window. */
-static int64_t reach(const conv *c, int64_t behind, int64_t column, int64_t unused) {
-    unsigned last = c->space - 1;
-    int64_t left = (c->window[last] - 1 - column) * c->dilation[last];
-    return c->pad_after - unused - left - behind * c->stride[last];
-}
-
-/* Of positions of a line whose size is a variable: the first of them is position `first`, and the last one
- * `end` before the line's end. -1: further inside than any window reaches out. */
-static pattern pattern_of_open(const conv *c, int64_t first, int64_t end, unsigned rows, int64_t unused) {
-    pattern p = pattern_inside(rows);
-    unsigned last = c->space - 1;
-    for (int64_t column = 0; c->padded && column < c->window[last]; column++) {
-        int64_t outside = ash_ceil_div(c->pad - column * c->dilation[last], c->stride[last]) - first;
-        if (first >= 0) p.from[column] = (int8_t)ASH_MIN(ASH_MAX(outside, 0), (int64_t)rows);
-        while (end >= 0 && p.to[column] && reach(c, end + rows - p.to[column], column, unused) > 0)
-            p.to[column]--;
-    }
-    return p;
-}
 
 /* The columns from `first` on in which the same positions read inside the input: up to the result. */
 static int64_t alike_until(const conv *c, const pattern *p, int64_t first) {
@@ -367,7 +349,7 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
 }
 
 /* Of a tile. */
-static int64_t inner_steps(const conv *c) {
+int64_t ash_conv__inner_steps(const conv *c) {
     int64_t steps = ash_ceil_div(c->c_group, c->terms);
     for (unsigned s = 0; s < c->space; s++) steps *= c->window[s];
     return steps;
@@ -397,7 +379,7 @@ static unsigned open_window(conv *c) {
     for (unsigned s = 0; s + 1 < c->space && !c->merged; s++, opened++) {
         ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, c->dilation[s]),
                 up = ash_nest_index(n, c->dilation[s] - 1);
-        ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + s], c->stride[s]),
+        ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, c->anchor[2 + c->axis[s]], c->stride[s]),
                                   ash_ix_dim(&k->ixs, c->before[s]));
         ash_ref at = ash_kern_index(k, start);
         ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, at), zero);
@@ -431,8 +413,9 @@ static void emit_tested(conv *c, ash_tile *t) {
     for (int64_t column = 0; column < c->window[last]; column++) {
         pattern p = {.rows = 1};
         p.to[column] = 1;
-        ash_ix at = ash_ix_scale(&k->ixs, c->anchor[2 + last], c->stride[last]);
-        at = ash_ix_add(&k->ixs, at, ash_ix_const(&k->ixs, column * c->dilation[last] - c->pad));
+        ash_ix at = ash_ix_scale(&k->ixs, c->anchor[2 + c->axis[last]], c->stride[last]);
+        at = ash_ix_add(&k->ixs, at, ash_ix_const(&k->ixs, column * c->dilation[last]));
+        at = ash_ix_sub(&k->ixs, at, ash_ix_dim(&k->ixs, c->before[last]));
         size_t mark = ash_kern_mark(k);
         ash_ref inside = ash_kern_in_bounds(k, at, c->in_width);
         if (inside != ASH_NO_REF) ash_nest_if(&k->nest, inside);
@@ -480,7 +463,7 @@ static ash_ahead_tile open_ahead(conv *c, const ash_tile *t, ash_ref position) {
 }
 
 /* One tile: a slice of the input channels, the whole window, then the results. */
-static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
+void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_sym position = c->position[c->space - 1];
@@ -523,138 +506,6 @@ static void emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first
     ash_tile_store(&t, position, first, &c->slices, slot);
 }
 
-/* All tiles along the last dim: runs of tiles with one pattern become one loop. */
-static void emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
-    ash_nest *n = &c->k->nest;
-    for (int64_t first = 0; first < c->width;) {
-        pattern p = pattern_of(c, first, (unsigned)ASH_MIN((int64_t)shape.rows, c->width - first));
-        int64_t next = first + p.rows;
-        while (next + p.rows <= c->width) {
-            pattern q = pattern_of(c, next, p.rows);
-            if (memcmp(&p, &q, sizeof p)) break;
-            next += p.rows;
-        }
-        if (next - first > p.rows) {
-            emit_tile(c, &p, vectors,
-                      ash_nest_loop(n, ash_nest_index(n, first), ash_nest_index(n, next), p.rows, 1),
-                      first_vector);
-            ash_nest_end(n);
-        } else {
-            emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
-        }
-        first = next;
-    }
-}
-
-/* Positions [from, to) of a line, at most `most`, all of them inside. Those of a merged convolution are a
- * part of its one line, which is cut into chunks of whole tiles. */
-static void emit_inside(conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
-                        ash_ref first_vector, ash_ref from, ash_ref to) {
-    for (unsigned i = 0; i < heights->n; i++) {
-        const pattern p = pattern_inside(heights->at[i]);
-        if (heights->at[i] > most) continue;
-        emit_tile(c, &p, vectors, ash_tile_open_height(&c->k->nest, heights, i, &from, to), first_vector);
-        ash_nest_end(&c->k->nest);
-    }
-}
-
-/* The tile of `rows` positions that begins at `position` and ends `end` before the line's end; `first` as
- * pattern_of_open has it. Strides leave up to so many elements but one of the padded input unused; where
- * that makes a difference, the tile is there for each case. */
-static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, int64_t first, int64_t end,
-                     unsigned rows, ash_ref position) {
-    ash_nest *n = &c->k->nest;
-    unsigned opened = 0;
-    for (int64_t u = 0, stride = c->stride[c->space - 1]; u < stride;) {
-        const pattern p = pattern_of_open(c, first, end, rows, u);
-        pattern q = p;
-        while (++u < stride && !memcmp(&p, &q, sizeof p)) q = pattern_of_open(c, first, end, rows, u);
-        bool more = memcmp(&p, &q, sizeof p);
-        u -= more;
-        if (more) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, c->unused, ash_nest_index(n, u))), opened++;
-        emit_tile(c, &p, vectors, position, first_vector);
-        if (more) ash_nest_else(n);
-    }
-    while (opened--) ash_nest_end(n);
-}
-
-/* What the elements of the padded input are that no window reads: less than the stride. */
-static ash_ref emit_unused(const conv *c) {
-    ash_nest *n = &c->k->nest;
-    unsigned last = c->space - 1;
-    int64_t window = (c->window[last] - 1) * c->dilation[last] + 1, stride = c->stride[last];
-    ash_ref read = ash_nest_binary(n, ASH_OP_MUL, ash_kern_dim(c->k, c->width), ash_nest_index(n, stride));
-    return ash_nest_binary(n, ASH_OP_ADD,
-                           ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(c->k, c->in_width), read),
-                           ash_nest_index(n, c->pad + c->pad_after - window + stride));
-}
-
-/* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. */
-static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
-                       int64_t left, int64_t right, int64_t most) {
-    ash_kern *k = c->k;
-    ash_nest *n = &k->nest;
-    const int64_t rows = heights->at[0];
-    for (int64_t first = 0; first < left; first += rows) {
-        const pattern p = pattern_of_open(c, first, -1, (unsigned)ASH_MIN(left - first, rows), 0);
-        emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
-    }
-    ash_ref end = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, c->width), ash_nest_index(n, right));
-    emit_inside(c, heights, most - left - right, vectors, first_vector, ash_nest_index(n, left), end);
-    for (int64_t done = 0; done < right; done += rows) {
-        int64_t height = ASH_MIN(right - done, rows);
-        emit_end(c, vectors, first_vector, -1, right - done - height, (unsigned)height,
-                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)));
-    }
-}
-
-/* How many positions an edge takes with `pad` padding there, and no fewer than `least`. */
-static int64_t edge(const conv *c, int64_t pad, int64_t least) {
-    return pad ? ASH_MAX(ash_ceil_div(pad, c->stride[c->space - 1]), least) : 0;
-}
-
-/* A line of at most `most` positions, too short for its edges. */
-static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
-                       int64_t most) {
-    ash_nest *n = &c->k->nest;
-    ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
-    bool few = most <= heights->at[0] || most < 2 * heights->at[heights->n > 1];
-    for (int64_t size = 1; few && size <= most; size++) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
-        for (int64_t done = 0, height; done < size; done += height) {
-            height = ASH_MIN(ash_tile_even(heights, size), size - done);
-            emit_end(c, vectors, first_vector, done, size - done - height, (unsigned)height,
-                     ash_nest_index(n, done));
-        }
-        ash_nest_end(n);
-    }
-    if (few) return;
-    const pattern one = pattern_inside(1);
-    c->tested = true;
-    emit_tile(c, &one, vectors, ash_nest_loop(n, zero, width, 1, 1), first_vector);
-    c->tested = false;
-    ash_nest_end(n);
-}
-
-/* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
-static void emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
-    ash_kern *k = c->k;
-    ash_nest *n = &k->nest;
-    const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width, inner_steps(c));
-    const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
-    int64_t left = edge(c, c->pad, least), right = edge(c, c->pad_after, least);
-    int64_t enough = ASH_MAX(left + right, 2 * least);
-    c->unused = right && c->stride[c->space - 1] > 1 ? emit_unused(c) : ASH_NO_REF;
-    bool both = enough <= most;
-    if (both) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->width)));
-        emit_edged(c, &heights, vectors, first_vector, left, right, most);
-        ash_nest_else(n);
-    }
-    emit_short(c, &heights, vectors, first_vector, both ? enough - 1 : most);
-    if (both) ash_nest_end(n);
-}
-
 /* --- chunks --------------------------------------------------------------------------------------- */
 
 /* Lines [from, to) of positions, or for a merged convolution positions [from, to). */
@@ -665,8 +516,9 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     c->from = from;
     ash_tile_slices_open(k, &c->slices);
     if (c->merged) {
-        const ash_tile_heights heights = ash_tile_cut_rows(k->low->target, shape, c->width, inner_steps(c));
-        emit_inside(c, &heights, INT64_MAX, vectors, first_vector, from, to);
+        const ash_tile_heights heights =
+            ash_tile_cut_rows(k->low->target, shape, c->width, ash_conv__inner_steps(c));
+        ash_conv__emit_inside(c, &heights, INT64_MAX, vectors, first_vector, from, to);
         ash_tile_slices_close(k, &c->slices);
         return;
     }
@@ -678,20 +530,26 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
         if (s) line = ash_nest_idiv(n, line, extent);
     }
     if (ash_dim_is_const(c->width))
-        emit_line(c, shape, vectors, first_vector);
+        ash_conv__emit_line(c, shape, vectors, first_vector);
     else
-        emit_open_line(c, shape, vectors, first_vector);
+        ash_conv__emit_open_line(c, shape, vectors, first_vector);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_tile_slices_close(k, &c->slices);
 }
 
+/* The most that a dim can be, or is where the kernel is for small images alone. */
+static int64_t usual_most(const conv *c, ash_dim dim) {
+    int64_t most = ash_kern_max(c->k, dim);
+    return c->beside ? ASH_MIN(most, c->usual) : most;
+}
+
 /* Lines are positions when the dims are merged, else lines of them. */
 static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips, int64_t lines) {
-    int64_t steps = ASH_MAX(inner_steps(c), 1);
-    int64_t width = c->merged ? 1 : ASH_MAX(ash_kern_max(c->k, c->width), 1);
+    int64_t steps = ASH_MAX(ash_conv__inner_steps(c), 1);
+    int64_t width = c->merged ? 1 : ASH_MAX(usual_most(c, c->width), 1);
     int64_t strip = shape.vectors * c->lanes;
-    int64_t line = c->merged ? 1 : ASH_MAX(ash_kern_max(c->k, c->in_width), 1);
+    int64_t line = c->merged ? 1 : ASH_MAX(usual_most(c, c->in_width), 1);
     if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
     return (ash_tile_work){.lines = lines,
                            .unit = c->merged ? shape.rows : 1,
@@ -701,59 +559,69 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
                            .strip_bytes = steps * c->terms * strip * c->number_bytes};
 }
 
-bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
-    conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
-    ash_nest *n = &k->nest;
+bool ash_conv__prepare(ash_conv *c) {
     ash_tile_operand x, w;
     int64_t stride;
-    if (!read_node(&c)) return false;
-    make_symbols(&c);
-    for (int64_t column = 0; column < c.window[c.space - 1]; column++)
-        if (!ash_conv__operands_at(&c, ash_ix_const(&k->ixs, column), &x, &w, &stride)) return false;
-    if (c.in_lanes && c.math == ASH_TILE_BYTES && !ash_conv__has_fours(&c)) {
-        if (!is_exact(&c)) return false;
-        c.math = ASH_TILE_WIDENED;
+    if (!read_node(c)) return false;
+    make_symbols(c);
+    for (int64_t column = 0; column < c->window[c->space - 1]; column++)
+        if (!ash_conv__operands_at(c, ash_ix_const(&c->k->ixs, column), &x, &w, &stride)) return false;
+    c->weights = w.buf;
+    if (c->in_lanes && c->math == ASH_TILE_BYTES && !ash_conv__has_fours(c)) {
+        if (!is_exact(c)) return false;
+        c->math = ASH_TILE_WIDENED;
     }
-    const ash_type *y = ash_graph__type(k->graph, c.node->out);
-    int64_t blocks = blocks_of(&c);
+    return true;
+}
+
+void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    const ash_type *y = ash_graph__type(k->graph, c->node->out);
+    int64_t blocks = blocks_of(c);
     unsigned most_rows = ASH_TILE_MAX;
-    if (ash_conv__is_by_rows(&c)) most_rows = ash_conv__most_rows(&c);
+    if (ash_conv__is_by_rows(c)) most_rows = ash_conv__most_rows(c);
     /* all of a merged convolution's positions are one line, of which a rest is little */
-    const bool open = !ash_dim_is_const(c.width) && !c.merged;
-    const ash_tile_extents extents = {.rows = ASH_MAX(ash_kern_max(k, c.width), 1),
-                                      .blocks = c.in_lanes ? 1 : blocks,
+    const bool open = !ash_dim_is_const(c->width) && !c->merged;
+    const ash_tile_extents extents = {.rows = ASH_MAX(usual_most(c, c->width), 1),
+                                      .blocks = c->in_lanes ? 1 : blocks,
                                       .open_rows = open,
                                       .lines = open,
-                                      .edges = open ? (c.pad > 0) + (c.pad_after > 0) : 0};
-    ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, inner_steps(&c), most_rows, c.math);
+                                      .edges = open ? (c->pad[1] > 0) + (c->past[1] > 0) : 0};
+    ash_tile_shape shape =
+        ash_tile_choose(k->low->target, &extents, ash_conv__inner_steps(c), most_rows, c->math);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
-    for (unsigned s = 0; s + 1 < c.space; s++) lines = ash_kern_product(k, lines, c.out[s]);
-    if (c.merged) lines = c.width;
-    ash_tile_work work = work_of(&c, shape, strips, ash_kern_max(k, lines));
+    for (unsigned s = 0; s + 1 < c->space; s++) lines = ash_kern_product(k, lines, c->out[s]);
+    if (c->merged) lines = c->width;
+    ash_tile_work work = work_of(c, shape, strips, usual_most(c, lines));
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
-    int64_t channel_blocks = c.x_block ? c.c_group / c.x_block : c.c_group;
-    int64_t positions = per * (c.merged ? 1 : ash_kern_max(k, c.width));
-    c.sums = shape.vectors * c.lanes;
-    c.slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
-                              positions / shape.rows, positions * c.sums, ash_tile_dtype(c.math));
-    plan_sums(&c);
-    c.from_all = !cut.lines_stay;
-    if (!c.in_lanes && c.x_block > c.terms) {
-        ash_dim rows = c.from_all ? lines : (ash_dim)per;
-        if (!c.merged) rows = ash_kern_product(k, rows, c.width);
-        c.ahead = ash_ahead_plan(k, w.buf, &work, c.number_bytes, rows, shape.rows);
+    int64_t channel_blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
+    int64_t positions = per * (c->merged ? 1 : ash_kern_max(k, c->width));
+    c->sums = shape.vectors * c->lanes;
+    c->slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
+                               positions / shape.rows, positions * c->sums, ash_tile_dtype(c->math));
+    plan_sums(c);
+    c->from_all = !cut.lines_stay;
+    if (!c->in_lanes && c->x_block > c->terms) {
+        ash_dim rows = c->from_all ? lines : (ash_dim)per;
+        if (!c->merged) rows = ash_kern_product(k, rows, c->width);
+        c->ahead = ash_ahead_plan(k, c->weights, &work, c->number_bytes, rows, shape.rows);
     }
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
-                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c->in_lanes ? 1 : c->groups);
+    total = ash_kern_product(k, total, y->dims[0]);
+    ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
+    *chunks = c->beside ? ash_kern_larger(k, c->tiled, total) : total;
+    if (c->beside) ash_kern_chunks(k, ash_kern_dim(k, total), *chunks, &begin, &end);
+    ash_ref chunk = ash_nest_loop(n, begin, end, 1, 1);
     ash_ref part, strip;
     ash_ref rest =
         ash_tile_decode(k, &cut, chunk, ash_kern_dim(k, parts), ash_nest_index(n, strips), &part, &strip);
-    ash_ref groups = ash_nest_index(n, c.in_lanes ? 1 : c.groups);
-    ash_kern_set_sym(k, c.group, ash_nest_imod(n, rest, groups));
-    ash_kern_set_sym(k, c.batch, ash_nest_idiv(n, rest, groups));
+    ash_ref groups = ash_nest_index(n, c->in_lanes ? 1 : c->groups);
+    ash_kern_set_sym(k, c->group, ash_nest_imod(n, rest, groups));
+    ash_kern_set_sym(k, c->batch, ash_nest_idiv(n, rest, groups));
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, per));
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
@@ -762,15 +630,19 @@ bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
     unsigned last = (unsigned)(blocks % shape.vectors);
     if (last) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
-        emit_lines(&c, shape, shape.vectors, first_vector, from, to);
+        emit_lines(c, shape, shape.vectors, first_vector, from, to);
         ash_nest_else(n);
-        emit_lines(&c, shape, last, first_vector, from, to);
+        emit_lines(c, shape, last, first_vector, from, to);
         ash_nest_end(n);
     } else {
-        emit_lines(&c, shape, shape.vectors, first_vector, from, to);
+        emit_lines(c, shape, shape.vectors, first_vector, from, to);
     }
     ash_nest_end(n);
-    ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c.in_lanes ? 1 : c.groups);
-    *chunks = ash_kern_product(k, total, y->dims[0]);
+}
+
+bool ash_kern_lower_conv(ash_kern *k, ash_dim *chunks) {
+    conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+    if (!ash_conv__prepare(&c)) return false;
+    ash_conv__emit(&c, chunks);
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of convolutions share: conv.c has their lines and tiles, conv_rows.c the tiles that go
- * row by row. */
+/* What the files of convolutions share: conv.c has their tiles, conv_lines.c how lines are cut into them,
+ * conv_rows.c the tiles that go row by row. */
 #ifndef ASH_CONV_H
 #define ASH_CONV_H
 
@@ -17,11 +17,15 @@ enum {
 typedef struct ash_conv {
     ash_kern *k;
     const ash_node *node;
-    unsigned space; /* spatial dims, after merging */
+    unsigned space; /* spatial dims that count: all that have more than one element, or one */
+    unsigned axis[ASH_CONV_SPACE]; /* which of the operand's spatial dims each of them is */
     int64_t x_block, y_block, lanes, store_lanes;
     int64_t groups, c_group, o_group; /* channels of input and output in one group */
     bool in_lanes; /* groups of as many outputs as inputs, whole ones in each vector; of one: depthwise */
-    bool merged;   /* all spatial dims as one */
+    bool merged;   /* all spatial dims as one, of a window of 1 */
+    bool beside;   /* the direct form of a Winograd convolution, in a kernel that has both */
+    int64_t usual; /* of it: positions a side of the images that it is for */
+    ash_dim tiled; /* and the chunks of the other form */
     ash_tile_math math;
     int64_t terms;        /* channels that one step takes */
     int64_t number_bytes; /* of an element of either operand */
@@ -30,12 +34,13 @@ typedef struct ash_conv {
     ash_dim before[ASH_CONV_SPACE];
     int64_t sums;            /* of one position in a tile, at most */
     ash_dim width, in_width; /* last spatial dim: output, input */
-    int64_t pad, pad_after;  /* before and behind it; behind where `width` is no number */
-    ash_ref
-        unused;  /* of the padded input, elements that no window reads, where `width` is no number and that
-                       makes a difference */
-    bool tested; /* of the present tile, a single position: its window is cut at run time */
-    bool padded; /* some window may reach out of the input along the last spatial dim */
+    int64_t pad[2];          /* padding before it: the least, the most */
+    ash_dim over;    /* how far the last position's window reaches past the input, where `width` is no */
+    int64_t past[2]; /* number: below 0 not at all; the least and the most of it */
+    ash_ref begins, reaches; /* the present pad and over, where they have several values */
+    bool tested;             /* of the present tile, a single position: its window is cut at run time */
+    bool padded;             /* some window may reach out of the input along the last spatial dim */
+    uint16_t weights;        /* the nest's number of their buffer */
     /* symbols */
     ash_sym batch, group, block, lane, position[ASH_CONV_SPACE]; /* of the result; lane < store_lanes */
     ash_sym vector, vector_lane;                                 /* of the weights */
@@ -58,6 +63,11 @@ typedef struct ash_conv_pattern {
     int8_t from[ASH_CONV_WINDOW], to[ASH_CONV_WINDOW];
 } ash_conv_pattern;
 
+/* Reads the node; false when it has no form as tiles. Then writes all of it, and the kernel's number of
+ * chunks. Where it is `beside`, the symbols of the result are the caller's. */
+bool ash_conv__prepare(ash_conv *c);
+void ash_conv__emit(ash_conv *c, ash_dim *chunks);
+
 /* Finds the operands at a window column. False where they do not lie as a tile reads them: positions at
  * one distance, *stride elements, lanes side by side. A reshape may leave that to some columns and not to
  * others, as (x - 1) / 5 is no x / 5. */
@@ -68,6 +78,18 @@ ash_ref ash_conv__load_weights(ash_conv *c, const ash_tile *t, const ash_tile_op
 /* The input `further` elements behind `at`. */
 ash_ref ash_conv__load_input(ash_conv *c, const ash_tile *t, const ash_tile_operand *x, ash_ref at,
                              int64_t further);
+
+/* Of a tile, one position. */
+int64_t ash_conv__inner_steps(const ash_conv *c);
+/* One tile from position `first` on: a slice of the input channels, the whole window, then the results. */
+void ash_conv__emit_tile(ash_conv *c, const ash_conv_pattern *p, unsigned vectors, ash_ref first,
+                         ash_ref first_vector);
+/* All tiles of the present line, whose size is a number or a variable, for `vectors` vectors of results
+ * from `first_vector` on; or of positions [from, to) of one, at most `most`, all of them inside. */
+void ash_conv__emit_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
+void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
+void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
+                           ash_ref first_vector, ash_ref from, ash_ref to);
 
 /* Whether a tile goes row by row, and how many positions it may have then. */
 bool ash_conv__is_by_rows(const ash_conv *c);

@@ -267,19 +267,20 @@ static const ash_node *anchor_that_attends(const fuser *f, const ash_group *g) {
 }
 
 /* Whether a node is the product that the scores of a group that attends are made from, and computes their
- * tiles: [batch..., keys, rows], with the rows in blocks. */
+ * tiles: [batch..., keys, rows], with the rows in blocks, or [batch..., rows, keys]. */
 static bool is_scores(const fuser *f, const ash_node *node, const ash_group *g, const request *r) {
     const ash_node *anchor = anchor_that_attends(f, g);
+    bool turned = f->costs->attend_turned;
     if (!anchor || g->scores != ASH_NO_NODE || node->op != ASH_OP_MATMUL || r->repeated ||
-        !ash_node_int(node, ASH_ATTR_B_BLOCK) || ash_node__is_bytes(f->graph, node))
+        turned != (ash_node_int(node, ASH_ATTR_B_BLOCK) != 0) || ash_node__is_bytes(f->graph, node))
         return false;
     const int8_t *labels = f->fusion->labels[g->anchor];
     unsigned rank = ash_graph__type(f->graph, anchor->out)->rank,
              last = ash_graph__type(f->graph, node->out)->rank - 1;
     uint32_t missing = long_axes(g) & ~label_mask(r->labels, last + 1);
     int8_t row = labels[rank - 2], column = labels[rank - 1];
-    return row != ASH_LABEL_NONE && r->labels[last] == row &&
-           r->labels[last - 1] == (int8_t)g->n_root_axes &&
+    return row != ASH_LABEL_NONE && r->labels[last - !turned] == row &&
+           r->labels[last - turned] == (int8_t)g->n_root_axes &&
            !(missing & ~(column == ASH_LABEL_NONE ? 0 : 1u << column));
 }
 

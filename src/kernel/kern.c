@@ -275,6 +275,11 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
     int64_t least, most, bytes = 0, size = (int64_t)ash_dtype_size(dtype);
     uint32_t buffer;
     ash_dims_bounds(k->ixs.dims, count, &least, &most);
+    if (dtype == ASH_F32 && most <= k->spare.elements) {
+        *first = k->spare.first;
+        k->spare.elements = 0;
+        return k->spare.buf;
+    }
     *first = ash_nest_index(&k->nest, 0);
     bool fits = ash_mul_i64(most, size, &bytes);
     if (!fits || ash_lower__scratch(k->low, dtype, bytes, &buffer) != ASH_OK) {

@@ -104,6 +104,13 @@ typedef struct ash_kern_run {
     ash_ix line;    /* what they are then */
 } ash_kern_run;
 
+/* Scratch memory that the kernel has and that what is written next may use in its place. */
+typedef struct ash_kern_spare {
+    uint16_t buf;
+    int64_t elements; /* f32; 0: there is none */
+    ash_ref first;    /* the worker's */
+} ash_kern_spare;
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -131,6 +138,7 @@ typedef struct ash_kern {
     uint32_t digits; /* buffer of the program with the first operand as digits, or ASH_NO_BUFFER */
     ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
+    ash_kern_spare spare;
     bool failed;    /* out of memory, or too large */
     bool too_large; /* a number of rows, chunks or bytes past 64 bits */
     bool broken;    /* what was seen to hold does not: a defect of lowering */
@@ -231,6 +239,10 @@ void ash_kern_lower_conv_weights(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_bits(ash_kern *k, ash_dim *chunks);
 void ash_kern_lower_attend(ash_kern *k, ash_dim *chunks);
+/* attend.c: the index of the product that scores are made from, at an index of the scores of `node`, which
+ * attends: by the group's axes, which are those of the result, and behind them the keys. */
+void ash_attend__product_at(const ash_kern *k, const ash_node *node, const ash_node *product,
+                            const ash_ix *scores, ash_ix *idx);
 /* bits_digits.c: whether a group's kernel reads digits of its first operand, and which; and the kernel of a
  * step that makes them, in a buffer that it adds to the program and returns. */
 bool ash_kern_wants_digits(ash_kern *k, ash_digits *out);

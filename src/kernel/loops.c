@@ -173,6 +173,13 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
     }
 }
 
+/* Whether rows along an axis begin where no vector does, on a GPU: then neighbours take an element each,
+ * and not some that lie side by side, which would be loaded one by one, a vector apart. */
+static bool is_uneven(const ash_loops *l, const ash_axis *v) {
+    return v && l->k->low->target->kind == ASH_TARGET_GPU &&
+           (!ash_dim_is_const(v->extent) || v->extent % l->lanes);
+}
+
 /* The chunk loop: rows, or parts of rows. */
 static ash_dim emit(ash_loops *l) {
     ash_kern *k = l->k;
@@ -181,6 +188,8 @@ static ash_dim emit(ash_loops *l) {
     unsigned n_rows = l->n_outer;
     const ash_axis *v = NULL;
     if (!l->vector_inner && n_rows) v = &l->outer[--n_rows];
+    bool single = n_rows && is_uneven(l, v);
+    if (single) l->lanes = l->narrow = 1;
     ash_dim rows = 1;
     for (unsigned i = 0; i < n_rows; i++) rows = ash_kern_product(k, rows, l->outer[i].extent);
     int64_t work = ASH_MAX(k->group->n_nodes, 1);
@@ -188,7 +197,7 @@ static ash_dim emit(ash_loops *l) {
         if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work))
             work = INT64_MAX / 2;
     int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1,
-            per = ASH_MAX(c->chunk_elements / work, 1),
+            per = single ? 1 : ASH_MAX(c->chunk_elements / work, 1),
             least = l->across ? (int64_t)l->lanes : c->chunk_vectors * l->lanes;
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     if (v && row_length > per && row_length > least) { /* parts of rows */

@@ -555,7 +555,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     ASH_TRY_DONE(ash_lower__states(&low, options));
     ASH_TRY_DONE(settle_kinds(&low, kept));
     ASH_TRY_DONE(own_dims(p, diag));
-    if (options->seeds) ASH_TRY_DONE(ash_program__cut(p, diag));
+    if (options->seeds && !options->uncut) ASH_TRY_DONE(ash_program__cut(p, diag));
 done:
     ash_mem_free(a, last_reads, graph->values.len, sizeof *last_reads);
     ash_mem_free(a, late, graph->values.len, sizeof *late);

@@ -69,6 +69,8 @@ static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_
         return;
     }
     if (e->lines) counts[edge] += e->edges, rows -= e->edges * edge;
+    int64_t rest = e->lines && edge < h->at[0] ? rows % h->at[0] % edge : 0; /* edges take one each */
+    if (rest <= e->edges) counts[edge] -= (double)rest, counts[edge + 1] += (double)rest, rows -= rest;
     for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 
@@ -461,6 +463,15 @@ ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op) {
                                              .c = ASH_NO_REF});
 }
 
+void ash_kern_chunks(ash_kern *k, ash_ref own, ash_dim all, ash_ref *begin, ash_ref *end) {
+    ash_nest *n = &k->nest;
+    ash_ref of = ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, all), ash_nest_index(n, 1));
+    *begin =
+        ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), own), of);
+    *end =
+        ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_END_ARG), own), of);
+}
+
 static void note(ash_kern *k, ash_status status) {
     k->failed |= status != ASH_OK;
     k->too_large |= status != ASH_OK && status != ASH_ERROR_OUT_OF_MEMORY;
@@ -469,6 +480,12 @@ static void note(ash_kern *k, ash_status status) {
 ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b) {
     ash_dim out = 1;
     note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_MUL, a, b, &out, NULL));
+    return out;
+}
+
+ash_dim ash_kern_larger(ash_kern *k, ash_dim a, ash_dim b) {
+    ash_dim out = 1;
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_MAX, a, b, &out, NULL));
     return out;
 }
 
@@ -491,16 +508,17 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     ash_dtype dtype = ash_graph__type(k->graph, anchor->out)->dtype;
     bool halves = (dtype == ASH_F16 || dtype == ASH_BF16) && k->low->target->halves;
     if (dtype != ASH_F32 && !halves && !ash_node__is_bytes(k->graph, anchor)) return ASH_OK;
-    bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL;
+    bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL,
+         gpu = k->low->target->kind == ASH_TARGET_GPU;
     if (anchor->op == ASH_OP_WINOGRAD)
         ash_kern_lower_winograd(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_CONV_WEIGHTS)
         ash_kern_lower_conv_weights(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_MATMUL_BITS)
-        ash_kern_lower_bits(k, chunks), *done = true;
+        gpu ? ash_gpu_lower_bits(k, chunks) : ash_kern_lower_bits(k, chunks), *done = true;
     else if (anchor->op == ASH_OP_ATTEND)
-        ash_kern_lower_attend(k, chunks), *done = true;
-    else if (k->low->target->kind == ASH_TARGET_GPU)
+        gpu ? ash_gpu_lower_attend(k, chunks) : ash_kern_lower_attend(k, chunks), *done = true;
+    else if (gpu)
         *done = product ? ash_gpu_lower_matmul(k, chunks) : ash_gpu_lower_conv(k, chunks);
     else
         *done = product ? ash_kern_lower_matmul(k, chunks) : ash_kern_lower_conv(k, chunks);

@@ -163,8 +163,12 @@ bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_ti
 
 /* Kernel arguments. */
 ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op);
-/* Product of dims; quotient rounded up. Failures are noted in the kernel. */
+/* The kernel's chunks [*begin, *end), and where it has `all` of them though the form that it takes at
+ * present has `own`, the part of these that falls to them: threads share either evenly. */
+void ash_kern_chunks(ash_kern *k, ash_ref own, ash_dim all, ash_ref *begin, ash_ref *end);
+/* Product of dims; quotient rounded up; the larger one. Failures are noted in the kernel. */
 ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b);
+ash_dim ash_kern_larger(ash_kern *k, ash_dim a, ash_dim b);
 ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b);
 int64_t ash_kern_max(const ash_kern *k, ash_dim dim); /* the largest value of a dim */
 

@@ -18,9 +18,12 @@
  * two halves: columns, then rows. The first half is kept in a line of scratch, because (m + 2)^2 vectors
  * are more than there are registers. Padding is zero in the first half of the input; what lies outside the
  * result is not stored in the second half of the output. Tiles at the edges run the same code as all others
- * but for these tests. */
+ * but for these tests.
+ *
+ * Where sizes are variables and it depends on them whether the algorithm pays, the kernel has the direct
+ * convolution, too (conv.c), which reads the same weights, and sees when it runs which of the two it is. */
 #include "ir/winograd.h"
-#include "tile.h"
+#include "conv.h"
 
 static const int64_t LARGE = INT64_C(1) << 40; /* sizes below it can be multiplied by what blocks have */
 
@@ -28,13 +31,14 @@ typedef struct winograd {
     ash_kern *k;
     const ash_node *node;
     ash_winograd t;
-    unsigned lanes, x_lanes, store_lanes;             /* of the weights, the input, the result */
-    int64_t channel_blocks, vectors;                  /* of the input; of the result */
-    ash_dim in[2], out[2], before[2];                 /* rows, columns */
-    ash_dim tiles[2], all_tiles;                      /* per column, per row; of all images */
-    ash_tile_shape shape;                             /* of the products' tiles */
-    int64_t block, range, part;                       /* tiles of a block; vectors of a chunk, and of M */
-    int64_t depth;                                    /* blocks of input channels of V and U */
+    unsigned lanes, x_lanes, store_lanes; /* of the weights, the input, the result */
+    int64_t channel_blocks, vectors;      /* of the input; of the result */
+    ash_dim in[2], out[2], before[2];     /* rows, columns */
+    ash_dim tiles[2], all_tiles;          /* per column, per row; of all images */
+    ash_tile_shape shape;                 /* of the products' tiles */
+    int64_t block, range, part;           /* tiles of a block; vectors of a chunk, and of M */
+    int64_t narrow; /* vectors of a chunk where blocks turn out to be few; 0: they never do */
+    int64_t depth;  /* blocks of input channels of V and U */
     int64_t v_point, u_point, m_point;                /* elements from one point to the next */
     ash_sym batch, row, column, filter_block, lane;   /* of the result */
     ash_sym x_batch, x_block, x_row, x_column;        /* of the input */
@@ -46,6 +50,8 @@ typedef struct winograd {
     ash_ref from, to;                       /* the chunk's tiles */
     ash_ref low, high;                      /* blocks of input channels */
     ash_ref point, u_slice;                 /* of the products; its number in the row */
+    ash_winograd_rule rule;                 /* when it pays */
+    ash_dim positions;                      /* of the result, of all images */
     ash_ref next;                           /* vector at which the next strip begins */
 } winograd;
 
@@ -170,13 +176,16 @@ static void read_node(winograd *g) {
     g->store_lanes = (unsigned)y->dims[4];
     g->channel_blocks = x->dims[1];
     g->vectors = w->dims[1];
-    g->all_tiles = y->dims[0];
+    g->all_tiles = g->positions = y->dims[0];
+    g->rule = ash_winograd_rule_of(&k->low->target->costs, g->t.tile, g->channel_blocks * g->x_lanes,
+                                   ash_node_int(g->node, ASH_ATTR_O), g->x_lanes, g->lanes);
     for (unsigned s = 0; s < 2; s++) {
         g->in[s] = x->dims[2 + s];
         g->out[s] = y->dims[2 + s];
         g->before[s] = ash_node_list(g->node, ASH_ATTR_BEFORE)[s];
         g->tiles[s] = ash_kern_ceil_div(k, g->out[s], g->t.tile);
         g->all_tiles = ash_kern_product(k, g->all_tiles, g->tiles[s]);
+        g->positions = ash_kern_product(k, g->positions, g->out[s]);
     }
 }
 
@@ -241,6 +250,8 @@ static void choose_sizes(winograd *g) {
     g->block = ASH_MIN(ash_ceil_div(best.block, g->shape.rows) * g->shape.rows, all);
     g->range = ash_ceil_div(best.range, g->shape.vectors) * g->shape.vectors;
     g->part = whole ? g->shape.vectors : g->range;
+    int64_t narrow = ASH_MAX(c->wino_channels / g->lanes / g->shape.vectors, 1) * g->shape.vectors;
+    if (!ash_dim_is_const(g->all_tiles) && narrow < g->range) g->narrow = narrow;
     int64_t channels = g->depth * g->x_lanes;
     g->v_point = point_stride(g, g->block * channels);
     g->u_point = point_stride(g, channels * g->shape.vectors * g->lanes);
@@ -588,7 +599,140 @@ static void emit_output(winograd *g, ash_ref first, ash_ref end) {
     ash_nest_end(n);
 }
 
+/* --- beside the direct convolution ------------------------------------------------------------------- */
+
+static bool pays_with(const winograd *g, int64_t images, int64_t rows, int64_t columns) {
+    int64_t tiles = ash_ceil_div(rows, g->t.tile) * ash_ceil_div(columns, g->t.tile);
+    return ash_winograd_pays(&g->rule, (double)images * (double)rows * (double)columns,
+                             (double)images * (double)tiles);
+}
+
+/* Whether the algorithm pays at all sizes that there can be: at the least ones, and at the next that leave
+ * one position for the last tile. */
+static bool pays_always(const winograd *g) {
+    int64_t images, most, least[2][2];
+    ash_dims *dims = g->k->ixs.dims;
+    ash_dims_bounds(dims, ash_graph__type(g->k->graph, g->node->out)->dims[0], &images, &most);
+    for (unsigned s = 0; s < 2; s++) {
+        ash_dims_bounds(dims, g->out[s], &least[s][0], &most);
+        if (least[s][0] > LARGE || images > LARGE) return true;
+        least[s][1] = ASH_MIN(ash_ceil_div(least[s][0], g->t.tile) * g->t.tile + 1, most);
+    }
+    for (unsigned i = 0; i < 4; i++)
+        if (!pays_with(g, images, least[0][i % 2], least[1][i / 2])) return false;
+    return true;
+}
+
+/* The most positions a side of one square image at which it does not pay. */
+static int64_t direct_side(const winograd *g) {
+    int64_t side = 1, most = ASH_MIN(ash_kern_max(g->k, g->out[1]), 64);
+    for (int64_t s = 2; s <= most; s++)
+        if (!pays_with(g, 1, s, s)) side = s;
+    return side;
+}
+
+static ash_ref real(winograd *g, double value) {
+    return ash_nest_float(&g->k->nest, ASH_F64, value);
+}
+
+/* max(each * count, least) */
+static ash_ref at_least(winograd *g, ash_ref count, double each, double least) {
+    ash_nest *n = &g->k->nest;
+    return ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MUL, count, real(g, each)),
+                           real(g, least));
+}
+
+/* Whether it does not pay at the present sizes (ash_winograd_pays). */
+static ash_ref emit_is_direct(winograd *g) {
+    ash_nest *n = &g->k->nest;
+    const ash_winograd_rule *r = &g->rule;
+    ash_ref tiles = ash_kern_dim(g->k, g->all_tiles);
+    ash_ref blocks = ash_nest_idiv(n, plus(g, tiles, r->block - 1), number(g, r->block));
+    ash_ref positions = ash_nest_cast(n, ASH_F64, ash_kern_dim(g->k, g->positions));
+    tiles = ash_nest_cast(n, ASH_F64, tiles);
+    blocks = ash_nest_binary(n, ASH_OP_MUL, ash_nest_cast(n, ASH_F64, blocks), real(g, r->weights));
+    ash_ref tiled = add(g, at_least(g, tiles, r->product, r->product_least),
+                        ash_nest_binary(n, ASH_OP_MUL, tiles, real(g, r->each)));
+    return less(g, at_least(g, positions, r->direct, r->direct_least), add(g, tiled, blocks));
+}
+
+/* The direct convolution of the same node, which stores at the same index. */
+static ash_conv direct_of(const winograd *g) {
+    return (ash_conv){.k = g->k,
+                      .node = g->node,
+                      .beside = true,
+                      .usual = direct_side(g),
+                      .batch = g->batch,
+                      .block = g->filter_block,
+                      .position = {g->row, g->column},
+                      .lane = g->lane};
+}
+
 /* --- chunks ----------------------------------------------------------------------------------------- */
+
+/* Blocks of tiles are of one size, as far as possible, and whole tiles of the products. */
+static void emit_block(winograd *g, ash_ref block, ash_ref n_blocks) {
+    ash_nest *n = &g->k->nest;
+    ash_ref all = ash_kern_dim(g->k, g->all_tiles), size = number(g, g->block);
+    if (!ash_dim_is_const(g->all_tiles)) {
+        ash_ref even = ash_nest_idiv(n, add(g, all, plus(g, n_blocks, -1)), n_blocks);
+        even = ash_nest_idiv(n, plus(g, even, g->shape.rows - 1), number(g, g->shape.rows));
+        size = ash_nest_binary(n, ASH_OP_MIN, times(g, even, g->shape.rows), size);
+    }
+    g->from = ash_nest_binary(n, ASH_OP_MUL, block, size);
+    g->to = ash_nest_binary(n, ASH_OP_MIN, add(g, g->from, size), all);
+}
+
+/* Where so many blocks are fewer than threads may want, there are more ranges. */
+static ash_dim count_chunks(winograd *g, ash_dim blocks) {
+    ash_kern *k = g->k;
+    const int64_t ranges = ash_ceil_div(g->vectors, g->range);
+    ash_dim all = ash_kern_product(k, blocks, ranges), few = 1;
+    if (!g->narrow) return all;
+    const int64_t most = ASH_MAX(k->low->target->costs.wino_chunks - 1, 1) / ranges;
+    if (ash_dims_combine(k->ixs.dims, ASH_DIM_MIN, blocks, most, &few, NULL) != ASH_OK) k->failed = true;
+    return ash_kern_larger(k, all, ash_kern_product(k, few, ash_ceil_div(g->vectors, g->narrow)));
+}
+
+/* The vectors of a chunk. */
+static ash_ref emit_range(winograd *g, ash_ref n_blocks) {
+    ash_nest *n = &g->k->nest;
+    const int64_t ranges = ash_ceil_div(g->vectors, g->range);
+    if (!g->narrow) return number(g, g->range);
+    ash_ref few = less(g, times(g, n_blocks, ranges), number(g, g->k->low->target->costs.wino_chunks));
+    return ash_nest_select(n, few, number(g, g->narrow), number(g, g->range));
+}
+
+/* The chunks, `blocks` of tiles for each range; the kernel has `all`. */
+static void emit_chunks(winograd *g, ash_dim blocks, ash_dim all, bool beside) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
+    ash_ref n_blocks = ash_kern_dim(k, blocks), range = emit_range(g, n_blocks);
+    if (beside || g->narrow) {
+        ash_ref ranges = ash_nest_idiv(n, add(g, number(g, g->vectors - 1), range), range);
+        ash_kern_chunks(k, ash_nest_binary(n, ASH_OP_MUL, n_blocks, ranges), all, &begin, &end);
+    }
+    ash_ref chunk = ash_nest_loop(n, begin, end, 1, 1);
+    emit_block(g, ash_nest_imod(n, chunk, n_blocks), n_blocks);
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, chunk, n_blocks), range);
+    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, add(g, from, range), number(g, g->vectors));
+    bool whole = g->depth == g->channel_blocks;
+    g->low = number(g, 0), g->high = number(g, g->channel_blocks);
+    if (whole) emit_input(g);
+    ash_ref first = ash_nest_loop(n, from, to, g->part, 1);
+    ash_ref last = ash_nest_binary(n, ASH_OP_MIN, plus(g, first, g->part), to);
+    if (!whole) {
+        g->low = ash_nest_loop(n, number(g, 0), number(g, g->channel_blocks), g->depth, 1);
+        g->high = ash_nest_binary(n, ASH_OP_MIN, plus(g, g->low, g->depth), number(g, g->channel_blocks));
+        emit_input(g);
+    }
+    emit_products(g, first, last);
+    if (!whole) ash_nest_end(n);
+    emit_output(g, first, last);
+    ash_nest_end(n);
+    ash_nest_end(n);
+}
 
 void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
     winograd g = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
@@ -604,27 +748,21 @@ void ash_kern_lower_winograd(ash_kern *k, ash_dim *chunks) {
     g.half_buf = scratch(&g, points * ASH_MAX(g.lanes, g.x_lanes), &g.half_at);
     if (ash_kern_lost(k)) return;
     ash_dim blocks = ash_kern_ceil_div(k, g.all_tiles, g.block);
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
-                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
-    ash_ref n_blocks = ash_kern_dim(k, blocks);
-    g.from = times(&g, ash_nest_imod(n, chunk, n_blocks), g.block);
-    g.to = ash_nest_binary(n, ASH_OP_MIN, plus(&g, g.from, g.block), ash_kern_dim(k, g.all_tiles));
-    ash_ref from = times(&g, ash_nest_idiv(n, chunk, n_blocks), g.range);
-    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, plus(&g, from, g.range), number(&g, g.vectors));
-    bool whole = g.depth == g.channel_blocks;
-    g.low = number(&g, 0), g.high = number(&g, g.channel_blocks);
-    if (whole) emit_input(&g);
-    ash_ref first = ash_nest_loop(n, from, to, g.part, 1);
-    ash_ref end = ash_nest_binary(n, ASH_OP_MIN, plus(&g, first, g.part), to);
-    if (!whole) {
-        g.low = ash_nest_loop(n, number(&g, 0), number(&g, g.channel_blocks), g.depth, 1);
-        g.high = ash_nest_binary(n, ASH_OP_MIN, plus(&g, g.low, g.depth), number(&g, g.channel_blocks));
-        emit_input(&g);
+    *chunks = count_chunks(&g, blocks);
+    ash_conv direct = direct_of(&g);
+    if (ash_dim_is_const(g.all_tiles) || pays_always(&g) || !ash_conv__prepare(&direct)) {
+        emit_chunks(&g, blocks, *chunks, false);
+        return;
     }
-    emit_products(&g, first, end);
-    if (!whole) ash_nest_end(n);
-    emit_output(&g, first, end);
+    direct.tiled = *chunks;
+    k->spare = (ash_kern_spare){.buf = g.v_buf, .elements = points * g.v_point, .first = g.v_at};
+    ash_ref is_direct = emit_is_direct(&g);
+    size_t mark = ash_kern_mark(k);
+    ash_nest_if(n, is_direct);
+    ash_conv__emit(&direct, chunks);
+    ash_kern_forget(k, mark);
+    ash_nest_else(n);
+    emit_chunks(&g, blocks, *chunks, true);
     ash_nest_end(n);
-    ash_nest_end(n);
-    *chunks = ash_kern_product(k, blocks, ash_ceil_div(g.vectors, g.range));
+    ash_kern_forget(k, mark);
 }

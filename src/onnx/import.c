@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/sized.h"
 #include "base/text.h"
+#include "late.h"
 #include "ml.h"
 #include "tensor.h"
 
@@ -90,7 +91,7 @@ static void lower_node(ash_import *im) {
         ash_import__lower_given(im, given);
     else if (function)
         ash_import__call(im, function);
-    else if (ash_import__ok(im) && !ash_import__track(im))
+    else if (ash_import__ok(im) && !ash_late__lower(im) && ash_import__ok(im) && !ash_import__track(im))
         im->row->lower(im);
 }
 

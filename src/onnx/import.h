@@ -25,6 +25,8 @@ typedef struct ash_import_int {
 
 enum { ASH_IMPORT_LIST = 1024 }; /* longest list that is tracked, elements */
 
+typedef struct ash_late ash_late; /* late.h */
+
 typedef struct ash_import_value {
     ash_type type;                 /* known unless the value is a tensor that has not been read yet */
     ash_value value;               /* ASH_NO_VALUE: not in the graph yet */
@@ -32,9 +34,10 @@ typedef struct ash_import_value {
     const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
     size_t count;                  /* elements of the list, or of the sequence */
     ash_narrow narrow;             /* what its bytes stand for */
-    bool absent;         /* nothing: an empty optional, or what the call of a function leaves out */
-    bool sequence;       /* a sequence of tensors: then only `items` and `count` matter */
-    const size_t *items; /* indices of ash_import.values */
+    bool absent;          /* nothing: an empty optional, or what the call of a function leaves out */
+    bool sequence;        /* a sequence of tensors: then only `items` and `count` matter */
+    const size_t *items;  /* indices of ash_import.values */
+    const ash_late *late; /* its shape is computed: then of `type` only dtype and rank count; or NULL */
 } ash_import_value;
 
 /* An initializer, which is not read yet. */
@@ -51,6 +54,16 @@ static inline ash_import_value ash_import__of_tensor(const ash_onnx_tensor *tens
 typedef struct ash_import_gate {
     ASH_VEC(ash_value) arguments, outer; /* one for one */
 } ash_import_gate;
+
+/* What a body of Loop reads at the iteration's number of values from outside that are as long as there are
+ * iterations: the loop hands it on slice by slice, so that their length need not be known in the body. */
+enum { ASH_IMPORT_SLICES = 32 };
+typedef struct ash_import_slices {
+    ash_value iteration; /* its number; what is older is from outside */
+    ash_dim trips;
+    uint32_t n;
+    ash_value xs[ASH_IMPORT_SLICES], slices[ASH_IMPORT_SLICES]; /* one for one */
+} ash_import_slices;
 
 typedef struct ash_import_scope {
     ash_import_gate *gate; /* of a body that has one, or NULL */
@@ -100,10 +113,12 @@ typedef struct ash_import {
     const ash_onnx_node *node;          /* being lowered */
     const ash_import_row *row;          /* of its operator */
     ash_arena *scratch;                 /* lives as long as that node */
-    int64_t opset;        /* version that the model or function imports of the node's domain */
-    bool has_absent;      /* some value is */
-    unsigned nesting;     /* graphs around the node */
-    unsigned rolled;      /* of these, bodies of the graph's loops */
+    int64_t opset;             /* version that the model or function imports of the node's domain */
+    bool has_absent;           /* some value is */
+    bool has_late;             /* likewise */
+    unsigned nesting;          /* graphs around the node */
+    unsigned rolled;           /* of these, bodies of the graph's loops */
+    ash_import_slices *slices; /* of the innermost of them, or NULL */
     unsigned ties;        /* names of dims that are being replaced by expressions, each in the one before */
     size_t lowered;       /* nodes so far, those of repeated bodies each time */
     uint64_t names;       /* operands, results and attributes that they have */
@@ -228,6 +243,11 @@ ash_value ash_import__in(ash_import *im, size_t k);
 ash_type ash_import__in_type(ash_import *im, size_t k);
 /* The type of a value of the graph; that of ASH_NO_VALUE is an f32 scalar. */
 ash_type ash_import__type(const ash_import *im, ash_value value);
+
+/* Brings values whose dims must agree (from the last one on, but for dim `except`; ASH_MAX_RANK: all) to
+ * the same expressions, where they have different ones that can be equal and of which one is never more
+ * than the others: these are cut to it, and the graph has the condition that nothing is cut off. */
+void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned except);
 
 /* What its bytes stand for; ASH_NARROW_NONE also when it is missing. */
 ash_narrow ash_import__in_narrow(ash_import *im, size_t k);

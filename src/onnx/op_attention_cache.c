@@ -120,33 +120,42 @@ static void rotate(cached *c) {
     }
 }
 
-/* The cache with the new elements x [batch, heads, length, size] in it: row j of a sequence is the old one
- * below `before`, then the new ones. It is as long as the old cache, or longer where the sequences are. */
+/* What the cache has of the new elements x [batch, heads, length, size] in its rows [first, first + rows):
+ * at row `before` of a sequence its first one, and the last one behind them all. */
+static ash_value new_rows(const cached *c, ash_value x, ash_dim first, ash_dim rows) {
+    ash_graph *g = c->graph;
+    ash_dim series = ash_graph_dim_mul(g, c->batch, c->shared);
+    const ash_dim flat[] = {ash_graph_dim_mul(g, series, c->length), c->size},
+                  bases[] = {c->batch, c->shared, 1}, out[] = {c->batch, c->shared, rows, c->size};
+    if (c->length == 1) return ash_broadcast_to(g, x, out, 4);
+    ash_value last = ash_build__dim(g, c->length), row = ash_iota(g, ASH_I64, &rows, 1, 0);
+    row = ash_sub(g, ash_add(g, row, ash_build__dim(g, first)), c->before); /* [batch, rows] */
+    row = ash_min(g, ash_build__with(g, ASH_OP_MAX, row, 0), ash_build__with(g, ASH_OP_SUB, last, 1));
+    ash_value base = ash_reshape(g, ash_iota(g, ASH_I64, &series, 1, 0), bases, 3);
+    row = ash_add(g, ash_mul(g, base, last), ash_build__insert_axis(g, row, 1));
+    return ash_reshape(g, ash_gather(g, ash_reshape(g, x, flat, 2), row, 0), out, 4);
+}
+
+/* The cache with the new elements in it: the rows of the old one, where those from `before` on are new, and
+ * behind them new ones alone. It is as long as the old cache, or longer where the sequences are. */
 static ash_value cache_of(const cached *c, ash_value x, size_t k_past) {
     ash_import *im = c->im;
-    ash_dim past = 0, rows = c->total;
-    if (ash_import__has(im, k_past)) {
-        const ash_value parts[] = {ash_import__in(im, k_past), x};
-        if (ash_import__in_type(im, k_past).rank != 4)
-            return ash_import__fail(im, ASH_ERROR_SHAPE,
-                                    "a cache that is not [batch, heads, length, size]");
-        past = ash_import__in_type(im, k_past).dims[2];
-        rows = ash_graph_dim_max(im->graph, past, rows);
-        x = ash_concat(im->graph, parts, 2, 2);
-    }
-    ash_dim both = ash_graph_dim_add(im->graph, past, c->length);
-    ash_dim series = ash_graph_dim_mul(im->graph, c->batch, c->shared);
-    const ash_dim flat[] = {ash_graph_dim_mul(im->graph, series, both), c->size},
-                  bases[] = {c->batch, c->shared, 1}, out[] = {c->batch, c->shared, rows, c->size};
-    ash_value row = ash_iota(im->graph, ASH_I64, &rows, 1, 0), last = ash_build__dim(im->graph, both);
-    ash_value moved = ash_add(c->graph, ash_sub(c->graph, row, c->before), ash_build__dim(im->graph, past));
-    row = ash_select(im->graph, ash_lt(c->graph, row, c->before), row, moved); /* [batch, rows] */
-    row = ash_min(c->graph, ash_build__with(im->graph, ASH_OP_MAX, row, 0),
-                  ash_build__with(im->graph, ASH_OP_SUB, last, 1));
-    ash_value base = ash_reshape(im->graph, ash_iota(im->graph, ASH_I64, &series, 1, 0), bases, 3);
-    row = ash_add(c->graph, ash_mul(c->graph, base, last), ash_build__insert_axis(im->graph, row, 1));
-    x = ash_gather(im->graph, ash_reshape(im->graph, x, flat, 2), row, 0);
-    return ash_reshape(im->graph, x, out, 4);
+    ash_graph *g = c->graph;
+    if (!ash_import__has(im, k_past)) return new_rows(c, x, 0, c->total);
+    ash_value old = ash_import__in(im, k_past);
+    ash_type type = ash_import__type(im, old);
+    if (type.rank != 4)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "a cache that is not [batch, heads, length, size]");
+    ash_dim past = type.dims[2], more = 0;
+    im->status = ash_dims_combine(g->dims, ASH_DIM_SUB, c->total, past, &more, &im->diag);
+    if (!ash_import__ok(im)) return ASH_NO_VALUE;
+    more = ash_graph_dim_max(g, more, 0);
+    const ash_dim column[] = {c->batch, 1, 1, 1};
+    ash_value row = ash_reshape(g, ash_iota(g, ASH_I64, &past, 1, 0), (const ash_dim[]){1, 1, past, 1}, 4);
+    ash_value is_old = ash_lt(g, row, ash_reshape(g, c->before, column, 4));
+    const ash_value parts[] = {ash_select(g, is_old, old, new_rows(c, x, 0, past)),
+                               more ? new_rows(c, x, past, more) : ASH_NO_VALUE};
+    return more ? ash_concat(g, parts, 2, 2) : parts[0];
 }
 
 /* Softmax over the keys, with exp(sink) of each head in the denominator where there is one. */

@@ -66,16 +66,19 @@ bool ash_onnx__window(ash_import *im, unsigned rank, const int64_t *kernel, ash_
  * the start. */
 void ash_onnx__window_auto_pad(ash_import *im, const ash_type *type, ash_onnx_window *w) {
     if (!w->same_upper && !w->same_lower) return;
+    ash_graph *g = im->graph;
     for (unsigned i = 0; i < w->n; i++) {
-        ash_dim dim = type->dims[i + 2];
-        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1, total = span - 1;
-        if (ash_dim_is_const(dim))
-            total = ASH_MAX((ash_ceil_div(dim, w->strides[i]) - 1) * w->strides[i] + span - dim, 0);
-        else if (w->strides[i] != 1)
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                             "auto_pad with a stride over a dim that is not a number");
-        w->before[i] = w->same_upper ? total / 2 : total - total / 2;
-        w->after[i] = total - w->before[i];
+        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1, stride = w->strides[i];
+        /* max(ceil(dim / stride) stride, dim + stride - span) - (dim + stride - span) */
+        ash_dim dim = type->dims[i + 2], up = ash_graph_dim_add(g, dim, stride - 1);
+        ash_dim all = ash_graph_dim_mul(g, ash_graph_dim_div(g, up, stride), stride);
+        all = ash_graph_dim_add(g, all, ASH_MAX(span - stride, 0));
+        if (span < stride)
+            dim = ash_graph_dim_add(g, dim, stride - span), all = ash_graph_dim_max(g, all, dim);
+        ash_dim total = ash_graph_dim_sub(g, all, dim), half = ash_graph_dim_div(g, total, 2),
+                rest = ash_graph_dim_sub(g, total, half);
+        w->before[i] = w->same_upper ? half : rest;
+        w->after[i] = w->same_upper ? rest : half;
     }
 }
 

@@ -34,7 +34,9 @@ void ash_onnx__op_unary(ash_import *im) {
 void ash_onnx__op_binary(ash_import *im) {
     ash_value a, b;
     two_operands(im, &a, &b);
-    ash_import__out(im, 0, ash_build__binary(im->graph, (ash_op)im->row->arg, a, b));
+    ash_value both[] = {a, b};
+    ash_import__agree(im, both, 2, ASH_MAX_RANK);
+    ash_import__out(im, 0, ash_build__binary(im->graph, (ash_op)im->row->arg, both[0], both[1]));
 }
 
 /* Greater and GreaterOrEqual are the core's comparisons with the operands exchanged. */

@@ -30,8 +30,29 @@ static void gather(ash_import *im, ash_value (*build)(ash_graph *, ash_value, as
     ash_import__out(im, 0, build(im->graph, x, indices, axis));
 }
 
+/* The slice of x along dim 0 that the innermost loop hands on, if there may be one. */
+static ash_value slice_of_loop(ash_import *im, ash_value x, ash_value index) {
+    ash_import_slices *s = im->slices;
+    ash_type type = ash_import__type(im, x);
+    if (!s || x == ASH_NO_VALUE || index != s->iteration || x > index || !type.rank ||
+        type.dims[0] != s->trips)
+        return ASH_NO_VALUE;
+    for (uint32_t k = 0; k < s->n; k++)
+        if (s->xs[k] == x) return s->slices[k];
+    if (s->n == ASH_IMPORT_SLICES) return ASH_NO_VALUE;
+    memmove(type.dims, type.dims + 1, --type.rank * sizeof *type.dims);
+    s->xs[s->n] = x;
+    return s->slices[s->n++] = ash_build__argument(im->graph, &type);
+}
+
 void ash_onnx__op_gather(ash_import *im) {
-    gather(im, ash_gather);
+    ash_value x = ash_import__in(im, 0), slice = ASH_NO_VALUE;
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, x).rank);
+    if (im->slices && axis == 0) slice = slice_of_loop(im, x, ash_import__in(im, 1));
+    if (slice != ASH_NO_VALUE)
+        ash_import__out(im, 0, slice);
+    else
+        gather(im, ash_gather);
 }
 
 void ash_onnx__op_gather_elements(ash_import *im) {

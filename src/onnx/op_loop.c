@@ -7,11 +7,13 @@
  * outside reach it through a gate, as arguments. In a body of Loop and Scan what depends on no argument is
  * computed once, before the loop.
  *
- * Carried values keep their shapes. What is stacked has room for `trips` iterations; where a condition ends
- * the loop, how many there were is a size that depends on data. */
+ * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
+ * is stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, how many
+ * there were is a size that depends on data. */
 #include <stdio.h>
 
 #include "control.h"
+#include "late.h"
 
 static bool no_memory(ash_import *im) {
     ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -57,9 +59,12 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     const ash_wire *body = ash_onnx__body_attr(im, name);
     ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
     if (!body || !ys || !outs) return false;
+    ash_import_slices *slices = im->slices;
+    im->slices = NULL;
     im->rolled++;
     bool ok = ash_import__gated_body(im, *body, &gate, entries, n) == ASH_OK;
     im->rolled--;
+    im->slices = slices;
     for (size_t k = 0; ok && k < n; k++)
         if (im->values.at[entries[k]].absent || im->values.at[entries[k]].sequence) need_known(im, 0);
     ok = ok && ash_import__ok(im);
@@ -264,10 +269,14 @@ void ash_onnx__roll_if(ash_import *im) {
 typedef struct rolled {
     const ash_wire *body;
     size_t states, scans;
+    size_t lists;    /* of the states: what begins with no element along dim 0, and is appended to */
+    bool has_lists;  /* whether they are told from others */
+    bool *is_list;   /* per state */
     ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
     ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
     ash_value *init, *arguments, *next;
     size_t *ins, *outs;
+    ash_import_slices slices;
     ash_loop loop;
 } rolled;
 
@@ -296,47 +305,100 @@ static bool find_begin(ash_import *im, rolled *r) {
     return ash_import__ok(im);
 }
 
+/* Whether a state may be a list. */
+static bool begins_empty(ash_import *im, size_t state) {
+    const ash_type type = ash_import__in_type(im, 2 + state);
+    return type.rank > 0 && type.dims[0] == 0;
+}
+
 static bool open_loop(ash_import *im, rolled *r) {
     size_t n_ins = ASH_MAX(im->node->n_ins, (size_t)2);
-    *r = (rolled){.body = ash_onnx__body_attr(im, "body"), .states = n_ins - 2};
+    r->body = ash_onnx__body_attr(im, "body");
+    r->states = n_ins - 2;
     r->most = r->begin = ASH_NO_VALUE;
     r->scans = im->node->n_outs - r->states; /* there are as many: looked at before */
     r->init = values(im, r->states);
     r->next = values(im, r->states + r->scans);
-    r->arguments = values(im, 1 + r->states);
+    r->arguments = values(im, 1 + r->states + ASH_IMPORT_SLICES);
+    r->is_list = ash_arena_alloc(im->scratch, r->states, sizeof *r->is_list);
     r->ins = ash_onnx__indices(im, 2 + r->states);
     r->outs = ash_onnx__indices(im, 1 + r->states + r->scans);
     if (!r->body || !r->init || !r->next || !r->arguments || !r->ins || !r->outs) return false;
+    if (!r->is_list) return no_memory(im);
     if (!find_trips(im, r) || !find_begin(im, r)) return false;
-    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) r->init[s] = ash_import__in(im, 2 + s);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
+        r->is_list[s] = r->has_lists && begins_empty(im, s);
+        ash_value init = ash_import__in(im, 2 + s);
+        if (r->is_list[s])
+            r->lists++;
+        else
+            r->init[s - r->lists] = init;
+    }
     r->loop = (ash_loop){.trips = r->loop.trips,
-                         .carried = (uint32_t)r->states,
-                         .stacked = (uint32_t)r->scans,
+                         .carried = (uint32_t)(r->states - r->lists),
+                         .stacked = (uint32_t)(r->scans + r->lists),
                          .go = ASH_NO_VALUE,
                          .init = r->init,
                          .arguments = r->arguments,
                          .next = r->next,
-                         .ys = r->next + r->states};
+                         .ys = r->next + r->states - r->lists};
     return ash_import__ok(im) && ash_build__begin_loop(im->graph, &r->loop);
 }
 
+/* What an iteration appends to the list that state s is: rows of the dims that it begins with, a number of
+ * them. */
+static ash_value appended(ash_import *im, const rolled *r, size_t s) {
+    size_t part = ash_late__appended(im, r->outs[1 + s], r->ins[2 + s]);
+    ash_type rows = ash_import__in_type(im, 2 + s);
+    int64_t count =
+        part == SIZE_MAX || ash_late__rank(im, part) != rows.rank ? -1 : ash_late__extent(im, part, 0);
+    if (count < 0)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "state %zu begins empty, and is not appended to in each iteration", s);
+    rows.dims[0] = count;
+    ash_value y = ash_late__value(im, part, rows.dims);
+    ash_type type = ash_import__type(im, y);
+    if (ash_import__ok(im) && !ash_type_equal(&type, &rows))
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "what is appended to state %zu has other dims", s);
+    return y;
+}
+
 static bool import_body(ash_import *im, rolled *r) {
+    const size_t carried = r->loop.carried;
     r->ins[0] = ash_onnx__tensor_entry(im, r->arguments[0]);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
-    for (size_t s = 0; s < r->states; s++) r->ins[2 + s] = ash_onnx__tensor_entry(im, r->arguments[1 + s]);
+    for (size_t s = 0, c = 0; s < r->states; s++) {
+        const ash_type type = ash_import__in_type(im, 2 + s);
+        r->ins[2 + s] =
+            r->is_list[s] ? ash_late__list(im, &type) : ash_onnx__tensor_entry(im, r->arguments[1 + c++]);
+    }
     if (!ash_import__ok(im)) return false;
+    ash_import_slices *outer = im->slices;
+    r->slices = (ash_import_slices){.iteration = r->arguments[0], .trips = r->loop.trips};
+    im->slices = &r->slices;
     im->rolled++;
     ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans);
     im->rolled--;
+    im->slices = outer;
     if (!ash_import__ok(im)) return false;
-    for (size_t k = 0; k < r->states + r->scans; k++)
-        r->next[k] = ash_import__materialize(im, r->outs[1 + k]);
-    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
-        ash_type before = ash_import__type(im, r->init[s]), after = ash_import__type(im, r->next[s]);
+    r->loop.scanned = r->slices.n;
+    r->loop.xs = r->slices.xs;
+    for (uint32_t k = 0; k < r->slices.n; k++) r->arguments[1 + carried + k] = r->slices.slices[k];
+    for (size_t s = 0, c = 0, l = carried + r->scans; s < r->states && ash_import__ok(im); s++) {
+        if (r->is_list[s]) {
+            r->next[l++] = appended(im, r, s);
+            continue;
+        }
+        r->next[c] = ash_import__materialize(im, r->outs[1 + s]);
+        if (!ash_import__ok(im)) return false;
+        ash_type before = ash_import__type(im, r->init[c]), after = ash_import__type(im, r->next[c]);
+        c++;
         if (!ash_type_equal(&before, &after))
             ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                              "state %zu has another shape after an iteration than before", s);
     }
+    for (size_t k = 0; k < r->scans; k++)
+        r->next[carried + k] = ash_import__materialize(im, r->outs[1 + r->states + k]);
     return ash_import__ok(im);
 }
 
@@ -358,27 +420,56 @@ static bool add_conditions(ash_import *im, rolled *r) {
     return ash_import__ok(im);
 }
 
-void ash_onnx__roll_loop(ash_import *im) {
-    rolled r;
+/* Stacked value `k`, of which `count` were made, as result `out`: those of a list are rows of it. */
+static void stacked_out(ash_import *im, const rolled *r, ash_value all, ash_dim count, size_t out,
+                        bool is_list) {
+    ash_type type = ash_import__type(im, all);
+    if (!ash_import__wants(im, out) || !ash_import__ok(im)) return;
+    if (count != r->loop.trips) all = ash_slice_axis(im->graph, all, 0, 0, count);
+    if (is_list) {
+        type.dims[1] = ash_graph_dim_mul(im->graph, count, type.dims[1]);
+        all = ash_reshape(im->graph, all, type.dims + 1, type.rank - 1);
+    }
+    ash_import__out(im, out, all);
+}
+
+static void roll_loop(ash_import *im, bool has_lists) {
+    rolled r = {.has_lists = has_lists};
     if (!open_loop(im, &r) || !import_body(im, &r) || !add_conditions(im, &r)) return;
     bool until = r.loop.go != ASH_NO_VALUE;
-    if (r.scans && r.loop.trips == ASH_OPEN_MOST) {
+    const size_t carried = r.loop.carried, n = until + carried + r.loop.stacked;
+    if (r.loop.stacked && r.loop.trips == ASH_OPEN_MOST) {
         if (r.most != ASH_NO_VALUE) need_known(im, 0);
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "scanned results of a loop whose number of iterations has no bound");
         return;
     }
-    ash_value *outs = values(im, 1 + r.states + r.scans);
+    ash_value *outs = values(im, n);
     if (!outs || ash_build__end_loop(im->graph, &r.loop, outs) != ASH_OK) return;
-    for (size_t s = 0; s < r.states; s++) ash_import__out(im, s, outs[until + s]);
-    for (size_t s = 0; s < r.scans && ash_import__ok(im); s++) {
-        ash_value all = outs[until + r.states + s];
-        if (until && ash_import__wants(im, r.states + s)) {
-            ash_dim count = ash_onnx__settle(im, outs[0], r.loop.trips, r.states + s, 0);
-            all = ash_slice_axis(im->graph, all, 0, 0, count);
+    for (size_t s = 0, c = until, l = until + carried + r.scans; s < r.states + r.scans; s++) {
+        bool is_list = s < r.states && r.is_list[s];
+        if (s < r.states && !is_list) {
+            ash_import__out(im, s, outs[c++]);
+            continue;
         }
-        ash_import__out(im, r.states + s, all);
+        ash_dim count = r.loop.trips;
+        if (until && ash_import__wants(im, s)) count = ash_onnx__settle(im, outs[0], r.loop.trips, s, 0);
+        stacked_out(im, &r, outs[is_list ? l++ : until + carried + s - r.states], count, s, is_list);
     }
+}
+
+void ash_onnx__roll_loop(ash_import *im) {
+    bool lists = false;
+    for (size_t s = 0; s + 2 < im->node->n_ins && ash_import__ok(im); s++) lists |= begins_empty(im, s);
+    if (!ash_import__ok(im)) return;
+    roll_loop(im, lists);
+    if (!lists || ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
+    const ash_status status = im->status;
+    const ash_diag why = im->diag;
+    ash_onnx__forgive(im);
+    roll_loop(im, false);
+    if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
+    im->status = status, im->diag = why;
 }
 
 /* --- Scan ----------------------------------------------------------------------------------------- */
@@ -430,9 +521,12 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     if (!ash_import__ok(im) || !ash_build__begin_loop(im->graph, &loop)) return;
     for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, arguments[1 + k]);
     if (!ash_import__ok(im)) return;
+    ash_import_slices *outer = im->slices;
+    im->slices = NULL; /* its operands are sliced already */
     im->rolled++;
     ash_import__body(im, *body, ins, n_ins, results, n_outs);
     im->rolled--;
+    im->slices = outer;
     if (!ash_import__ok(im)) return;
     for (size_t k = 0; k < n_outs; k++) next[k] = ash_import__materialize(im, results[k]);
     if (!ash_import__ok(im) || ash_build__end_loop(im->graph, &loop, outs) != ASH_OK) return;

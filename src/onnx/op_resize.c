@@ -19,7 +19,7 @@ typedef enum transform {
 
 typedef enum rounding { ROUND_PREFER_FLOOR, ROUND_PREFER_CEIL, FLOOR, CEIL } rounding;
 
-typedef struct resize {
+typedef struct ash_onnx_resize {
     transform transform;
     rounding rounding;
     char mode; /* 'n'earest, 'l'inear, 'c'ubic */
@@ -168,7 +168,6 @@ static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsig
 typedef struct axis_formula {
     ash_graph *g;
     const resize *r;
-    ash_dim in, out;
     ash_value count, wanted, scale; /* the extents, and out / in as the model says it */
 } axis_formula;
 
@@ -232,39 +231,59 @@ static ash_value kernel_formula(const axis_formula *f, ash_value x) {
     return ash_select(g, near, inner, outer);
 }
 
-/* The operand's elements at these positions, which are moved inside. */
-static ash_value elements(const axis_formula *f, ash_value x, ash_value at, unsigned axis) {
-    ash_value last = less(f, f->count, 1);
-    at = ash_min(f->g, ash_build__with(f->g, ASH_OP_MAX, at, 0), last);
-    return ash_gather(f->g, x, ash_cast(f->g, at, ASH_I64), axis);
-}
-
-static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_value x, unsigned axis) {
-    enum { MOST = 4 };
-    ash_graph *g = im->graph;
-    ash_type type = ash_import__type(im, x);
-    ash_value at = position_formula(f, ash_iota(g, ASH_F64, &f->out, 1, 0)), where[MOST], weights[MOST];
-    ash_value total = ASH_NO_VALUE, sum = ASH_NO_VALUE;
-    ash_dim line[ASH_MAX_RANK];
-    int taps = f->r->mode == 'c' ? 4 : 2;
-    if (f->r->mode == 'n') return elements(f, x, nearest_formula(f, at), axis);
-    for (int t = 0; t < taps; t++) {
-        where[t] = ash_build__with(g, ASH_OP_ADD, ash_floor(g, at), t - taps / 2 + 1);
-        weights[t] = kernel_formula(f, ash_sub(g, where[t], at));
+/* Where the result's element `x` comes from, positions that may lie outside, and with what weights. */
+static ash_onnx_taps taps_of(const axis_formula *f, ash_value x) {
+    ash_graph *g = f->g;
+    ash_value at = position_formula(f, x), total = ASH_NO_VALUE;
+    ash_onnx_taps taps = {.n = f->r->mode == 'c' ? 4 : 2};
+    if (f->r->mode == 'n')
+        return (ash_onnx_taps){.n = 1, .at = {nearest_formula(f, at)}, .weights = {ASH_NO_VALUE}};
+    for (int t = 0; t < taps.n; t++) {
+        taps.at[t] = ash_build__with(g, ASH_OP_ADD, ash_floor(g, at), t - taps.n / 2 + 1);
+        taps.weights[t] = kernel_formula(f, ash_sub(g, taps.at[t], at));
         if (!f->r->exclude_outside) continue;
         ash_value zero = ash_scalar(g, ASH_F64, 0), last = less(f, f->count, 1);
-        ash_value inside = ash_and(g, ash_le(g, zero, where[t]), ash_le(g, where[t], last));
-        weights[t] = ash_select(g, inside, weights[t], zero);
-        total = t ? ash_add(g, total, weights[t]) : weights[t];
+        ash_value inside = ash_and(g, ash_le(g, zero, taps.at[t]), ash_le(g, taps.at[t], last));
+        taps.weights[t] = ash_select(g, inside, taps.weights[t], zero);
+        total = t ? ash_add(g, total, taps.weights[t]) : taps.weights[t];
     }
-    for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? f->out : 1;
-    for (int t = 0; t < taps; t++) {
-        ash_value w = total == ASH_NO_VALUE ? weights[t] : ash_div(g, weights[t], total);
-        w = ash_reshape(g, ash_cast(g, w, type.dtype), line, type.rank);
-        ash_value tap = ash_mul(g, elements(f, x, where[t], axis), w);
-        sum = t ? ash_add(g, sum, tap) : tap;
+    for (int t = 0; t < taps.n && total != ASH_NO_VALUE; t++)
+        taps.weights[t] = ash_div(g, taps.weights[t], total);
+    return taps;
+}
+
+/* A position, which is moved inside, as an index. */
+static ash_value index_of(const axis_formula *f, ash_value at) {
+    ash_value last = less(f, f->count, 1);
+    at = ash_min(f->g, ash_build__with(f->g, ASH_OP_MAX, at, 0), last);
+    return ash_cast(f->g, at, ASH_I64);
+}
+
+static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_value x, unsigned axis,
+                                 ash_dim out) {
+    ash_graph *g = im->graph;
+    ash_type type = ash_import__type(im, x);
+    const ash_onnx_taps taps = taps_of(f, ash_iota(g, ASH_F64, &out, 1, 0));
+    ash_value sum = ASH_NO_VALUE;
+    ash_dim line[ASH_MAX_RANK];
+    for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? out : 1;
+    for (int t = 0; t < taps.n; t++) {
+        ash_value tap = ash_gather(g, x, index_of(f, taps.at[t]), axis);
+        if (taps.weights[t] == ASH_NO_VALUE) return tap;
+        ash_value w = ash_reshape(g, ash_cast(g, taps.weights[t], type.dtype), line, type.rank);
+        sum = t ? ash_add(g, sum, ash_mul(g, tap, w)) : ash_mul(g, tap, w);
     }
     return sum;
+}
+
+void ash_onnx__resize_taps(ash_import *im, const ash_onnx_resize *how, ash_value in, ash_value out,
+                           ash_value index, ash_onnx_taps *taps) {
+    ash_graph *g = im->graph;
+    axis_formula f = {.g = g, .r = how};
+    f.count = ash_cast(g, in, ASH_F64), f.wanted = ash_cast(g, out, ASH_F64);
+    f.scale = ash_div(g, f.wanted, f.count);
+    *taps = taps_of(&f, ash_cast(g, index, ASH_F64));
+    for (int t = 0; t < taps->n; t++) taps->at[t] = index_of(&f, taps->at[t]);
 }
 
 /* --- attributes ----------------------------------------------------------------------------------- */
@@ -384,13 +403,20 @@ static bool read_roi(ash_import *im, const resize *r, size_t n, const double **r
 
 static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const resize_target *t) {
     ash_graph *g = im->graph;
-    axis_formula f = {.g = g, .r = r, .in = t->in, .out = t->out};
+    axis_formula f = {.g = g, .r = r};
     if (r->transform == TF_CROP_AND_RESIZE || (r->antialias && !(t->scale >= 1)))
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                                 "antialiasing, or a region, along a dim that is not a number");
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
-    return resize_variable(im, &f, x, t->axis);
+    return resize_variable(im, &f, x, t->axis, t->out);
+}
+
+const ash_onnx_resize *ash_onnx__resize_how(ash_import *im) {
+    resize *r = ash_import__keep(im, 1, sizeof *r);
+    const ash_onnx_attr *policy = ash_import__attr(im, "keep_aspect_ratio_policy", ONNX_ATTR_STRING);
+    if (!r || !read_resize(im, r) || (policy && !ash_span_is(policy->s, "stretch"))) return NULL;
+    return r->antialias || r->transform == TF_CROP_AND_RESIZE ? NULL : r;
 }
 
 void ash_onnx__op_resize(ash_import *im) {

@@ -226,6 +226,7 @@ void ash_onnx__op_concat(ash_import *im) {
     for (size_t k = 0; k < n; k++) parts[k] = ash_import__in(im, k);
     unsigned rank = ash_import__in_type(im, 0).rank;
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 1), rank);
+    if (n) ash_import__agree(im, parts, n, axis);
     if (n) ash_import__out(im, 0, ash_concat(im->graph, parts, n, axis));
 }
 

@@ -178,6 +178,10 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
                                 ash_narrow_name(entry->narrow));
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
+    if (entry->late)
+        return ash_import__fail(
+            im, ASH_ERROR_UNSUPPORTED,
+            "a tensor whose shape must be known at import, and is computed in a body of Loop, Scan or If");
     if (entry->value == ASH_NO_VALUE && entry->list)
         entry->value = tensor_of_list(im, entry);
     else if (entry->value == ASH_NO_VALUE && entry->tensor)
@@ -522,4 +526,51 @@ unsigned ash_import__axis(ash_import *im, int64_t axis, unsigned rank) {
     if (axis >= -(int64_t)rank && axis < (int64_t)rank) return (unsigned)(axis < 0 ? axis + rank : axis);
     ash_import__fail(im, ASH_ERROR_SHAPE, "axis %lld of a tensor of rank %u", (long long)axis, rank);
     return 0;
+}
+
+/* --- dims that must agree ------------------------------------------------------------------------- */
+
+/* Dim number `p` from the last one, or 1 where the value has no such dim. */
+static ash_dim dim_at(const ash_import *im, ash_value value, unsigned p) {
+    const ash_type type = ash_import__type(im, value);
+    return p < type.rank ? type.dims[type.rank - 1 - p] : 1;
+}
+
+/* The expression that is never more than the others, or a number: there is none, or nothing to do. */
+static ash_dim least_dim(const ash_import *im, const ash_value *values, size_t n, unsigned p) {
+    ash_dims *dims = im->graph->dims;
+    ash_dim least = 0;
+    bool same = true;
+    for (size_t i = 0; i < n; i++) {
+        ash_dim dim = dim_at(im, values[i], p), smaller = 0;
+        if (dim >= 0) {
+            if (dim != 1) return 0;
+            continue;
+        }
+        same = same && (!least || least == dim);
+        if (least && ash_dims_combine(dims, ASH_DIM_MIN, least, dim, &smaller, NULL) != ASH_OK) return 0;
+        if (least && smaller != least && smaller != dim) return 0;
+        least = least ? smaller : dim;
+    }
+    return same ? 0 : least;
+}
+
+void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned except) {
+    for (unsigned p = 0; p < ASH_MAX_RANK; p++) {
+        if (!ash_import__ok(im)) return;
+        unsigned rank = ash_import__type(im, values[0]).rank;
+        ash_dim least = except < ASH_MAX_RANK && p + except + 1 == rank ? 0 : least_dim(im, values, n, p);
+        bool can = least < 0;
+        for (size_t i = 0; can && i < n; i++) {
+            ash_dim dim = dim_at(im, values[i], p);
+            can = dim >= 0 || dim == least || ash_dims_may_equal(im->graph->dims, dim, least);
+        }
+        for (size_t i = 0; can && i < n && ash_import__ok(im); i++) {
+            ash_dim dim = dim_at(im, values[i], p);
+            if (dim >= 0 || dim == least) continue;
+            im->status = ash_dims_require(im->graph->dims, dim, least, &im->diag);
+            unsigned axis = ash_import__type(im, values[i]).rank - 1 - p;
+            values[i] = ash_slice_axis(im->graph, values[i], axis, 0, least);
+        }
+    }
 }

@@ -113,6 +113,19 @@ ash_value ash_onnx__rotate(ash_import *im, ash_value x, ash_value cosines, ash_v
  * and missing where they are SIZE_MAX. Binds results 0 and 1. */
 void ash_onnx__packed_attention(ash_import *im, ash_value qkv, size_t k_mask, size_t k_past, size_t k_bias);
 
+/* How the present node, a Resize, does; NULL where that cannot be said of one axis and element by itself.
+ * It lives as long as the import. */
+typedef struct ash_onnx_resize ash_onnx_resize;
+const ash_onnx_resize *ash_onnx__resize_how(ash_import *im);
+/* Where elements of a resized axis come from: indices, and their weights in f64, or ASH_NO_VALUE. */
+typedef struct ash_onnx_taps {
+    int n;
+    ash_value at[4], weights[4];
+} ash_onnx_taps;
+/* For the elements `index` of an axis of `out` elements, from one of `in`; all of i64. */
+void ash_onnx__resize_taps(ash_import *im, const ash_onnx_resize *how, ash_value in, ash_value out,
+                           ash_value index, ash_onnx_taps *taps);
+
 /* A scale or zero point: a scalar, or one number per element of `axis` of a tensor of this rank. */
 ash_value ash_onnx__along_axis(ash_import *im, ash_value v, unsigned axis, unsigned rank);
 /* round(x / scale) + zero point, saturated; the zero point may be missing. */

@@ -134,7 +134,7 @@ static bool pays(const finder *f, const ash_type *scores, const ash_node *produc
     ash_dims_bounds(f->from->dims, scores->dims[scores->rank - 1], &min, &keys);
     if (rows < c->pack_rows || keys < c->pack_rows) return false; /* which pack nothing */
     bool packs_for_few = least < c->attend_rows && !f->constant[product->ins[1]];
-    return packs_for_few ||
+    return (packs_for_few && c->attend_turned) ||
            ash_type_max_bytes(f->from->dims, scores) > ash_share_of(target->l2_bytes, c->attend_share);
 }
 
@@ -144,11 +144,13 @@ static void find(const finder *f, const ash_node *node, fate *fates, ash_value *
     bool empty;
     ash_value s;
     if (node->op != ASH_OP_MATMUL || type->dtype != ASH_F32 || ash_node_int(node, ASH_ATTR_B_BLOCK) ||
-        !ash_dim_is_const(type->dims[type->rank - 1]) || !is_softmax(f, node->ins[0], &s, &empty))
+        !ash_dim_is_const(type->dims[type->rank - 1]) ||
+        type->dims[type->rank - 1] > f->rw->opt->target->costs.attend_columns ||
+        !is_softmax(f, node->ins[0], &s, &empty))
         return;
     const ash_node *product = product_before(f, s, 2, 0);
     if (!product || !pays(f, ash_graph__type(f->from, s), product)) return;
-    fates[product - f->from->nodes.at] = TURNED;
+    if (f->rw->opt->target->costs.attend_turned) fates[product - f->from->nodes.at] = TURNED;
     fates[node - f->from->nodes.at] = empty ? ATTENDS_EMPTY : ATTENDS;
     scores[node - f->from->nodes.at] = s;
 }

@@ -8,7 +8,8 @@
  * blocks or by axis, and what they transpose. The form is in ops.def; packing is a computation on
  * constants, which the prologue does. So the weights take as much memory as in the file, at the price of
  * being unpacked by every execution; without the pass, the prologue unpacks them once, as floating point
- * numbers.
+ * numbers. On GPUs that is so for products that are known to have few rows (kernel/gpu/strip.c); tiles read
+ * an operand many times, as numbers.
  *
  * Not exact: a sum's terms are scaled together, behind the sum, and may be taken as whole numbers
  * (kernel/bits_digits.c).
@@ -22,6 +23,8 @@
  *     TERM, COLUMN    along k, along n                               [k, n]
  *     BLOCK, TERM     k as blocks of `span`, behind a reshape        [k / span, span, n] */
 #include "few_bits.h"
+
+#include "base/gpu_tile.h"
 #include "layout.h"
 
 enum { DEPTH = 16 /* nodes that are followed */ };
@@ -489,6 +492,9 @@ typedef struct few_bits {
 static ash_value image_of(few_bits *p, const ash_node *node) {
     ash_rewrite *rw = &p->rw;
     if (node->op != ASH_OP_MATMUL) return ash_few_bits__rows(rw, node, p->constant);
+    ash_dim rows = ash_graph__type(rw->from, node->out)->dims[0];
+    bool gpu = rw->opt->target->kind == ASH_TARGET_GPU;
+    if (gpu && (!ash_dim_is_const(rows) || rows > ASH_GPU_STRIP)) return ASH_NO_VALUE;
     operands **known = &p->known[node->ins[1]];
     if (!*known) {
         *known = ash_arena_alloc(&rw->scratch, 1, sizeof **known);

@@ -47,6 +47,39 @@ static bool is_light(const ash_layout_pass *l, const ash_node *node, const ash_l
            ash_layout__has_plain(l, node->ins[0]) && !ash_layout__has_blocked(l, node->ins[0]);
 }
 
+/* Whether every window is one element, at every position. */
+static bool is_pointwise(const ash_node *node, const ash_type *w) {
+    const ash_attr *strides = ash_node_attr(node, ASH_ATTR_STRIDES);
+    for (unsigned s = 0; s < strides->count; s++)
+        if (w->dims[2 + s] != 1 || strides->list[s] != 1 || ash_node_list(node, ASH_ATTR_BEFORE)[s] ||
+            ash_node_list(node, ASH_ATTR_AFTER)[s])
+            return false;
+    return strides->count > 0;
+}
+
+/* Groups of some vectors of channels under windows of 1, of a plain operand, are products as they lie, and
+ * the result is plain: [g, o/g, c/g] [n, g, c/g, p] -> [n, g, o/g, p]. Blocks would take a conversion there
+ * and often one back. False: the node is none of these. */
+static bool plain_product(ash_layout_pass *l, const ash_node *node, ash_value weights) {
+    ash_rewrite *rw = &l->rw;
+    const ash_type x = *ash_graph__type(rw->from, node->ins[0]),
+                   w = *ash_graph__type(rw->from, node->ins[1]), y = *ash_graph__type(rw->from, node->out);
+    int64_t groups = ash_node_int(node, ASH_ATTR_GROUPS);
+    if (groups == 1 || x.dtype != ASH_F32 || !is_pointwise(node, &w) ||
+        !ash_layout__has_plain(l, node->ins[0]) || ash_layout__has_blocked(l, node->ins[0]))
+        return false;
+    if (w.dims[1] < l->lanes || w.dims[0] / groups < l->lanes) return false;
+    const unsigned first = x.dims[0] == 1; /* no dim for the one image */
+    ash_dim positions = ash_build__product(rw->to, &x, 2, x.rank);
+    const ash_dim split[] = {x.dims[0], groups, w.dims[1], positions},
+                  rows[] = {groups, w.dims[0] / groups, w.dims[1]};
+    ash_rewrite__name(rw, node);
+    ash_value a = ash_reshape(rw->to, weights, rows, 3),
+              b = ash_reshape(rw->to, ash_layout__plain(l, node->ins[0]), split + first, 4 - first);
+    ash_rewrite__bind(rw, node->out, ash_reshape(rw->to, ash_matmul(rw->to, a, b), y.dims, y.rank));
+    return true;
+}
+
 void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout_conv *v) {
     if (v->in_lanes) {
         v->x_block = v->y_block = v->w_block = operand_block(l, x, v->c);
@@ -219,7 +252,7 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_layout_conv v;
     if (conv_weights(l, node)) return;
     ash_value w = ash_layout__plain(l, node->ins[1]);
-    if (w == ASH_NO_VALUE) return;
+    if (w == ASH_NO_VALUE || plain_product(l, node, w)) return;
     bool blocks = read_conv(l, node, &v);
     if (blocks) blocks = !is_light(l, node, &v);
     if (blocks) ash_layout__choose_blocks(l, node->ins[0], &v);

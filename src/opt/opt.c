@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The pipeline: one table, top to bottom.
  *
- * quantize comes first: it looks for dequantisation as files spell it, and fold leaves real numbers alone.
- * few_bits comes before fold for the same reason.
+ * stacks comes first, so that no other pass meets any. quantize is next: it looks for dequantisation as
+ * files spell it, and fold leaves real numbers alone. few_bits comes before fold for the same reason.
  * fold comes before simplify, so that rules see the constants; cse before it, so that "the same operand
  * twice" is the same value. affine wants constants in the form that simplify leaves (one broadcast of a
  * small value). attention comes before reciprocal, so that a softmax is still a quotient. reciprocal comes
@@ -12,7 +12,8 @@
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
  * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
  * order, so that the weights are packed as the parts read them. What they insert is then cleaned up by the
- * same passes. sums is last, as it asks what has operands in common.
+ * same passes. sums and ranges are last: the one asks what has operands in common, and simplify would undo
+ * the other.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
@@ -63,8 +64,19 @@ static bool has_multiprocessors(const ash_target *target) {
     return has_blocks(target) && target->multiprocessors;
 }
 
+/* Products with weights that stay packed. */
+static bool keeps_few_bits(const ash_target *target) {
+    return has_vectors(target) || has_blocks(target);
+}
+
+/* Softmaxes between products whose scores are not stored. */
+static bool attends(const ash_target *target) {
+    return has_vectors(target) || has_blocks(target);
+}
+
 static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
-                    convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
+                    convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT}, stacks[] = {ASH_OP_STACK, ASH_OP_COUNT},
+                    least[] = {ASH_OP_REDUCE_MIN, ASH_OP_COUNT},
                     totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT},
                     exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
@@ -72,15 +84,15 @@ static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP
 static const pass_row pipeline[] = {
     /* name, function, level, needs, breaks, provides, when, about */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
+    {"stacks", ash_opt__stacks, ASH_OPT_NONE, 0, 0, 0, NULL, stacks},
     {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes, casts},
-    {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, has_vectors, casts},
+    {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, keeps_few_bits, casts},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"affine", ash_opt__affine, ASH_OPT_FULL, PLAIN | CANONICAL, CANONICAL, 0, NULL, products},
-    {"attention", ash_opt__attention, ASH_OPT_FULL, PLAIN, CANONICAL | COMMON, 0, has_vectors,
-     exponentials},
+    {"attention", ash_opt__attention, ASH_OPT_FULL, PLAIN, CANONICAL | COMMON, 0, attends, exponentials},
     {"reciprocal", ash_opt__reciprocal, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, quotients},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
@@ -95,6 +107,7 @@ static const pass_row pipeline[] = {
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
     {"sums", ash_opt__sums, ASH_OPT_FULL, 0, COMMON, 0, has_vectors, totals},
+    {"ranges", ash_opt__ranges, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, least},
 };
 
 const char *ash_opt__pass_at(size_t position) {

@@ -34,8 +34,8 @@ static ash_value cut(ash_graph *to, ash_value x, unsigned axis, int64_t parts) {
     return ash_transpose(to, ash_reshape(to, x, dims, type.rank + 1), perm);
 }
 
-static bool is_few(ash_dim lines) {
-    return ash_dim_is_const(lines) && lines <= ASH_GPU_FEW;
+static int64_t known(ash_dim lines) {
+    return ash_dim_is_const(lines) ? lines : 0;
 }
 
 /* --- products ------------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ static int64_t parts_of_product(const ash_rewrite *rw, const ash_node *node) {
                          .terms = a->dims[a->rank - 1],
                          .runs = 1,
                          .math = rw->opt->target->singles,
-                         .few = is_few(y->dims[y->rank - 2]) || is_few(y->dims[y->rank - 1])};
+                         .few = ash_gpu_few_of(known(y->dims[y->rank - 2]), known(y->dims[y->rank - 1]))};
     for (unsigned d = 0; d + 2 < y->rank; d++) work.batches *= (double)most_of(rw->from, y->dims[d]);
     return ash_gpu_parts(rw->opt->target, &work);
 }

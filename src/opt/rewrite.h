@@ -40,8 +40,8 @@ ash_status ash_opt__report(const ash_opt *opt, ash_diag *diag);
 typedef ash_status ash_pass(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag);
 
 ash_pass ash_opt__dce, ash_opt__cse, ash_opt__fold, ash_opt__simplify, ash_opt__affine, ash_opt__reciprocal,
-    ash_opt__quantize, ash_opt__few_bits, ash_opt__lookup, ash_opt__widen, ash_opt__layout,
-    ash_opt__winograd, ash_opt__parts, ash_opt__filters, ash_opt__sums, ash_opt__attention;
+    ash_opt__quantize, ash_opt__few_bits, ash_opt__lookup, ash_opt__widen, ash_opt__layout, ash_opt__stacks,
+    ash_opt__winograd, ash_opt__parts, ash_opt__filters, ash_opt__sums, ash_opt__attention, ash_opt__ranges;
 
 typedef struct ash_rewrite ash_rewrite;
 struct ash_rewrite {

@@ -217,14 +217,24 @@ typedef struct padding {
     unsigned count;
 } padding;
 
+/* Padding that is an expression, and perhaps more than a window spans: kernels look at each size of it. */
+static bool is_wide(ash_rewrite *rw, ash_dim pad, int64_t span) {
+    int64_t min, max;
+    ash_dims_bounds(rw->to->dims, pad, &min, &max);
+    return !ash_dim_is_const(pad) && max >= span;
+}
+
 /* Adds what the pad does to the windowed axes; false when it does anything else. `axes` NULL: from dim 2
- * on. */
+ * on. `kernel`: the window's elements along each. */
 static bool absorb(ash_rewrite *rw, const ash_node *window, const ash_node *pad, const int64_t *axes,
-                   padding *p) {
+                   const int64_t *kernel, padding *p) {
     const ash_attr *before = ash_node_attr(window, ASH_ATTR_BEFORE);
     const int64_t *after = ash_node_list(window, ASH_ATTR_AFTER);
     const ash_attr *more = ash_node_attr(pad, ASH_ATTR_BEFORE);
+    int64_t spans[ASH_MAX_RANK];
     *p = (padding){.count = before->count};
+    for (unsigned i = 0; i < p->count; i++)
+        spans[i] = (kernel[i] - 1) * ash_node_list(window, ASH_ATTR_DILATIONS)[i] + 1;
     unsigned next = 0;
     for (unsigned d = 0; d < more->count; d++) {
         ash_dim front = more->list[d], back = ash_node_list(pad, ASH_ATTR_AFTER)[d];
@@ -233,6 +243,8 @@ static bool absorb(ash_rewrite *rw, const ash_node *window, const ash_node *pad,
         if (!windowed) continue;
         p->before[next] = ash_graph_dim_add(rw->to, before->list[next], front);
         p->after[next] = ash_graph_dim_add(rw->to, after[next], back);
+        if (is_wide(rw, p->before[next], spans[next]) || is_wide(rw, p->after[next], spans[next]))
+            return false;
         next++;
     }
     return true;
@@ -258,7 +270,9 @@ static ash_value conv_of_pad(ash_rewrite *rw, const ash_node *n) {
     padding p;
     if (ash_node_int(n, ASH_ATTR_X_BLOCK) || !ash_rewrite__def(rw, n->ins[0], ASH_OP_PAD, &pad))
         return ASH_NO_VALUE;
-    if (!ash_rule__is_number(rw, pad.ins[1], 0) || !absorb(rw, n, &pad, NULL, &p)) return ASH_NO_VALUE;
+    const int64_t *kernel = ash_graph__type(rw->to, n->ins[1])->dims + 2;
+    if (!ash_rule__is_number(rw, pad.ins[1], 0) || !absorb(rw, n, &pad, NULL, kernel, &p))
+        return ASH_NO_VALUE;
     return with_padding(rw, n, pad.ins[0], &p);
 }
 
@@ -270,7 +284,8 @@ static ash_value pool_of_pad(ash_rewrite *rw, const ash_node *n) {
     if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_PAD, &pad)) return ASH_NO_VALUE;
     if (!ash_dtype_is_float(ash_graph__type(rw->to, n->ins[0])->dtype)) return ASH_NO_VALUE;
     if (!ash_rule__is_number(rw, pad.ins[1], neutral)) return ASH_NO_VALUE;
-    if (!absorb(rw, n, &pad, ash_node_list(n, ASH_ATTR_AXES), &p)) return ASH_NO_VALUE;
+    if (!absorb(rw, n, &pad, ash_node_list(n, ASH_ATTR_AXES), ash_node_list(n, ASH_ATTR_KERNEL), &p))
+        return ASH_NO_VALUE;
     return with_padding(rw, n, pad.ins[0], &p);
 }
 

@@ -12,12 +12,14 @@
  * specification says.
  *
  * Requires layout. */
+#include "ir/winograd.h"
 #include "rewrite.h"
 
 typedef struct winograd_conv {
     int64_t c, o;                      /* channels of operand and result */
     int64_t x_block, y_block, w_block; /* see ops.def */
-    double images, rows, columns;      /* of the result */
+    double images, rows, columns;      /* of the result; the most of them */
+    bool open[2];                      /* rows, columns: a variable */
 } winograd_conv;
 
 /* --- where it is possible --------------------------------------------------------------------------- */
@@ -81,33 +83,31 @@ static bool read_conv(const ash_graph *from, const ash_node *node, winograd_conv
     v->images = most(from, y->dims[0]);
     v->rows = most(from, y->dims[2]);
     v->columns = most(from, y->dims[3]);
+    for (unsigned d = 0; d < 2; d++) v->open[d] = !ash_dim_is_const(y->dims[2 + d]);
     return true;
 }
 
 /* --- where it pays ---------------------------------------------------------------------------------- */
 
-/* Cycles of one convolution: its multiply-adds, or the bytes of its weights, which come from memory or the
- * last cache at every execution; and the transforms, of weights for each block of tiles, of the input for
- * each range of output channels, of the output. */
-static double product_cycles(const ash_costs *c, const winograd_conv *v, double products) {
-    double weights = (double)v->c * (double)v->o;
-    return ASH_MAX(products * weights / (c->tile_fma * (double)v->w_block),
-                   9 * weights * (double)sizeof(float) / c->wino_stream);
+/* Of the rows or columns that there can be: as many, and where they are a variable the most of them that
+ * are whole tiles, too. */
+static bool pays_with(const ash_winograd_rule *rule, double tile, const winograd_conv *v, double rows,
+                      double columns) {
+    double tiles = v->images * __builtin_ceil(rows / tile) * __builtin_ceil(columns / tile);
+    return ash_winograd_pays(rule, v->images * rows * columns, tiles);
 }
 
-static double tiled_cycles(const ash_costs *c, const winograd_conv *v) {
-    double tile = (double)c->wino_tile;
-    double points = (tile + 2) * (tile + 2), o = (double)v->o / (double)v->w_block;
-    double tiles = v->images * __builtin_ceil(v->rows / tile) * __builtin_ceil(v->columns / tile);
-    double weights = c->wino_weights * __builtin_ceil(tiles / (double)c->wino_blocks) * (double)v->c * o;
-    double input = c->wino_input * tiles * (double)v->c / (double)v->x_block *
-                   __builtin_ceil((double)v->o / (double)c->wino_channels);
-    return product_cycles(c, v, tiles * points) + points * (weights + input + c->wino_output * tiles * o);
+static double whole(double tile, double extent, bool open) {
+    return open && extent >= tile ? extent - __builtin_fmod(extent, tile) : extent;
 }
 
+/* Whether it does for some sizes; where it does not, the kernel sees when it runs. */
 static bool pays(const ash_costs *c, const winograd_conv *v) {
-    double direct = product_cycles(c, v, 9 * v->images * v->rows * v->columns);
-    return tiled_cycles(c, v) <= c->wino_worth * direct;
+    const ash_winograd_rule rule =
+        ash_winograd_rule_of(c, c->wino_tile, v->c, v->o, v->x_block, v->w_block);
+    double tile = (double)c->wino_tile;
+    return pays_with(&rule, tile, v, v->rows, v->columns) ||
+           pays_with(&rule, tile, v, whole(tile, v->rows, v->open[0]), whole(tile, v->columns, v->open[1]));
 }
 
 /* --- what becomes of it ----------------------------------------------------------------------------- */

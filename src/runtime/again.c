@@ -34,7 +34,7 @@ static void find_results(ash_again *a, const bool *pinned) {
         const ash_buffer *buffer = &p->buffers.at[b];
         bool local = buffer->kind == ASH_BUFFER_LOCAL || buffer->kind == ASH_BUFFER_OUTPUT;
         a->results[b] = (ash_again_result){.first = NIL, .until = NIL, .kept = pinned[b]};
-        if (!local || buffer->root != ASH_NO_BUFFER) continue;
+        if (!local || buffer->root != ASH_NO_BUFFER || buffer->device != a->device) continue;
         a->results[b].bytes = bytes_of(a, b);
         a->results[b].repeats = buffer->kind == ASH_BUFFER_LOCAL && !pinned[b];
     }
@@ -52,7 +52,7 @@ static bool find_touches(ash_again *a) {
             const ash_access *access = &step->accesses[i];
             uint32_t root = ash_again__root_of(p, access->buffer);
             if (p->buffers.at[root].kind == ASH_BUFFER_SCRATCH) {
-                a->scratch[s] += bytes_of(a, root);
+                if (p->buffers.at[root].device == a->device) a->scratch[s] += bytes_of(a, root);
             } else if (a->results[root].bytes) {
                 bool new = !seen[root] || seen[root] - 1 < a->touch_at[s];
                 if (new && !ash_vec_push(a->allocator, &a->touches, (ash_again_touch){.root = root}))
@@ -255,14 +255,15 @@ ash_status ash_again__carry_out(ash_again *a, size_t *count, double *ns, ash_dia
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-ash_status ash_again__open(ash_program *program, const bool *pinned, unsigned threads, uint64_t base,
-                           ash_again **out, ash_diag *diag) {
+ash_status ash_again__open(ash_program *program, uint32_t device, const bool *pinned, unsigned threads,
+                           uint64_t base, ash_again **out, ash_diag *diag) {
     const ash_allocator *al = program->allocator;
     ash_again *a = ash_mem_calloc(al, 1, sizeof *a);
     *out = a;
     if (!a) return ASH_NO_MEMORY(diag);
     a->allocator = al;
     a->program = program;
+    a->device = device;
     a->threads = threads;
     a->base = base;
     a->n = (uint32_t)program->buffers.len;

@@ -8,11 +8,12 @@
 /* What is known of a program's main steps, and the best schedule found so far. */
 typedef struct ash_again ash_again;
 
-/* Looks at a program whose access records have been checked. `pinned`, per buffer: roots that are read
- * after the last step. `base`: bytes of the arenas that are live throughout. The program stays as it is
+/* Looks at a program whose access records have been checked, and at what lies on one device. `pinned`, per
+ * buffer: roots that are read after the last step. `base`: bytes of the arenas there that are live
+ * throughout. The program stays as it is
  * until ash_again__carry_out. Freed with ash_again__close. */
-ash_status ash_again__open(ash_program *program, const bool *pinned, unsigned threads, uint64_t base,
-                           ash_again **out, ash_diag *diag);
+ash_status ash_again__open(ash_program *program, uint32_t device, const bool *pinned, unsigned threads,
+                           uint64_t base, ash_again **out, ash_diag *diag);
 void ash_again__close(ash_again *again); /* NULL is allowed */
 
 /* Looks for a schedule in which at most `room` bytes are live at a time, and keeps the fastest by

@@ -40,7 +40,8 @@ struct ash_again {
     const ash_allocator *allocator;
     ash_arena arena;
     ash_program *program;
-    ash_step *main; /* its main steps as they were given */
+    ash_step *main;  /* its main steps as they were given */
+    uint32_t device; /* whose bytes count */
     unsigned threads;
     uint32_t n, steps;  /* buffers, roots and others, and main steps, as they were given */
     uint64_t base;      /* bytes that are live throughout */

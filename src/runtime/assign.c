@@ -44,6 +44,7 @@ struct assigning {
     uint32_t open;            /* streams that have a step: the first ones; of several devices: all */
     uint32_t copies[ASH_MOST_DEVICES][ASH_MOST_DEVICES]; /* of several: from where to where, its stream */
     uint32_t most, late; /* streams of the present part of the program; of the second one */
+    uint32_t apart;      /* of several devices: from the first stream of one to that of the next */
     /* per stream */
     uint32_t *latest; /* the last step that the present one depends on */
     uint32_t *last;   /* the last step that was issued to it */
@@ -157,7 +158,7 @@ static double cost_on(const struct assigning *w, uint32_t step, uint32_t stream)
 static uint32_t range_of(const struct assigning *w, uint32_t step, uint32_t *end) {
     const ash_program *p = w->program;
     const ash_step *s = step_at(w, step);
-    uint32_t first = s->device * w->most;
+    uint32_t first = s->device * w->apart;
     *end = first + w->most;
     if (!p->others.len) *end = ASH_MIN(w->open + 1, w->most);
     if (!ash_step__crosses(p, s)) return first;
@@ -291,7 +292,7 @@ static uint32_t *new_list(const ash_allocator *a, size_t count) {
 /* Streams of a program for several devices: those of each, then those of copies. */
 static uint32_t number_streams(struct assigning *w) {
     const ash_program *p = w->program;
-    uint32_t streams = ((uint32_t)p->others.len + 1) * w->most;
+    uint32_t streams = ((uint32_t)p->others.len + 1) * w->apart;
     for (size_t s = p->prologue; s < p->steps.len; s++) {
         const ash_step *step = &p->steps.at[s];
         if (!ash_step__crosses(p, step)) continue;
@@ -304,12 +305,13 @@ static uint32_t number_streams(struct assigning *w) {
 static ash_status create(const ash_allocator *a, const ash_program *program, uint32_t most, uint32_t late,
                          ash_schedule *out, ash_diag *diag) {
     struct assigning w = {.program = program, .allocator = a, .schedule = out, .most = most, .late = late};
+    w.apart = ASH_MAX(most, late);
     bool placed = program->others.len != 0;
     uint32_t streams = placed ? number_streams(&w) : ASH_MAX(most, late);
     *out = (ash_schedule){0};
     ASH_FAIL_IF(streams > ASH_SCHEDULE_STREAMS, diag, ASH_ERROR_OUT_OF_RANGE,
                 "%u streams for each of %zu devices, and those of copies, are %u: at most %d are possible",
-                most, program->others.len + 1, streams, ASH_SCHEDULE_STREAMS);
+                w.apart, program->others.len + 1, streams, ASH_SCHEDULE_STREAMS);
     size_t n = program->steps.len - program->prologue, buffers = program->buffers.len;
     *out = (ash_schedule){.allocator = a, .streams = streams, .n_steps = (uint32_t)n};
     w.open = placed ? streams : 0;

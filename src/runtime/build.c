@@ -60,11 +60,15 @@ static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_sett
             .buffers = table, .from = step->accesses[0].begin, .to = step->accesses[1].begin};
         return s;
     case ASH_STEP_KERNEL:
-        s.work.launch = (ash_launch){.kernel = plan->kernels[step->nest],
-                                     .buffers = table,
-                                     .count = work->count,
-                                     .vars = plan->vars,
-                                     .chunks = chunks};
+        s.work.launch =
+            (ash_launch){.kernel = plan->kernels[step->nest],
+                         .buffers = table,
+                         .count = work->count,
+                         .vars = plan->vars,
+                         .chunks = chunks,
+                         .ahead = {.buffer = work->ahead_bytes ? plan->table + work->ahead : NULL,
+                                   .bytes = (uint64_t)work->ahead_bytes,
+                                   .most = (uint64_t)work->ahead_most}};
         return s;
     case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
     case ASH_STEP_LOOP: s.work.repeat = ash_plan__loop_repeat(&plan->loops[step->nest], table); return s;
@@ -173,10 +177,16 @@ static void stop_loop(ash_plan_loop *loop, ash_address stop) {
     for (size_t i = 0; i < loop->loop->body->loops.len; i++) stop_loop(&loop->inner[i], stop);
 }
 
+/* Whether streams are of several devices. One stream is the main device's: a plan of a pair may need no
+ * other. */
+static bool has_lanes(const ash_plan *plan) {
+    return plan->shared->n_devices > 1 && plan->schedule->streams > 1;
+}
+
 /* What stops the streams also stops kernels that are on their way. */
 static void point_at_stop(ash_plan *plan) {
     const ash_program *p = plan->program;
-    bool several = plan->shared->n_devices > 1;
+    bool several = has_lanes(plan);
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         size_t s = ash_plan_core__step(plan->core, i);
         const ash_plan_work *work = &plan->core->work[s];
@@ -200,7 +210,8 @@ static ash_status make_lanes(ash_plan *plan, const ash_streams_options *options,
         lane->from = p->buffers.at[step->accesses[0].buffer].device;
         lane->most = ASH_MAX(lane->most, (uint64_t)step->accesses[0].end);
     }
-    return ash_lanes__create(plan->shared->devices, lanes, options, &plan->streams, diag);
+    return ash_lanes__create(plan->shared->devices, lanes, plan->core->mode == ASH_MODE_GRAPH, options,
+                             &plan->streams, diag);
 }
 
 static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
@@ -216,18 +227,14 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
                                    .maker = plan->shared->source.maker,
                                    .cancel = plan->progress.cancel,
                                    .keep_denormals = plan->core->keep_denormals};
-    bool several = plan->shared->n_devices > 1;
-    ASH_TRY(several ? make_lanes(plan, &options, diag)
-                    : ash_streams__create(plan->device, &options, &plan->streams, diag));
-    if (s->streams == 1) {
-        plan->early[0] = plan->streams;
-        return ASH_OK;
-    }
+    ASH_TRY(has_lanes(plan) ? make_lanes(plan, &options, diag)
+                            : ash_streams__create(plan->device, &options, &plan->streams, diag));
+    if (s->streams == 1) plan->early[0] = plan->streams;
     options.streams = options.commands = 1;
     options.events = 0;
     options.shares = NULL;
     options.maker = NULL;
-    for (uint32_t d = 0; d < plan->shared->n_devices; d++)
+    for (uint32_t d = s->streams == 1; d < plan->shared->n_devices; d++)
         ASH_TRY(ash_streams__create(plan->shared->devices[d], &options, &plan->early[d], diag));
     return ASH_OK;
 }

@@ -75,6 +75,38 @@ static ash_status describe_work(ash_plan_core *core, ash_diag *diag) {
     return ASH_OK;
 }
 
+/* --- what is read ahead ------------------------------------------------------------------------- */
+
+/* The most bytes of weights that a step reads of one buffer, and which entry of its table that is. */
+static int64_t weights_of(const ash_plan_core *core, const ash_step *step, uint32_t *entry) {
+    int64_t most = 0;
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ash_access *a = &step->accesses[i];
+        if (!ash_plan_core__reads_weights(&core->program, a) || a->begin || a->end <= most) continue;
+        for (uint32_t k = 0; k < step->n_buffers; k++)
+            if (step->buffers[k] == a->buffer) most = a->end, *entry = k;
+    }
+    return most;
+}
+
+/* Threads that wait during a parallel kernel, or behind it, ask for the weights of the next one that reads
+ * many. On one stream, whose order is known. */
+static void find_ahead(ash_plan_core *core) {
+    uint32_t ahead = 0, entry = 0;
+    int64_t bytes = 0, most = 0;
+    for (uint32_t i = core->n_steps; core->schedule.streams == 1 && i-- > 0;) {
+        const ash_step *step = main_step(core, i);
+        ash_plan_work *work = &core->work[ash_plan_core__step(core, i)];
+        if (step->kind != ASH_STEP_KERNEL || !work->parallel) continue;
+        const ash_target *target = ash_program__target(&core->program, step->device);
+        work->ahead = ahead, work->ahead_bytes = bytes, work->ahead_most = most;
+        int64_t own = weights_of(core, step, &entry);
+        if (own < target->costs.ahead_bytes) continue;
+        ahead = work->slot + entry, bytes = own;
+        most = ash_share_of(target->l2_bytes, target->costs.ahead_share);
+    }
+}
+
 /* --- table entries, by root ------------------------------------------------------------------- */
 
 static uint64_t offset_in_root(const ash_plan_core *core, uint32_t buffer) {
@@ -392,6 +424,7 @@ static ash_status make_tables(ash_plan_core *core, const ash_allocator *a, ash_d
     ASH_TRY(ash_plan_index__create(&core->allocator, &core->program, &core->layout, &core->index, diag));
     ASH_TRY(find_read(core, diag));
     ASH_TRY(describe_work(core, diag));
+    find_ahead(core);
     ASH_TRY(list_entries(core, diag));
     ASH_TRY(list_settled(core, a, diag));
     ASH_TRY(list_fills(core, diag));

@@ -34,6 +34,9 @@ typedef struct ash_plan_work {
                        0: all */
     uint32_t slot;  /* of a main step: its table begins here in the table of all */
     uint32_t count; /* entries of its table: its buffers, and what can stop a kernel */
+    uint32_t ahead; /* of a parallel kernel: the entry, in the table of all, of the weights that the next
+                       parallel kernel with many of them reads */
+    int64_t ahead_bytes, ahead_most; /* how many they are, and most for one thread to ask for; 0: none */
 } ash_plan_work;
 
 /* A table entry that depends on the base of a root. */

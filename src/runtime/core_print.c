@@ -218,6 +218,9 @@ static void print_step(const ash_plan_core *core, size_t s, ash_text *out) {
     if (step->device) ash_text_add(out, ", device %u", step->device);
     ash_text_add(out, ", %.17g flop, %.17g bytes, %.17g ns, %.17g a chunk, table %u + %u\n", step->flops,
                  step->bytes, step->work, step->chunk_work, work->slot, work->count);
+    if (work->ahead_bytes)
+        ash_text_add(out, "      reads ahead: entry %u, %" PRId64 " bytes, %" PRId64 " a thread\n",
+                     work->ahead, work->ahead_bytes, work->ahead_most);
     print_accesses(step, out);
 }
 

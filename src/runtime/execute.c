@@ -203,6 +203,7 @@ void ash_plan_progress(const ash_plan *plan, uint64_t *done, uint64_t *total) {
 ash_status ash_plan__execute(ash_plan *plan, ash_profile *profile, ash_diag *diag) {
     ASH_FAIL_IF(ash_cancel_is_on(plan->progress.cancel), diag, ASH_ERROR_CANCELLED,
                 "cancelled before the execution began");
+    ASH_TRY(ash_dims_check(plan->program->dims, plan->vars, diag));
     ASH_TRY(ash_plan__check_pair(plan, diag));
     ASH_TRY(ash_plan__check_inputs(plan, diag));
     ASH_TRY(ash_plan__check_files(plan, diag));

@@ -6,8 +6,8 @@
  *     resident           blocks of a multiprocessor at a time: the least of what threads, registers, shared
  *                        memory and the hardware's limit allow
  *
- *     issue              multiply-adds of the fullest multiprocessor at its rate, less what else its
- *                        instructions are, less what too few warps cannot hide
+ *     issue              multiply-adds of the fullest multiprocessor at its rate for such numbers, less
+ *                        what else its instructions are, less what too few warps cannot hide
  *     l2, memory         bytes at the rate of the machine, or at that of the bytes that can be on their way
  *                        at a time, divided by the latency
  *     launch             what an empty kernel takes
@@ -18,6 +18,7 @@
  * second-level cache; everything else does where the operation touches more than that. */
 #include <math.h>
 
+#include "base/gpu_tile.h"
 #include "base/gpus.h"
 #include "base/sized.h"
 #include "plan.h"
@@ -31,7 +32,8 @@ enum {
     REGISTER_GRAIN = 8,     /* registers of a thread are a multiple */
     HIDING_WARPS = 16,      /* that a multiprocessor needs when each waits for its last instruction */
     TILE_CHAINS = 4,        /* and how many fewer where a thread has so many sums at a time */
-    ACCESS = 16             /* bytes that a thread has on their way */
+    LEAST_TILE = 8 << 10,   /* bytes of shared memory: the operands of the smallest tile, twice */
+    ACCESS = 16             /* bytes that a thread has on their way; where it sums, several times that */
 };
 
 /* Nanoseconds: from the driver to an empty kernel's end; of the host for a launch, of a kernel behind
@@ -52,13 +54,29 @@ static double weights_of(const ash_program *p, const ash_step *step) {
     return bytes;
 }
 
-/* f32 results of a step, or what counts as them. */
+/* Elements that a step writes. */
 static double results(const ash_program *p, const ash_step *step) {
-    double bytes = 0;
-    for (uint32_t i = 0; i < step->n_accesses; i++)
-        if (step->accesses[i].write && p->buffers.at[step->accesses[i].buffer].kind != ASH_BUFFER_SCRATCH)
-            bytes += (double)(step->accesses[i].end - step->accesses[i].begin);
-    return bytes / sizeof(float);
+    double elements = 0;
+    for (uint32_t i = 0; i < step->n_accesses; i++) {
+        const ash_access *a = &step->accesses[i];
+        const ash_buffer *buffer = &p->buffers.at[a->buffer];
+        if (a->write && buffer->kind != ASH_BUFFER_SCRATCH)
+            elements += (double)(a->end - a->begin) / (double)ash_dtype_size(buffer->type.dtype);
+    }
+    return elements;
+}
+
+/* How a nest multiplies: its matrices say so, where it has some. */
+static ash_gpu_math math_of(const ash_nest *nest, const ash_target *target) {
+    for (size_t i = 0; i < nest->code.len; i++) {
+        if (nest->code.at[i].op != ASH_NEST_MMA) continue;
+        switch ((ash_dtype)(nest->code.at[i].i & 0xff)) {
+        case ASH_F32: return target->singles;
+        case ASH_I8: return ASH_GPU_BYTES;
+        default: return ASH_GPU_HALVES;
+        }
+    }
+    return ASH_GPU_FMA;
 }
 
 /* A product or a convolution in tiles: sums of a thread, and bytes that blocks copy. */
@@ -66,12 +84,11 @@ struct tile {
     double sums, copied, share;
 };
 
-static struct tile tile_of(const ash_op_forecast *f, double outputs, double flops) {
-    double each = ASH_MAX(outputs / (double)f->blocks, 1), side = sqrt(each), terms = flops / 2 / outputs;
-    struct tile t = {.sums = each / (double)f->threads,
-                     .copied = (double)f->blocks * 2 * side * terms * sizeof(float)};
-    t.share = side > 96 ? 0.92 : side > 56 ? 0.89 : side > 40 ? 0.84 : 0.77;
-    return t;
+static struct tile tile_of(const ash_op_forecast *f, ash_gpu_math math, double outputs, double flops) {
+    double each = ASH_MAX(outputs / (double)f->blocks, 1), terms = flops / 2 / outputs;
+    return (struct tile){.sums = each / (double)f->threads,
+                         .copied = (double)f->blocks * 2 * sqrt(each) * terms * ash_gpu_math_bytes(math),
+                         .share = ash_gpu_share(math, each)};
 }
 
 static uint64_t shared_bytes(const ash_nest *nest) {
@@ -80,6 +97,35 @@ static uint64_t shared_bytes(const ash_nest *nest) {
         bytes +=
             ash_align_up(nest->shared.at[i].count * (uint64_t)ash_dtype_size(nest->shared.at[i].dtype), 16);
     return bytes;
+}
+
+static bool copies(const ash_nest *nest) {
+    for (size_t i = 0; i < nest->code.len; i++)
+        if (nest->code.at[i].op == ASH_NEST_COPY_ASYNC) return true;
+    return false;
+}
+
+/* Bytes that a thread has on their way: what the loads of a loop ask for that is laid out several times,
+ * the most of all loops. */
+static double asked(const ash_nest *nest) {
+    enum { DEPTH = 32 };
+    double bytes[DEPTH] = {0}, most = ACCESS;
+    unsigned times[DEPTH] = {0}, depth = 0;
+    for (size_t i = 0; i < nest->code.len; i++) {
+        const ash_inst *inst = &nest->code.at[i];
+        unsigned at = ASH_MIN(depth, DEPTH - 1u); /* what is deeper counts as if it were not */
+        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF) {
+            at = ASH_MIN(++depth, DEPTH - 1u);
+            bytes[at] = 0;
+            times[at] = inst->op == ASH_NEST_LOOP ? inst->unroll : 0;
+        } else if (inst->op == ASH_NEST_END) {
+            if (times[at] > 1) most = ASH_MAX(most, bytes[at] * times[at]);
+            depth--;
+        } else if (inst->op == ASH_NEST_LOAD && !(inst->buf & ASH_NEST_SHARED)) {
+            bytes[at] += (double)(inst->lanes * ash_dtype_size((ash_dtype)inst->dtype));
+        }
+    }
+    return most;
 }
 
 static bool asks_worker(const ash_nest *nest) {
@@ -122,20 +168,20 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     ash_dims_bounds(p->dims, step->chunks, &least, &chunks);
     shape(plan, nest, chunks, f);
     double outputs = ASH_MAX(results(p, step), 1);
-    bool tiled = nest->threads && nest->shared.len && step->flops > 16 * outputs;
+    bool sums = nest->threads && step->flops > 16 * outputs, tiled = sums && f->shared_bytes >= LEAST_TILE;
     struct tile tile = {.share = plain_share};
-    if (tiled) tile = tile_of(f, outputs, step->flops);
+    ash_gpu_math math = math_of(nest, ash_program__target(p, step->device));
+    if (tiled) tile = tile_of(f, math, outputs, step->flops);
     f->registers = registers ? registers : tiled ? (uint32_t)ASH_MIN(60 + 1.3 * tile.sums, 255) : 40;
     f->registers_known = registers != 0;
     find_resident(g, f);
 
     double each = ceil((double)f->blocks / g->multiprocessors),
            busy = ASH_MIN((double)f->blocks, (double)f->resident * g->multiprocessors);
-    double warps =
-        ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (tiled ? TILE_CHAINS : 1);
+    double warps = ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (sums ? TILE_CHAINS : 1);
     double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
-    double flops_ns = 2.0 * g->lanes * g->mhz / 1000 * tile.share * hidden;
-    double coming = busy * (tiled ? (double)f->shared_bytes / 2 : (double)f->threads * ACCESS);
+    double flops_ns = 2 * ash_gpu__adds(g, math) * g->mhz / 1000 * tile.share * hidden;
+    double coming = busy * (copies(nest) ? (double)f->shared_bytes / 2 : f->threads * asked(nest));
     double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
     double other = ASH_MAX(step->bytes - weights, 0);
     double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;

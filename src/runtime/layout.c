@@ -614,7 +614,9 @@ ash_status ash_layout__create(ash_context *context, const ash_layout_job *job, a
     start_roots(&w);
     place_in_place(&w);
     flatten_roots(&w);
-    ASH_TRY_DONE(plan_all(&w, context, &options->memory, diag));
+    ash_memory_options memory = options->memory;
+    if (program->others.len) memory.capacity = 0; /* each device has its own, which order.c looks at */
+    ASH_TRY_DONE(plan_all(&w, context, &memory, diag));
 done:
     ash_mem_free(a, w.main, n, sizeof *w.main);
     ash_mem_free(a, w.early, n, sizeof *w.early);

@@ -32,6 +32,9 @@ static void free_devices(ash_opening *o) {
     }
     ash_mem_free(o->allocator, (void *)of->devices, of->device_count, sizeof(ash_device *));
     ash_mem_free(o->allocator, (void *)of->places, of->place_count, sizeof *of->places);
+    if (of->capacities)
+        ash_mem_free(o->allocator, (void *)of->capacities, ASH_MAX(of->device_count, (size_t)1),
+                     sizeof *of->capacities);
 }
 
 void ash_open__free(ash_opening *o) {
@@ -53,7 +56,17 @@ void ash_open__free(ash_opening *o) {
     ash_mem_free(a, o, 1, sizeof *o);
 }
 
-/* The options' devices are held, and their rules copied. */
+static ash_status keep_capacities(ash_opening *o, const ash_plan_options *options, ash_diag *diag) {
+    size_t n = ASH_MAX(options->device_count, (size_t)1);
+    if (!options->capacities) return ASH_OK;
+    uint64_t *own = ash_mem_alloc(o->allocator, n, sizeof *own);
+    if (!own) return ASH_NO_MEMORY(diag);
+    memcpy(own, options->capacities, n * sizeof *own);
+    o->options.capacities = own;
+    return ASH_OK;
+}
+
+/* The options' devices are held, and their rules and capacities copied. */
 static ash_status keep_devices(ash_opening *o, const ash_plan_options *options, ash_diag *diag) {
     const ash_allocator *a = o->allocator;
     ash_device **devices = ash_mem_calloc(a, options->device_count, sizeof(ash_device *));
@@ -70,7 +83,7 @@ static ash_status keep_devices(ash_opening *o, const ash_plan_options *options, 
         if (own) memcpy(own, pattern, bytes);
         places[i] = (ash_place_rule){own, options->places[i].device};
     }
-    return ASH_OK;
+    return keep_capacities(o, options, diag);
 }
 
 static ash_status make_parts(ash_opening *o, const ash_graph *graph, const ash_plan_options *options,
@@ -82,6 +95,7 @@ static ash_status make_parts(ash_opening *o, const ash_graph *graph, const ash_p
     o->options = *options;
     o->options.devices = NULL;
     o->options.places = NULL;
+    o->options.capacities = NULL;
     if (options->device) ash_device__retain(options->device);
     ash_value *keep = ash_mem_alloc(a, options->keep_count, sizeof *keep);
     o->options.keep = keep;

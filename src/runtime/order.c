@@ -10,6 +10,10 @@
  * off what the next schedule may have. Where there is none, the schedule with the lowest peak says what
  * would have been possible.
  *
+ * Of several devices each has a capacity of its own. What is searched is an order, or what to compute
+ * again, in which less is live on those that exceed theirs; what is measured is all: of two programs that
+ * is smaller which exceeds the capacities by less, and then which takes less.
+ *
  * Results do not change by a bit: the same kernels compute on the same operands. */
 #include "order.h"
 
@@ -23,6 +27,12 @@
 enum { MOST_SETS = 1 << 16, WIDTH = 256, LEAST_WIDTH = 8 }; /* states per layer x operations */
 enum { ROUNDS = 6 };                                        /* schedules that are laid out */
 
+/* What arenas take, but for those of states. */
+typedef struct order_size {
+    uint64_t at[ASH_MOST_DEVICES]; /* bytes, per device */
+    uint64_t all, over;            /* bytes of all; of these, beyond the capacities */
+} order_size;
+
 typedef struct step_orderer {
     ash_context *context;
     const ash_allocator *allocator;
@@ -30,8 +40,8 @@ typedef struct step_orderer {
     const ash_plan_options *options;
     unsigned threads;
     bool *pinned;    /* per buffer: read after the last step */
-    size_t n_pinned; /* of the program as given */
-    uint64_t size;   /* bytes of the arenas with the present steps, but for those of states */
+    size_t n_pinned; /* of the program as given, and what was added to it since */
+    order_size size; /* with the present steps */
     uint32_t tries;
 } step_orderer;
 
@@ -58,19 +68,58 @@ static ash_status lay_out(const step_orderer *o, uint64_t capacity, ash_layout *
     return status;
 }
 
+static uint32_t devices(const step_orderer *o) {
+    return (uint32_t)o->program->others.len + 1;
+}
+
+static bool is_limited(const step_orderer *o) {
+    bool any = false;
+    for (uint32_t d = 0; d < devices(o); d++) any |= ash_placed__capacity(o->options, d) != 0;
+    return any;
+}
+
+static bool exceeds(const step_orderer *o, uint32_t device) {
+    uint64_t capacity = ash_placed__capacity(o->options, device);
+    return capacity && o->size.at[device] > capacity;
+}
+
+static void weigh(const step_orderer *o, const ash_layout *layout, order_size *out) {
+    size_t count;
+    const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->main, &count);
+    *out = (order_size){0};
+    for (size_t i = 0; i < count; i++) {
+        if (arenas[i].lane % ASH_LANES == ASH_LANE_STATE) continue;
+        out->at[ash_lane__device(arenas[i].lane)] += arenas[i].size;
+        out->all += arenas[i].size;
+    }
+    for (uint32_t d = 0; d < devices(o); d++) {
+        uint64_t capacity = ash_placed__capacity(o->options, d);
+        if (capacity) out->over += out->at[d] - ASH_MIN(out->at[d], capacity);
+    }
+}
+
 /* The size of the arenas, without those of states: the smallest that is found, or one within the
  * capacity. */
-static ash_status measure(const step_orderer *o, uint64_t *size, ash_diag *diag) {
+static ash_status measure(const step_orderer *o, order_size *size, ash_diag *diag) {
     ash_layout layout = {0};
     ash_status status = lay_out(o, o->options->memory.capacity, &layout, diag);
     if (status == ASH_ERROR_BUDGET) status = lay_out(o, 0, &layout, diag);
-    if (status == ASH_OK) *size = ash_memory_plan_summary(layout.main).size - layout.state;
+    if (status == ASH_OK) weigh(o, &layout, size);
     ash_layout__free(&layout);
     return status;
 }
 
 static bool is_met(const step_orderer *o) {
-    return o->options->memory.capacity && o->size <= o->options->memory.capacity;
+    return is_limited(o) && !o->size.over;
+}
+
+static bool is_less(const order_size *a, const order_size *b) {
+    return a->over != b->over ? a->over < b->over : a->all < b->all;
+}
+
+/* Whether a device's bytes are searched for: those of all, but that only some are too many. */
+static bool counts(const step_orderer *o, uint32_t device) {
+    return !o->size.over || exceeds(o, device);
 }
 
 /* --- the order -------------------------------------------------------------------------------- */
@@ -90,6 +139,10 @@ static ash_status make_buffers(const step_orderer *o, ash_memory_buffer *buffers
         if (buffer->root != ASH_NO_BUFFER) {
             buffers[b].root = buffer->root;
             buffers[b].root_offset = (uint64_t)buffer->offset;
+        }
+        if (!counts(o, buffer->device)) { /* outside of all that is weighed */
+            buffers[b].kind = ASH_MEMORY_STATE;
+            continue;
         }
         switch (p->buffers.at[root_of(p, b)].kind) {
         case ASH_BUFFER_INPUT:
@@ -193,13 +246,13 @@ static ash_status hasten(step_orderer *o, ash_plan_order_report *report, ash_dia
     size_t steps = p->steps.len - p->prologue, moved = 0;
     ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
     ash_status status = ASH_OK;
-    uint64_t size = 0;
+    order_size size = {0};
     ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     memcpy(given, main, steps * sizeof *given);
     ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
     if (!moved) goto done;
     status = measure(o, &size, diag);
-    if (status == ASH_OK && size <= o->size) {
+    if (status == ASH_OK && !is_less(&o->size, &size)) {
         o->size = size;
         report->moved = moved;
     } else {
@@ -218,7 +271,7 @@ static ash_status reorder(step_orderer *o, ash_plan_order_report *report, ash_di
     uint32_t *order = ash_mem_alloc(a, steps + 1, sizeof *order), moved = 0;
     ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
     ash_status status = ASH_OK;
-    uint64_t size = 0;
+    order_size size = {0};
     ASH_FAIL_IF_DONE(!order || !given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ASH_TRY_DONE(find_order(o, order, diag));
     for (size_t i = 0; i < steps; i++) moved += order[i] != i;
@@ -226,7 +279,7 @@ static ash_status reorder(step_orderer *o, ash_plan_order_report *report, ash_di
     memcpy(given, main, steps * sizeof *given);
     for (size_t i = 0; i < steps; i++) main[i] = given[order[i]];
     status = measure(o, &size, diag);
-    if (status == ASH_OK && size < o->size) {
+    if (status == ASH_OK && is_less(&size, &o->size)) {
         o->size = size;
         report->moved = ASH_MIN(report->moved + moved, steps);
     } else {
@@ -240,25 +293,25 @@ done:
 
 /* --- recomputation ---------------------------------------------------------------------------- */
 
-/* Bytes of inputs, which lie in the arenas all the time. */
-static uint64_t find_base(const step_orderer *o) {
+/* Bytes of inputs, which lie in the main device's arenas all the time. */
+static uint64_t find_base(const step_orderer *o, uint32_t device) {
     uint64_t base = 0;
-    for (size_t i = 0; i < o->program->inputs.len && !o->options->memory.omit_inputs; i++)
+    for (size_t i = 0; !device && i < o->program->inputs.len && !o->options->memory.omit_inputs; i++)
         base += ash_align_up((uint64_t)o->program->buffers.at[o->program->inputs.at[i]].bytes,
                              ASH_STORAGE_ALIGN);
     return base;
 }
 
-/* Carries a schedule out and measures it; it stays unless the arenas are larger than with the steps as they
- * were. */
-static ash_status try_schedule(step_orderer *o, ash_again *again, uint64_t *size,
+/* Carries a schedule out and measures it; it stays unless the arenas are larger than with the steps as
+ * they were. */
+static ash_status try_schedule(step_orderer *o, ash_again *again, order_size *size,
                                ash_plan_order_report *report, ash_diag *diag) {
     size_t count = 0;
     double ns = 0;
     o->tries++;
     ash_status status = ash_again__carry_out(again, &count, &ns, diag);
     if (status == ASH_OK) status = measure(o, size, diag);
-    if (status != ASH_OK || *size >= o->size) {
+    if (status != ASH_OK || !is_less(size, &o->size)) {
         ash_again__undo(again);
         return status;
     }
@@ -268,31 +321,51 @@ static ash_status try_schedule(step_orderer *o, ash_again *again, uint64_t *size
     return ASH_OK;
 }
 
-/* Computes results again until the capacity is met, or as little as possible is live. */
-static ash_status recompute(step_orderer *o, ash_plan_order_report *report, ash_diag *diag) {
-    const uint64_t capacity = o->options->memory.capacity;
+/* Buffers that were added are read by steps alone. */
+static ash_status follow_buffers(step_orderer *o, ash_diag *diag) {
+    size_t n = o->program->buffers.len;
+    bool *pinned = n == o->n_pinned ? o->pinned : ash_mem_calloc(o->allocator, n, sizeof *pinned);
+    if (!pinned) return ASH_NO_MEMORY(diag);
+    if (pinned == o->pinned) return ASH_OK;
+    memcpy(pinned, o->pinned, o->n_pinned * sizeof *pinned);
+    ash_mem_free(o->allocator, o->pinned, o->n_pinned, sizeof *pinned);
+    o->pinned = pinned;
+    o->n_pinned = n;
+    return ASH_OK;
+}
+
+/* Computes results of a device again until its capacity is met, or as little as possible is live there. */
+static ash_status recompute(step_orderer *o, uint32_t device, ash_plan_order_report *report,
+                            ash_diag *diag) {
+    const uint64_t capacity = ash_placed__capacity(o->options, device);
     ash_program *p = o->program;
+    ash_plan_order_report own = {0};
     size_t steps = p->steps.len - p->prologue, moved = 0;
-    uint64_t room = capacity, size = 0;
+    uint64_t room = capacity;
+    order_size size = {0};
     ash_again *again = NULL;
     bool found = true;
-    ash_status status;
+    ash_status status = follow_buffers(o, diag);
+    if (status != ASH_OK) return status;
     ash_step *given = ash_mem_alloc(o->allocator, steps, sizeof *given);
     ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     if (steps) memcpy(given, p->steps.at + p->prologue, steps * sizeof *given);
     ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
-    ASH_TRY_DONE(ash_again__open(o->program, o->pinned, o->threads, find_base(o), &again, diag));
-    for (int round = 0; round < ROUNDS && !is_met(o); round++) {
+    ASH_TRY_DONE(
+        ash_again__open(o->program, device, o->pinned, o->threads, find_base(o, device), &again, diag));
+    for (int round = 0; round < ROUNDS && exceeds(o, device); round++) {
         ASH_TRY_DONE(ash_again__within(again, room, &found, diag));
         if (!found) break;
-        ASH_TRY_DONE(try_schedule(o, again, &size, report, diag));
-        room -= ASH_MIN(room, size - ASH_MIN(size, capacity));
+        ASH_TRY_DONE(try_schedule(o, again, &size, &own, diag));
+        room -= ASH_MIN(room, size.at[device] - ASH_MIN(size.at[device], capacity));
     }
-    if (is_met(o)) goto done;
+    if (!exceeds(o, device)) goto done;
     ASH_TRY_DONE(ash_again__least(again, &o->options->progress, &found, diag));
-    if (found) ASH_TRY_DONE(try_schedule(o, again, &size, report, diag));
+    if (found) ASH_TRY_DONE(try_schedule(o, again, &size, &own, diag));
 done:
-    if (report->recomputed) {
+    report->recomputed += own.recomputed;
+    report->again_ns += own.again_ns;
+    if (own.recomputed) {
         report->moved = ASH_MIN(report->moved + moved, steps);
     } else if (given && steps) {
         memcpy(p->steps.at + p->prologue, given, steps * sizeof *given);
@@ -310,39 +383,44 @@ static bool writes(const ash_program *p, const ash_step *step, uint32_t root) {
     return false;
 }
 
-/* The step at which the largest arena's bound is reached, and the roots that are live there. */
-static uint32_t find_peak(const step_orderer *o, const ash_layout *layout, uint32_t *roots,
+/* The step at which a device's largest arena's bound is reached, and the roots that are live there. */
+static uint32_t find_peak(const step_orderer *o, const ash_layout *layout, uint32_t device, uint32_t *roots,
                           uint32_t *count) {
     size_t arenas;
     uint32_t worst = UINT32_MAX;
     const ash_memory_arena *arena = ash_memory_plan_arenas(layout->main, &arenas);
     *count = 0;
     for (uint32_t i = 0; i < arenas; i++) /* those of states are the same at any time */
-        if (arena[i].lane != ASH_LANE_STATE && (worst == UINT32_MAX || arena[i].load > arena[worst].load))
+        if (ash_lane__device(arena[i].lane) == device && arena[i].lane % ASH_LANES != ASH_LANE_STATE &&
+            (worst == UINT32_MAX || arena[i].load > arena[worst].load))
             worst = i;
     if (worst == UINT32_MAX) return (uint32_t)o->program->prologue;
     int64_t moment = arena[worst].moment, last = (int64_t)(o->program->steps.len - o->program->prologue);
     for (uint32_t b = 0; b < layout->count; b++) {
         const ash_place *place = &layout->places[b];
         if (place->home == ASH_HOME_MAIN && place->root == b && place->begin <= moment &&
-            moment < place->end)
+            moment < place->end && o->program->buffers.at[b].device == device)
             roots[(*count)++] = b;
     }
     return (uint32_t)(o->program->prologue + (size_t)ASH_MAX(ASH_MIN(moment / 2, last - 1), 0));
 }
 
-/* Names the smallest size found, the operation at the peak, and those whose results lie there. */
+/* Names the smallest size found, the operation at the peak, and those whose results lie there; of several
+ * devices, on the first that exceeds its capacity. */
 static ash_status refuse(const step_orderer *o, ash_diag *diag) {
     enum { NAMED = 4, ROOM = 200 };
     const ash_program *p = o->program;
     ash_layout layout = {0};
     uint32_t *roots = ash_mem_alloc(o->allocator, p->buffers.len, sizeof *roots), live = 0, named = 0;
+    uint32_t device = 0;
     char list[ROOM] = "";
     size_t used = 0;
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!roots, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     ASH_TRY_DONE(lay_out(o, 0, &layout, diag));
-    uint32_t peak = find_peak(o, &layout, roots, &live);
+    while (!exceeds(o, device)) device++;
+    const char *on = p->others.len ? o->options->devices[device]->name : NULL;
+    uint32_t peak = find_peak(o, &layout, device, roots, &live);
     bool *taken = ash_mem_calloc(o->allocator, p->buffers.len, sizeof *taken);
     ASH_FAIL_IF_DONE(!taken, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     for (; named < live && named < NAMED; named++) {
@@ -365,9 +443,10 @@ static ash_status refuse(const step_orderer *o, ash_diag *diag) {
     ash_mem_free(o->allocator, taken, p->buffers.len, sizeof *taken);
     status = ash_fail(
         diag, ASH_ERROR_BUDGET,
-        "the arena needs %llu bytes, the limit is %llu; the peak is at operation %zu (%.40s), "
+        "the arena%s%.40s needs %llu bytes, the limit is %llu; the peak is at operation %zu (%.40s), "
         "of %u buffers there the largest are %s",
-        (unsigned long long)o->size, (unsigned long long)o->options->memory.capacity, peak - p->prologue,
+        on ? " on " : "", on ? on : "", (unsigned long long)o->size.at[device],
+        (unsigned long long)ash_placed__capacity(o->options, device), peak - p->prologue,
         peak < p->steps.len ? ash_plan__step_name(&p->steps.at[peak]) : "none", live, list);
 done:
     ash_layout__free(&layout);
@@ -389,18 +468,18 @@ ash_status ash_order__lay_out(ash_context *context, const ash_program *program,
 }
 
 ash_status ash_order__improve(ash_context *context, ash_program *program, const ash_plan_options *options,
-                              unsigned threads, ash_plan_order_report *report, uint64_t *size,
+                              unsigned threads, ash_plan_order_report *report, uint64_t *sizes,
                               ash_diag *diag) {
-    uint64_t capacity = options->memory.capacity;
     *report = (ash_plan_order_report){0};
     ASH_FAIL_IF((unsigned)options->order >= ASH_PLAN_ORDER_COUNT, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "unknown order option %d", (int)options->order);
-    if (options->order != ASH_PLAN_ORDER_ON && !capacity) return ASH_OK;
     step_orderer o = {.context = context,
                       .allocator = ash_context__allocator(context),
                       .program = program,
                       .options = options,
                       .threads = threads};
+    const bool limited = is_limited(&o);
+    if (options->order != ASH_PLAN_ORDER_ON && !limited) return ASH_OK;
     o.n_pinned = program->buffers.len;
     o.pinned = ash_mem_calloc(o.allocator, o.n_pinned, sizeof *o.pinned);
     ash_status status = ASH_OK;
@@ -409,18 +488,20 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
     ASH_TRY_DONE(measure(&o, &o.size, diag));
     if (options->order != ASH_PLAN_ORDER_ON && is_met(&o)) goto done;
     for (size_t s = program->prologue; s < program->steps.len; s++)
-        report->given_ns += ash_schedule__cost(&program->target.costs, &program->steps.at[s]);
+        report->given_ns += ash_schedule__cost(
+            &ash_program__target(program, program->steps.at[s].device)->costs, &program->steps.at[s]);
     bool search = options->order != ASH_PLAN_ORDER_OFF;
     if (search) {
-        report->given_size = o.size;
+        report->given_size = o.size.all;
         report->searched = true;
-        if (capacity && !is_met(&o)) ASH_TRY_DONE(hasten(&o, report, diag));
-        if (!capacity || !is_met(&o)) ASH_TRY_DONE(reorder(&o, report, diag));
+        if (o.size.over) ASH_TRY_DONE(hasten(&o, report, diag));
+        if (!is_met(&o)) ASH_TRY_DONE(reorder(&o, report, diag));
     }
-    if (search && capacity && !is_met(&o)) ASH_TRY_DONE(recompute(&o, report, diag));
-    if (capacity && !is_met(&o)) status = refuse(&o, diag);
+    for (uint32_t d = 0; search && d < devices(&o); d++)
+        if (exceeds(&o, d)) ASH_TRY_DONE(recompute(&o, d, report, diag));
+    if (o.size.over) status = refuse(&o, diag);
 done:
-    if (size) *size = o.size;
+    for (uint32_t d = 0; sizes && d < devices(&o); d++) sizes[d] = o.size.at[d];
     ash_mem_free(o.allocator, o.pinned, o.n_pinned, sizeof *o.pinned);
     return status;
 }

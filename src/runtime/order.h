@@ -7,10 +7,11 @@
 #include "plan.h"
 
 /* Changes the main steps of a program whose access records have been checked, as the options say; with a
- * capacity that is met by no order that was tried, fails with BUDGET. *size: bytes of the arenas then,
- * where there is a capacity; `size` may be NULL. */
+ * capacity that is met by no order that was tried, fails with BUDGET, which names the device where there
+ * are several. `sizes`, per device: bytes of its arenas then, where there is a capacity; NULL: nobody
+ * asks. */
 ash_status ash_order__improve(ash_context *context, ash_program *program, const ash_plan_options *options,
-                              unsigned threads, ash_plan_order_report *report, uint64_t *size,
+                              unsigned threads, ash_plan_order_report *report, uint64_t *sizes,
                               ash_diag *diag);
 /* The layout of a program as it is, whatever the capacity. */
 ash_status ash_order__lay_out(ash_context *context, const ash_program *program,

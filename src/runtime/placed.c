@@ -4,6 +4,7 @@
  * docs/architecture.md, "How a plan runs on several devices", has the whole of it. */
 #include "code/code.h"
 #include "fit.h"
+#include "kernel/cut.h"
 #include "kernel/join.h"
 
 /* --- which device --------------------------------------------------------------------------------- */
@@ -112,10 +113,6 @@ ash_status ash_placed__check(const ash_plan_options *options, ash_diag *diag) {
                 "the plan's device is %.100s, and the first of its devices %.100s", options->device->name,
                 options->devices[0]->name);
     if (n < 2) return ASH_OK;
-    ASH_FAIL_IF(options->mode == ASH_MODE_GRAPH, diag, ASH_ERROR_UNSUPPORTED,
-                "mode graph is for one device, and %zu are listed: use stream or multi_stream", n);
-    ASH_FAIL_IF(options->memory.capacity, diag, ASH_ERROR_UNSUPPORTED,
-                "a capacity is for one device, and %zu are listed", n);
     ASH_FAIL_IF(options->memory.omit_params || options->memory.omit_constants, diag, ASH_ERROR_UNSUPPORTED,
                 "omit_params and omit_constants are for one device, and %zu are listed", n);
     return ASH_OK;
@@ -151,58 +148,121 @@ uint32_t ash_placed__reach(const ash_plan_options *options) {
     return bits;
 }
 
-/* --- all ---------------------------------------------------------------------------------------------- */
-
-/* What the options say of values, they say of those of one device. */
-static ash_status lower_part(ash_context *context, const ash_division *division, uint32_t device,
-                             const ash_plan_options *options, ash_program **out, ash_diag *diag) {
-    const ash_allocator *a = division->allocator;
-    const ash_target *target;
-    ash_fitted fitted = {0};
-    ash_plan_options own = *options;
-    ash_value *keep = ash_mem_alloc(a, options->keep_count, sizeof *keep);
-    if (!keep) return ASH_NO_MEMORY(diag);
-    own.device = options->devices[device];
-    own.device_count = own.place_count = own.keep_count = 0;
-    own.order = ASH_PLAN_ORDER_OFF; /* the whole is ordered */
-    own.keep = keep;
-    for (size_t i = 0; i < options->keep_count; i++) {
-        ash_value image = division->images[device][options->keep[i]];
-        if (image != ASH_NO_VALUE) keep[own.keep_count++] = image;
-    }
-    ash_status status = ash_placed__target(context, own.device, &target, diag);
-    if (status == ASH_OK)
-        status = ash_fit__lower(context, target, division->graphs[device], NULL, &own, &fitted, diag);
-    *out = fitted.program;
-    ash_mem_free(a, keep, options->keep_count, sizeof *keep);
-    return status;
+uint64_t ash_placed__capacity(const ash_plan_options *options, uint32_t device) {
+    bool own = options->capacities && device < ASH_MAX(options->device_count, (size_t)1);
+    return own ? options->capacities[device] : options->memory.capacity;
 }
 
-ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
-                             ash_program **out, ash_diag *diag) {
-    const ash_allocator *a = graph->allocator;
+/* --- all ---------------------------------------------------------------------------------------------- */
+
+/* A graph on its way to a program of several devices. */
+struct placing {
+    ash_context *context;
+    const ash_graph *graph;
+    const ash_plan_options *options;
+    const bool *seeds; /* per input of the graph, or NULL */
+    ash_division division;
+    /* per device */
+    ash_fit_part parts[ASH_MOST_DEVICES];
+    ash_plan_options own[ASH_MOST_DEVICES]; /* what the options say of values, they say of those there */
+    ash_value *keep[ASH_MOST_DEVICES];
+    bool *late[ASH_MOST_DEVICES]; /* inputs, of the caller and from other devices, that depend on seeds */
+};
+
+/* Marks the values of the graph that depend on seeds. */
+static void find_late(const ash_graph *graph, const bool *seeds, bool *late) {
+    for (size_t i = 0; i < graph->inputs.len; i++) late[graph->inputs.at[i]] = seeds[i];
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        bool any = false;
+        for (unsigned i = 0; i < node->n_ins; i++) any |= late[node->ins[i]];
+        for (unsigned k = 0; k < node->n_outs; k++) late[node->out + k] = any;
+    }
+}
+
+/* Lowering asks for them where states are, which the first part may not change before the second reads
+ * them. */
+static ash_status find_seeds(struct placing *w, ash_diag *diag) {
+    const ash_allocator *a = w->graph->allocator;
+    const ash_division *d = &w->division;
+    if (!w->seeds) return ASH_OK;
+    bool *late = ash_mem_calloc(a, w->graph->values.len, sizeof *late), made = late != NULL;
+    for (uint32_t t = 0; made && t < d->count; t++) {
+        w->late[t] = ash_mem_calloc(a, d->graphs[t]->inputs.len, sizeof(bool));
+        w->parts[t].seeds = w->late[t];
+        made = w->late[t] != NULL;
+    }
+    if (made) {
+        find_late(w->graph, w->seeds, late);
+        for (size_t i = 0; i < w->graph->inputs.len; i++) w->late[0][i] = w->seeds[i];
+        for (size_t i = 0; i < d->crossings.len; i++)
+            w->late[d->crossings.at[i].to][d->crossings.at[i].input] = late[d->crossings.at[i].value];
+    }
+    ash_mem_free(a, late, w->graph->values.len, sizeof *late);
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+static ash_status describe_part(struct placing *w, uint32_t device, ash_diag *diag) {
+    ash_plan_options *own = &w->own[device];
+    size_t n = w->options->keep_count;
+    ash_value *keep = w->keep[device] = ash_mem_alloc(w->graph->allocator, n, sizeof *keep);
+    if (!keep) return ASH_NO_MEMORY(diag);
+    *own = *w->options;
+    own->device = w->options->devices[device];
+    own->device_count = own->place_count = own->keep_count = 0;
+    own->keep = keep;
+    for (size_t i = 0; i < n; i++) {
+        ash_value image = w->division.images[device][w->options->keep[i]];
+        if (image != ASH_NO_VALUE) keep[own->keep_count++] = image;
+    }
+    w->parts[device] = (ash_fit_part){.graph = w->division.graphs[device], .options = own};
+    return ash_placed__target(w->context, own->device, &w->parts[device].target, diag);
+}
+
+/* Of the joined program's seeds the caller's are the first: others have come from other devices. */
+static ash_status join(void *user, ash_program **programs, ash_diag *diag) {
+    struct placing *w = user;
+    size_t inputs = w->graph->inputs.len, seeds = 0;
+    ASH_TRY(ash_program__join(&w->division, programs, inputs, w->graph->outputs.len, diag));
+    if (!w->seeds) return ASH_OK;
+    for (size_t i = 0; i < inputs; i++) seeds += w->seeds[i];
+    programs[0]->n_seeds = seeds;
+    return ash_program__cut(programs[0], diag);
+}
+
+static ash_status place(struct placing *w, const uint32_t *where, ash_fitted *out, ash_diag *diag) {
+    const ash_plan_options *options = w->options;
     const uint32_t count = (uint32_t)options->device_count;
-    ash_program *programs[ASH_MOST_DEVICES] = {NULL};
-    ash_division division = {0};
-    *out = NULL;
+    ASH_TRY(
+        ash_graph__divide(w->graph, where, count, options->keep, options->keep_count, &w->division, diag));
+    for (uint32_t d = 0; d < count; d++) ASH_TRY(describe_part(w, d, diag));
+    ASH_TRY(find_seeds(w, diag));
+    const ash_fit_job job = {.context = w->context,
+                             .options = options,
+                             .parts = w->parts,
+                             .count = count,
+                             .join = join,
+                             .user = w};
+    return ash_fit__lower(&job, out, diag);
+}
+
+ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const bool *seeds,
+                             const ash_plan_options *options, ash_fitted *out, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    struct placing w = {.context = context, .graph = graph, .options = options, .seeds = seeds};
+    *out = (ash_fitted){0};
     ASH_TRY(ash_placed__check(options, diag));
     ASH_TRY(check_graph(graph, diag));
     uint32_t *where = ash_mem_alloc(a, graph->nodes.len, sizeof *where);
     if (!where) return ASH_NO_MEMORY(diag);
     ash_status status = choose(graph, options, where, diag);
-    if (status == ASH_OK)
-        status =
-            ash_graph__divide(graph, where, count, options->keep, options->keep_count, &division, diag);
-    for (uint32_t d = 0; d < count && status == ASH_OK; d++)
-        status = lower_part(context, &division, d, options, &programs[d], diag);
-    if (status == ASH_OK)
-        status = ash_program__join(&division, programs, graph->inputs.len, graph->outputs.len, diag);
-    if (status == ASH_OK) {
-        *out = programs[0];
-        programs[0] = NULL;
+    if (status == ASH_OK) status = place(&w, where, out, diag);
+    for (uint32_t d = 0; d < w.division.count; d++) {
+        size_t inputs = w.division.graphs[d] ? w.division.graphs[d]->inputs.len : 0;
+        ash_mem_free(a, w.late[d], inputs, sizeof(bool));
+        ash_mem_free(a, w.keep[d], options->keep_count, sizeof(ash_value));
     }
-    for (uint32_t d = 0; d < count; d++) ash_program__free(programs[d]);
-    ash_division__free(&division);
+    ash_division__free(&w.division);
     ash_mem_free(a, where, graph->nodes.len, sizeof *where);
     return status;
 }

@@ -347,9 +347,13 @@ void ash_plan__become(ash_plan *plan, ash_plan *next);
 ash_status ash_placed__is_needed(const ash_graph *graph, const ash_plan_options *options, bool *out,
                                  ash_diag *diag);
 /* Divides such a graph among the options' devices, lowers each part for the device's target, and joins the
- * programs. The caller frees *out. */
-ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const ash_plan_options *options,
-                             ash_program **out, ash_diag *diag);
+ * programs, so that each device's arenas are within its capacity. `seeds`, per input of the graph, or
+ * NULL: as for ash_fit__lower. The caller frees the program. */
+struct ash_fitted;
+ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const bool *seeds,
+                             const ash_plan_options *options, struct ash_fitted *out, ash_diag *diag);
+/* The most bytes that a device's arenas may take, but for those of states; 0: there is no limit. */
+uint64_t ash_placed__capacity(const ash_plan_options *options, uint32_t device);
 /* The target of a device: its own, or this process's. */
 ash_status ash_placed__target(ash_context *context, const ash_device *device, const ash_target **out,
                               ash_diag *diag);

@@ -10,10 +10,10 @@ struct making {
     ash_context *context;
     const ash_plan_options *options;
     const ash_plan_options *late; /* of a pair, the second's; */
+    bool placed;                  /* nodes are on several devices */
     const bool *seeds;            /* which inputs, by number, are known after its first has run; or NULL */
     ash_compiler *compiler;
     ash_fitted fitted; /* its program until the plan owns it */
-    bool ordered;      /* its steps have their order */
     ash_code_stats stats;
     int64_t lower_ns, compile_ns;
 };
@@ -33,16 +33,16 @@ static ash_status set_precision(ash_target *target, ash_precision precision, con
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
     const ash_target *target;
-    bool placed;
-    ASH_TRY(ash_placed__is_needed(graph, m->options, &placed, diag));
+    const bool placed = m->placed;
     ASH_TRY(ash_placed__target(m->context, m->options->device, &target, diag));
     ASH_FAIL_IF(placed && m->options->precision != ASH_PRECISION_IEEE, diag, ASH_ERROR_UNSUPPORTED,
                 "products in %s are of plans on one device", ash_precision_text(m->options->precision));
     ash_target own = *target;
     ASH_TRY(set_precision(&own, m->options->precision, m->options->device, diag));
-    ASH_TRY(placed ? ash_placed__lower(m->context, graph, m->options, &m->fitted.program, diag)
-                   : ash_fit__lower(m->context, &own, graph, m->seeds, m->options, &m->fitted, diag));
-    m->ordered = !placed;
+    const ash_fit_part part = {graph, &own, m->options, m->seeds};
+    const ash_fit_job job = {.context = m->context, .options = m->options, .parts = &part, .count = 1};
+    ASH_TRY(placed ? ash_placed__lower(m->context, graph, m->seeds, m->options, &m->fitted, diag)
+                   : ash_fit__lower(&job, &m->fitted, diag));
     m->lower_ns = ash_clock__now() - start;
     return ASH_OK;
 }
@@ -138,10 +138,9 @@ static ash_status build(struct making *m, ash_plan **out, ash_plan **second, ash
         ash_program *program = m->fitted.program;
         m->fitted.program = NULL;
         const ash_plan_halves halves = {program, &m->fitted.order, &source, m->options, m->late};
-        status = m->seeds
-                     ? ash_plan__build_pair(m->context, &halves, out, second, diag)
-                     : ash_plan__build_ordered(m->context, program, m->ordered ? &m->fitted.order : NULL,
-                                               &source, m->options, out, diag);
+        status = m->seeds ? ash_plan__build_pair(m->context, &halves, out, second, diag)
+                          : ash_plan__build_ordered(m->context, program, &m->fitted.order, &source,
+                                                    m->options, out, diag);
     }
     ash_mem_free(a, images, n, sizeof *images);
     ASH_TRY(status);
@@ -179,6 +178,8 @@ static ash_status prepare(struct making *m, const ash_graph *graph, const ash_pl
     m->options = &own;
     ash_plan *plans[2] = {NULL, NULL};
     ash_status status;
+    ASH_TRY_DONE(ash_placed__is_needed(graph, &own, &m->placed, diag));
+    if (!m->placed) own.memory.capacity = ash_placed__capacity(&own, 0);
     ASH_TRY_DONE(ash_compiler__get(m->context, &m->compiler, diag));
     ASH_TRY_DONE(lower(m, graph, diag));
     if (m->seeds) ASH_TRY_DONE(check_parts(m->fitted.program, diag));
@@ -207,7 +208,7 @@ ash_status ash_plan__prepare(ash_context *context, const ash_graph *graph, const
 
 /* --- for callers -------------------------------------------------------------------------------- */
 
-ASH_SIZED(ash_plan_options, place_count);
+ASH_SIZED(ash_plan_options, capacities);
 
 /* What a graph can be prepared with. */
 static ash_status check(const ash_context *context, const ash_graph *graph, const ash_plan_options *options,
@@ -249,10 +250,11 @@ static ash_status check_late(const ash_plan_options *first, const ash_plan_optio
     bool same = SAME(order) && SAME(threads) && SAME(no_optimize) && SAME(no_winograd) && SAME(no_fuse) &&
                 SAME(fuse_freely) && SAME(precision) && SAME(poison) && SAME(reuse_inputs) &&
                 SAME(keep_count) && SAME(device) && SAME(device_count) && SAME(place_count) &&
-                SAME(keep_denormals) && SAME(memory.omit_inputs) && SAME(memory.omit_constants) &&
-                SAME(memory.arena_no_reuse) && SAME(memory.pin_output_ancestors) && SAME(memory.mode) &&
-                SAME(memory.strategy) && SAME(memory.node_budget) && SAME(memory.time_limit_ns) &&
-                SAME(memory.capacity) && SAME(progress.cancel) && SAME(progress.report);
+                SAME(capacities) && SAME(keep_denormals) && SAME(memory.omit_inputs) &&
+                SAME(memory.omit_constants) && SAME(memory.arena_no_reuse) &&
+                SAME(memory.pin_output_ancestors) && SAME(memory.mode) && SAME(memory.strategy) &&
+                SAME(memory.node_budget) && SAME(memory.time_limit_ns) && SAME(memory.capacity) &&
+                SAME(progress.cancel) && SAME(progress.report);
 #undef SAME
     ASH_FAIL_IF(
         !same, diag, ASH_ERROR_INVALID_ARGUMENT,
@@ -290,8 +292,6 @@ ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *graph,
     ASH_FAIL_IF(pair.n_seeds && !pair.seeds, diag, ASH_ERROR_INVALID_ARGUMENT, "the list of seeds is NULL");
     ASH_TRY(check(context, graph, &own, diag));
     ASH_TRY(check_late(&own, &late, diag));
-    ASH_FAIL_IF(own.device_count > 1, diag, ASH_ERROR_UNSUPPORTED,
-                "the plans of a pair are on one device, and %zu are listed", own.device_count);
     ASH_FAIL_IF(graph->recipe, diag, ASH_ERROR_UNSUPPORTED,
                 "a pair of an open graph: give its dims sizes or bounds when it is read");
     size_t count = ash_graph_input_count(graph);

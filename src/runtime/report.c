@@ -3,6 +3,7 @@
 #include "base/sized.h"
 #include "base/text.h"
 #include "device/blocks.h"
+#include "device/lanes.h"
 #include "plan.h"
 
 const char *ash_prepared_kind_text(ash_prepared_kind kind) {
@@ -155,7 +156,7 @@ size_t ash_plan_device_count(const ash_plan *plan) {
     return plan ? plan->shared->n_devices : 0;
 }
 
-ASH_SIZED(ash_plan_device_info, copied);
+ASH_SIZED(ash_plan_device_info, direct);
 
 /* Originals that the devices before this one have, by address. */
 static bool list_before(const ash_plan *plan, uint32_t device, ash_map *out) {
@@ -196,7 +197,9 @@ static void count_steps(const ash_plan *plan, uint32_t device, ash_plan_device_i
         bool crosses = ash_step__crosses(plan->program, step);
         own->ops += !crosses;
         own->copies += crosses;
-        if (crosses) own->copied += (uint64_t)(step->accesses[0].end - step->accesses[0].begin);
+        if (!crosses) continue;
+        own->copied += (uint64_t)(step->accesses[0].end - step->accesses[0].begin);
+        own->direct += ash_lanes__is_direct(plan->streams, plan->schedule->stream[i]);
     }
 }
 
@@ -251,7 +254,7 @@ static uint64_t count_tables(const ash_plan *plan) {
     return ash_arena_bytes(&plan->core->arena) + ash_arena_bytes(&plan->arena);
 }
 
-ASH_SIZED(ash_plan_report, training);
+ASH_SIZED(ash_plan_report, graphs);
 
 ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_diag *diag) {
     ASH_NEED(diag, plan, out);
@@ -263,8 +266,10 @@ ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock(plan->lock);
     report.mode = plan->core->mode;
-    if (plan->core->mode == ASH_MODE_GRAPH && plan->capture)
+    if (plan->core->mode == ASH_MODE_GRAPH && plan->capture) {
         report.captured = plan->streams->class->captured(plan->capture);
+        report.graphs = plan->streams->class->graphs(plan->capture);
+    }
     report.streams = streams_used(plan->schedule);
     report.events = plan->schedule->n_events;
     report.waits = plan->schedule->n_waits;

@@ -3,7 +3,7 @@
  * output_*.pb.
  *
  *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] [-o FILE]
- *                 FOLDER...
+ *                 [-c FILE NAME] [-a FILE] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own
@@ -11,9 +11,11 @@
  * needs that input as a constant: then it is repeated with more and more inputs bound to the test's data.
  * With -g dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may
  * be off by that part of the largest in their tensor. With -o the FILE becomes a table of operators, with
- * what the run says of each (docs/onnx.md). Each test is counted once: passed, failed, or skipped as
+ * what the run says of each (docs/onnx.md). With -a, on the stand-in for a GPU, a test fails as well whose
+ * kernels ask for parts of sectors, or one bank twice, unless the FILE says why (accesses.h). Each test is
+ * counted once: passed, failed, or skipped as
  * unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when one
- * was skipped. */
+ * was skipped, or, with -c, when the numbers are not those that the FILE has for NAME. */
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -23,7 +25,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "accesses.h"
 #include "ashlar/onnx.h"
+#include "counts.h"
 #include "executor.h"
 #include "ir/ir.h"
 #include "report.h"
@@ -41,8 +45,9 @@ static struct {
     bool given;  /* dims take the sizes of the inputs */
     double norm; /* largest error, as a part of the tensor's largest number; 0: of each element's own */
     const char *match;
-    const char *document; /* of operators, or NULL */
-    const char *rewrite;  /* directory for models written and read again, or NULL */
+    const char *document;      /* of operators, or NULL */
+    const char *rewrite;       /* directory for models written and read again, or NULL */
+    const char *counts, *name; /* a file of numbers, and whose they are; or NULL */
     const executor *executor;
     int passed, failed, skipped, defective, bound;
     reason reasons[MAX_REASONS];
@@ -343,10 +348,14 @@ static const struct {
     {"test_training_dropout_mask", draws},
 };
 
-static const char *defect_of(const char *folder) {
+static const char *name_of(const char *folder) {
     const char *slash = strrchr(folder, '/');
+    return slash ? slash + 1 : folder;
+}
+
+static const char *defect_of(const char *folder) {
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++)
-        if (strcmp(slash ? slash + 1 : folder, defects[i].name) == 0) return defects[i].why;
+        if (strcmp(name_of(folder), defects[i].name) == 0) return defects[i].why;
     return NULL;
 }
 
@@ -371,6 +380,7 @@ static void run_test(const char *folder) {
     ash_status status = ash_context_create(NULL, &context, &diag);
     seen_types seen = {0, 0};
     int step = 0, sets = 0;
+    accesses_begin();
     snprintf(model, sizeof model, "%s/model.onnx", folder);
     for (; status == ASH_OK && !why[0]; sets++) {
         snprintf(set, sizeof set, "%s/test_data_set_%d", folder, sets);
@@ -394,6 +404,7 @@ static void run_test(const char *folder) {
         free_tensors(&want);
     }
     if (sets == 0 && status == ASH_OK && !why[0]) snprintf(why, sizeof why, "no test data");
+    if (status == ASH_OK && !why[0]) accesses_end(name_of(folder), why, sizeof why);
     if (status != ASH_OK) ash_diag_format(&diag, line, sizeof line);
     const char *defect = defect_of(folder);
     if (state.document && (status == ASH_ERROR_UNSUPPORTED || (status == ASH_OK && !why[0])))
@@ -428,6 +439,7 @@ static void walk(const char *folder) {
     struct dirent **entries;
     snprintf(path, sizeof path, "%s/model.onnx", folder);
     if (exists(path)) {
+        if (state.counts) counts_see(path);
         if (!state.match || strstr(folder, state.match)) run_test(folder);
         return;
     }
@@ -455,10 +467,14 @@ int main(int argc, char **argv) {
             state.strict = true;
         } else if (strcmp(argv[i], "-g") == 0) {
             state.given = true;
+        } else if (strcmp(argv[i], "-c") == 0 && i + 2 < argc) {
+            state.counts = argv[++i], state.name = argv[++i];
         } else if (strcmp(argv[i], "-m") == 0 && i + 1 < argc) {
             state.match = argv[++i];
         } else if (strcmp(argv[i], "-w") == 0 && i + 1 < argc) {
             state.rewrite = argv[++i];
+        } else if (strcmp(argv[i], "-a") == 0 && i + 1 < argc) {
+            if (!accesses_open(argv[++i])) return 2;
         } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
             state.norm = atof(argv[++i]);
         } else if (strcmp(argv[i], "-e") == 0 && i + 1 < argc) {
@@ -475,7 +491,7 @@ int main(int argc, char **argv) {
     if (!folders)
         return fprintf(stderr,
                        "usage: conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                       "DIRECTORY] [-o FILE] FOLDER...\n"),
+                       "DIRECTORY] [-o FILE] [-c FILE NAME] [-a FILE] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
@@ -487,5 +503,8 @@ int main(int argc, char **argv) {
     int cases = state.passed + state.failed + state.skipped + state.defective;
     if (state.document && !report_write(state.document, state.passed, cases))
         return fprintf(stderr, "conformance: cannot write %s\n", state.document), 2;
-    return state.failed || !state.passed || (state.strict && state.skipped);
+    counts found = {cases, state.passed, state.skipped, state.defective};
+    bool held = !state.counts || counts_hold(state.counts, state.name, found);
+    int unused = state.match ? 0 : accesses_unused();
+    return state.failed || unused || !state.passed || (state.strict && state.skipped) || !held;
 }

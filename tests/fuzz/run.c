@@ -252,10 +252,29 @@ static ash_plan_options placed_options(uint64_t way, ash_device **devices, char 
     ash_plan_options options = options_of(way, text);
     options.devices = devices;
     options.device_count = DEVICES;
-    if (options.mode != ASH_MODE_GRAPH) return options;
-    options.mode = ASH_MODE_STREAM;
-    options.streams = 0;
     return options;
+}
+
+/* In two of three cases the devices are held to what they take without a limit, or to less: what does not
+ * fit is refused, and then there is nothing to run. */
+static bool limit_placed(ash_context *context, const fuzz_case *c, ash_plan_options *options,
+                         uint64_t capacities[DEVICES], uint64_t *state) {
+    ash_plan *plan;
+    ash_diag diag;
+    const uint64_t tenths = 7 + test_random(state) % 4;
+    if (test_random(state) % 3 == 0 || options->memory.mode != ASH_MEMORY_ARENA) return true;
+    if (ash_plan_prepare(context, c->g, options, &plan, &diag) != ASH_OK) return true; /* says it again */
+    for (size_t d = 0; d < DEVICES; d++) {
+        ash_plan_device_info info = ASH_INIT(ash_plan_device_info);
+        capacities[d] = 0;
+        if (d < ash_plan_device_count(plan) && ash_plan_device_at(plan, d, &info, NULL) == ASH_OK)
+            capacities[d] = info.arena * tenths / 10;
+    }
+    ash_plan_destroy(plan);
+    options->capacities = capacities;
+    ash_status status = ash_plan_prepare(context, c->g, options, &plan, &diag);
+    ash_plan_destroy(plan);
+    return status != ASH_ERROR_BUDGET;
 }
 
 /* The same on several devices, of which two are out of the host's reach. Bits are the same where each node
@@ -276,7 +295,10 @@ static bool run_placed(ash_context *context, const fuzz_case *c, uint64_t way, c
     }
     bool good = true, placed = place_nodes(c, &state);
     ash_plan_options options = placed_options(way, devices, text);
+    uint64_t capacities[DEVICES];
     reorder.seed = way;
+    reorder.peers = test_random(&state) % 2;
+    placed = placed && limit_placed(context, c, &options, capacities, &state);
     results *r = placed ? run_plan(context, c, &options, error) : NULL;
     if (placed) good = r && check_values(c, r, error);
     for (unsigned round = 0; good && r && options.no_fuse && options.no_optimize && round < c->rounds;

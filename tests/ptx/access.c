@@ -93,10 +93,9 @@ unsigned char *ptx_reach(ptx_block *b, unsigned lane, int space, uint64_t addres
     return data + address;
 }
 
-/* The addresses of all active threads, and where they are taken to be for counting. */
-static int addresses_of(ptx_block *b, const ptx_insn *in, unsigned argument, uint64_t *address) {
+int ptx_addresses(ptx_block *b, const ptx_insn *in, unsigned argument, unsigned which, uint64_t *address) {
     ptx_operand base = in->op[in->first[argument]];
-    uint64_t displacement = (uint64_t)in->displacement[0];
+    uint64_t displacement = (uint64_t)in->displacement[which];
     if (base.slot == PTX_NONE) {
         PTX_LANES(b, l, address[l] = displacement);
     } else if (base.bytes == 8) {
@@ -114,13 +113,6 @@ static int addresses_of(ptx_block *b, const ptx_insn *in, unsigned argument, uin
                                              : SPACE_GLOBAL;
     }
     return space;
-}
-
-static void count(ptx_block *b, int space, const uint64_t *address, unsigned bytes, bool store) {
-    if (space == SPACE_SHARED)
-        ptx_count_shared(b, address, bytes, store);
-    else if (space == SPACE_GLOBAL)
-        ptx_count_global(b, address, bytes, store);
 }
 
 /* Sign or zeros in front of a loaded element, for registers that are wider. */
@@ -145,24 +137,88 @@ static uint64_t loaded(ptx_type type, const unsigned char *from) {
     }
 }
 
+static bool is_ordered(const ptx_insn *in) {
+    return in->word[G_ORDER] >= ORDER_VOLATILE && in->word[G_ORDER] <= ORDER_RELEASE;
+}
+
+/* Four words of four threads each, and back: words[j][k] becomes words[k][j]. */
+typedef uint32_t four __attribute__((vector_size(16)));
+static inline void turn(four words[4]) {
+    four a = __builtin_shufflevector(words[0], words[1], 0, 4, 1, 5),
+         c = __builtin_shufflevector(words[0], words[1], 2, 6, 3, 7),
+         d = __builtin_shufflevector(words[2], words[3], 0, 4, 1, 5),
+         e = __builtin_shufflevector(words[2], words[3], 2, 6, 3, 7);
+    words[0] = __builtin_shufflevector(a, d, 0, 1, 4, 5);
+    words[1] = __builtin_shufflevector(a, d, 2, 3, 6, 7);
+    words[2] = __builtin_shufflevector(c, e, 0, 1, 4, 5);
+    words[3] = __builtin_shufflevector(c, e, 2, 3, 6, 7);
+}
+
+/* Rows of 32 bits from what a warp reads, `first` and so on: n words a thread. */
+static void load_words(void *const *rows, unsigned n, unsigned first, const unsigned char *data,
+                       const ptx_pattern *p) {
+    if (n == 4) {
+        for (unsigned l = 0; l < PTX_WARP; l += 4) {
+            four words[4];
+            for (unsigned k = 0; k < 4; k++) memcpy(&words[k], data + p->apart[l + k], 16);
+            turn(words);
+            for (unsigned k = 0; k < 4; k++) memcpy((uint32_t *)rows[k] + first + l, &words[k], 16);
+        }
+    } else if (n == 1 && p->step == 4) {
+        memcpy((uint32_t *)rows[0] + first, data, sizeof(uint32_t) * PTX_WARP);
+    } else {
+        for (unsigned j = 0; j < n; j++, data += 4)
+            for (unsigned l = 0; l < PTX_WARP; l++)
+                memcpy((uint32_t *)rows[j] + first + l, data + p->apart[l], 4);
+    }
+}
+
+static void store_words(const void *const *rows, unsigned n, unsigned first, unsigned char *data,
+                        const ptx_pattern *p) {
+    if (n == 4) {
+        for (unsigned l = 0; l < PTX_WARP; l += 4) {
+            four words[4];
+            for (unsigned k = 0; k < 4; k++) memcpy(&words[k], (const uint32_t *)rows[k] + first + l, 16);
+            turn(words);
+            for (unsigned k = 0; k < 4; k++) memcpy(data + p->apart[l + k], &words[k], 16);
+        }
+    } else if (n == 1 && p->step == 4) {
+        memcpy(data, (const uint32_t *)rows[0] + first, sizeof(uint32_t) * PTX_WARP);
+    } else {
+        for (unsigned l = 0; l < PTX_WARP; l++)
+            for (unsigned j = 0; j < n; j++)
+                memcpy(data + p->apart[l] + 4 * (size_t)j, (const uint32_t *)rows[j] + first + l, 4);
+    }
+}
+
 void ptx_run_ld(ptx_block *b, const ptx_insn *in) {
     uint64_t address[PTX_THREADS];
-    int space = addresses_of(b, in, 1, address);
+    int space = ptx_addresses(b, in, 1, 0, address);
     ptx_type type = (ptx_type)in->type[0];
+    ptx_pattern *pattern = &b->patterns[in->pattern];
     unsigned size = ptx_type_bytes(type), n = in->count[0], bytes = size * n;
     void *rows[4];
     for (unsigned j = 0; j < n; j++) rows[j] = ptx_row(b, in->op[j]);
-    count(b, space, address, bytes, false);
-    bool ordered = in->word[G_ORDER] >= ORDER_VOLATILE && in->word[G_ORDER] <= ORDER_RELEASE;
+    const ptx_request request = {in->word[G_SPACE], bytes, READS, is_ordered(in)};
     bool words = size == 4 && in->op[0].bytes == 4;
-    for (unsigned i = 0; i < b->n; i++) {
-        unsigned l = b->lane[i];
-        const unsigned char *from = ptx_reach(b, l, in->word[G_SPACE], address[l], bytes, READS, ordered);
-        if (!from) return;
-        for (unsigned j = 0; j < n; j++, from += size) {
-            if (words)
-                memcpy((uint32_t *)rows[j] + l, from, 4);
-            else
+    for (unsigned i = 0, some; i < b->n; i += some) {
+        unsigned first = b->lane[i];
+        some = ptx_of_warp(b, i);
+        const unsigned char *data =
+            some == PTX_WARP ? ptx_reach_warp(b, first, &request, address + first, pattern) : NULL;
+        if (data) ptx_count(b, space, pattern->made, pattern->conflicts, PTX_WARP, bytes, false);
+        if (data && words) {
+            load_words(rows, n, first, data, pattern);
+            continue;
+        }
+        if (!data) ptx_count_threads(b, space, address, b->lane + i, some, bytes, false);
+        for (unsigned k = i; k < i + some; k++) {
+            unsigned l = b->lane[k];
+            const unsigned char *from =
+                data ? data + pattern->apart[k - i]
+                     : ptx_reach(b, l, in->word[G_SPACE], address[l], bytes, READS, request.ordered);
+            if (!from) return;
+            for (unsigned j = 0; j < n; j++, from += size)
                 ptx_put(rows[j], in->op[j].bytes, l, loaded(type, from));
         }
     }
@@ -170,20 +226,35 @@ void ptx_run_ld(ptx_block *b, const ptx_insn *in) {
 
 void ptx_run_st(ptx_block *b, const ptx_insn *in) {
     uint64_t address[PTX_THREADS];
-    int space = addresses_of(b, in, 0, address);
+    int space = ptx_addresses(b, in, 0, 0, address);
+    ptx_pattern *pattern = &b->patterns[in->pattern];
     unsigned size = ptx_type_bytes((ptx_type)in->type[0]), n = in->count[1], bytes = size * n;
-    const ptx_operand *data = in->op + in->first[1];
+    const ptx_operand *from = in->op + in->first[1];
     const void *rows[4];
-    for (unsigned j = 0; j < n; j++) rows[j] = ptx_row(b, data[j]);
-    count(b, space, address, bytes, true);
-    bool ordered = in->word[G_ORDER] >= ORDER_VOLATILE && in->word[G_ORDER] <= ORDER_RELEASE;
-    for (unsigned i = 0; i < b->n; i++) {
-        unsigned l = b->lane[i];
-        unsigned char *to = ptx_reach(b, l, in->word[G_SPACE], address[l], bytes, WRITES, ordered);
-        if (!to) return;
-        for (unsigned j = 0; j < n; j++, to += size) {
-            uint64_t value = ptx_get(rows[j], data[j].bytes, l);
-            memcpy(to, &value, size); /* the low bytes: hosts are little-endian, as devices are */
+    for (unsigned j = 0; j < n; j++) rows[j] = ptx_row(b, from[j]);
+    const ptx_request request = {in->word[G_SPACE], bytes, WRITES, is_ordered(in)};
+    bool words = size == 4 && from[0].bytes == 4;
+    for (unsigned i = 0, some; i < b->n; i += some) {
+        unsigned first = b->lane[i];
+        some = ptx_of_warp(b, i);
+        unsigned char *data =
+            some == PTX_WARP ? ptx_reach_warp(b, first, &request, address + first, pattern) : NULL;
+        if (data) ptx_count(b, space, pattern->made, pattern->conflicts, PTX_WARP, bytes, true);
+        if (data && words) {
+            store_words(rows, n, first, data, pattern);
+            continue;
+        }
+        if (!data) ptx_count_threads(b, space, address, b->lane + i, some, bytes, true);
+        for (unsigned k = i; k < i + some; k++) {
+            unsigned l = b->lane[k];
+            unsigned char *to =
+                data ? data + pattern->apart[k - i]
+                     : ptx_reach(b, l, in->word[G_SPACE], address[l], bytes, WRITES, request.ordered);
+            if (!to) return;
+            for (unsigned j = 0; j < n; j++, to += size) {
+                uint64_t value = ptx_get(rows[j], from[j].bytes, l);
+                memcpy(to, &value, size); /* the low bytes: hosts are little-endian, as devices are */
+            }
         }
     }
 }
@@ -214,7 +285,7 @@ void ptx_run_atom(ptx_block *b, const ptx_insn *in) {
     uint64_t address[PTX_THREADS];
     bool result = in->n_arguments > 2; /* atom, not red */
     unsigned memory = result ? 1 : 0;
-    addresses_of(b, in, memory, address);
+    ptx_addresses(b, in, memory, 0, address);
     ptx_type type = (ptx_type)in->type[0];
     unsigned bytes = ptx_type_bytes(type);
     ptx_operand x = in->op[in->first[memory + 1]];

@@ -28,6 +28,26 @@
         PTX_LANES(b, l, T x = p[l]; T y = q[l]; T z = s[l]; d[l] = (T)(expr));                             \
         break;                                                                                             \
     }
+/* Of f32, what is no number in the form of all of them. */
+static inline uint32_t one_form(float value) {
+    uint32_t bits = ptx_float_bits(value);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits;
+}
+#define SINGLE(expr)                                                                                       \
+    {                                                                                                      \
+        uint32_t *d = ptx_row(b, in->op[0]);                                                               \
+        const float *p = ptx_row(b, in->op[1]);                                                            \
+        PTX_LANES(b, l, float x = p[l]; d[l] = one_form(expr));                                            \
+        break;                                                                                             \
+    }
+#define SINGLES(n, expr)                                                                                   \
+    {                                                                                                      \
+        uint32_t *d = ptx_row(b, in->op[0]);                                                               \
+        const float *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]),                                \
+                    *s = (n) > 2 ? ptx_row(b, in->op[3]) : q;                                              \
+        PTX_LANES(b, l, float x = p[l]; float y = q[l]; float z = s[l]; (void)z; d[l] = one_form(expr));   \
+        break;                                                                                             \
+    }
 /* A type that the words allow and nobody has written. */
 static void unsupported(ptx_block *b) {
     ptx_found_at(b, PTX_TRAP, b->n ? b->lane[0] : 0,
@@ -39,13 +59,9 @@ static void round_as(const ptx_insn *in) {
     if (in->word[G_ROUND] > ROUND_RN && in->word[G_ROUND] <= ROUND_RP) fesetround(modes[in->word[G_ROUND]]);
 }
 
-/* Rounding is as always again; what is no number gets its form, and .sat is done. */
+/* Rounding is as always again, and .sat is done. */
 static void finish(ptx_block *b, const ptx_insn *in) {
     if (in->word[G_ROUND] > ROUND_RN) fesetround(FE_TONEAREST);
-    if (in->type[0] == F32) {
-        uint32_t *d = ptx_row(b, in->op[0]);
-        PTX_LANES(b, l, d[l] = (d[l] & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : d[l]);
-    }
     if (!in->word[G_SAT]) return;
     if (in->type[0] == F32) {
         float *d = ptx_row(b, in->op[0]);
@@ -116,7 +132,7 @@ void ptx_run_add(ptx_block *b, const ptx_insn *in) {
     case S32: BINARY(uint32_t, x + y)
     case U64:
     case S64: BINARY(uint64_t, x + y)
-    case F32: BINARY(float, x + y)
+    case F32: SINGLES(2, x + y)
     case F64: BINARY(double, x + y) HALVES(half_add);
     default: unsupported(b);
     }
@@ -174,7 +190,7 @@ void ptx_run_sub(ptx_block *b, const ptx_insn *in) {
     case S32: BINARY(uint32_t, x - y)
     case U64:
     case S64: BINARY(uint64_t, x - y)
-    case F32: BINARY(float, x - y)
+    case F32: SINGLES(2, x - y)
     case F64: BINARY(double, x - y) HALVES(half_sub);
     default: unsupported(b);
     }
@@ -224,7 +240,7 @@ void ptx_run_mul(ptx_block *b, const ptx_insn *in) {
     }
     round_as(in);
     switch (in->type[0]) {
-    case F32: BINARY(float, x *y)
+    case F32: SINGLES(2, x * y)
     case F64: BINARY(double, x *y) HALVES(half_mul);
     default: unsupported(b);
     }
@@ -238,7 +254,7 @@ void ptx_run_mad(ptx_block *b, const ptx_insn *in) {
     }
     round_as(in);
     switch (in->type[0]) {
-    case F32: TERNARY(float, fmaf(x, y, z))
+    case F32: SINGLES(3, fmaf(x, y, z))
     case F64: TERNARY(double, fma(x, y, z)) HALVES(half_fma);
     default: unsupported(b);
     }
@@ -255,7 +271,7 @@ void ptx_run_div(ptx_block *b, const ptx_insn *in) {
     case S32: BINARY(int32_t, y ? (int64_t)x / y : -1)
     case U64: BINARY(uint64_t, y ? x / y : UINT64_MAX)
     case S64: BINARY(int64_t, !y ? (uint64_t)-1 : y == -1 ? -(uint64_t)x : (uint64_t)(x / y))
-    case F32: BINARY(float, x / y)
+    case F32: SINGLES(2, x / y)
     case F64: BINARY(double, x / y)
     default: unsupported(b);
     }
@@ -334,6 +350,15 @@ static double most_nan(double x, double y, double z) {
     return isnan(x) || isnan(y) ? (double)NAN : most(x, y, z);
 }
 
+static inline float least_single(float x, float y) {
+    float less = x < y || (x == y && signbit(x)) ? x : y;
+    return isnan(x) ? y : isnan(y) ? x : less;
+}
+static inline float most_single(float x, float y) {
+    float more = x > y || (x == y && !signbit(x)) ? x : y;
+    return isnan(x) ? y : isnan(y) ? x : more;
+}
+
 #define EXTREME(name, sign, without, with)                                                                 \
     void name(ptx_block *b, const ptx_insn *in) {                                                          \
         double (*by)(double, double, double) = in->word[G_NAN] ? with : without;                           \
@@ -344,7 +369,9 @@ static double most_nan(double x, double y, double z) {
         case S32: BINARY(int32_t, x sign y ? x : y)                                                        \
         case U64: BINARY(uint64_t, x sign y ? x : y)                                                       \
         case S64: BINARY(int64_t, x sign y ? x : y)                                                        \
-        case F32: BINARY(float, by((double)x, (double)y, 0))                                               \
+        case F32:                                                                                          \
+            if (in->word[G_NAN]) SINGLES(2, isnan(x) || isnan(y) ? NAN : without##_single(x, y))           \
+            SINGLES(2, without##_single(x, y))                                                             \
         case F64: BINARY(double, by(x, y, 0)) HALVES(by);                                                  \
         default: unsupported(b);                                                                           \
         }                                                                                                  \
@@ -363,7 +390,7 @@ EXTREME(ptx_run_max, >, most, most_nan)
     void ptx_run_##name(ptx_block *b, const ptx_insn *in) {                                                \
         round_as(in);                                                                                      \
         switch (in->type[0]) {                                                                             \
-        case F32: UNARY(float, f32)                                                                        \
+        case F32: SINGLE(f32)                                                                              \
         case F64: UNARY(double, f64) HALVES(name##_half);                                                  \
         default: unsupported(b);                                                                           \
         }                                                                                                  \

@@ -216,6 +216,16 @@ static void branch_target(ptx_reader *r, body *b, ptx_insn *in) {
     }
 }
 
+/* What was read of an instruction: its operands live as long as the module. Each memory operand has a
+ * pattern, and one more where some threads of a copy read, and others do not. */
+static void keep_operands(ptx_reader *r, ptx_insn *in) {
+    unsigned a = in->n_arguments, n = a ? in->first[a - 1] + in->count[a - 1] : 0;
+    in->op = ptx_keep(r->module, n * sizeof *in->op);
+    memcpy(in->op, r->operands, n * sizeof *in->op);
+    in->pattern = r->kernel->n_patterns;
+    r->kernel->n_patterns += in->n_memory == 2 ? 3 : in->n_memory;
+}
+
 /* The operands of an instruction by the letters of its shape (ops.def). */
 static void operands(ptx_reader *r, body *b, ptx_insn *in, const ptx_op *op) {
     ptx_type first = in->type[0], last = in->n_types ? in->type[in->n_types - 1] : NO_TYPE;
@@ -401,7 +411,8 @@ static void instruction(ptx_reader *r, body *b) {
     const ptx_op *op = ptx_op_find(t.at, t.len, &used);
     if (!op) ptx_fail(r, "no such instruction: %.*s", (int)t.len, t.at);
     ptx_insn *in = new_insn(r);
-    *in = (ptx_insn){.run = op->run, .guard = guard, .control = op->control, .line = t.line};
+    *in = (ptx_insn){
+        .run = op->run, .op = r->operands, .guard = guard, .control = op->control, .line = t.line};
     modifiers(r, in, op, t.at + used, t.at + t.len);
     if (in->control == LEAVE && r->depth && !memcmp(t.at, "ret", 3)) {
         in->control = BRANCH;
@@ -409,9 +420,11 @@ static void instruction(ptx_reader *r, body *b) {
         b->returns[b->n_returns++] = (uint32_t)(in - r->kernel->insns);
     }
     operands(r, b, in, op);
+    keep_operands(r, in);
     if (in->control == BARRIER && in->n_arguments > 1) ptx_fail(r, "a barrier for a part of the block");
     in->multiply_add = op->run == ptx_run_mad && ptx_type_kind((ptx_type)in->type[0]) == 'f';
     in->matrix = op->run == ptx_run_mma;
+    in->run = ptx_single(in);
     ptx_expect(r, ";");
 }
 

@@ -7,6 +7,7 @@
 #include "machine.h"
 
 ptx_machine ptx_is;
+bool ptx_no_shortcuts;
 static uint64_t state; /* of the random numbers */
 static bool off[PTX_N_CHECKS];
 static ptx_check first = PTX_N_CHECKS;
@@ -41,6 +42,7 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed) {
                                       .instruction_limit = UINT64_C(1) << 36};
     ptx_is = machine ? *machine : usual;
     state = seed;
+    ptx_no_shortcuts = false;
     memset(off, 0, sizeof off);
     first = PTX_N_CHECKS;
     finding[0] = refusal[0] = 0;
@@ -80,6 +82,10 @@ void ptx_check_set(ptx_check check, bool on) {
     bool always = check == PTX_BOUNDS || check == PTX_ALIGNMENT || check == PTX_READ_ONLY ||
                   check == PTX_TRAP || check == PTX_ENDLESS;
     if (check < PTX_N_CHECKS && !always) off[check] = !on;
+}
+
+void ptx_one_by_one(void) {
+    ptx_no_shortcuts = true;
 }
 
 static void note(ptx_check check, const char *where, const char *fmt, va_list args) {

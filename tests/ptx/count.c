@@ -24,37 +24,70 @@ static unsigned passes(const uint64_t *address, const uint16_t *threads, unsigne
     return most;
 }
 
-/* The number of active threads from the i-th on that are in its warp. */
-static unsigned of_warp(const ptx_block *b, unsigned i) {
-    unsigned n = 1, warp = b->lane[i] / PTX_WARP;
-    while (i + n < b->n && b->lane[i + n] / PTX_WARP == warp) n++;
-    return n;
+unsigned ptx_wavefronts(const uint64_t *address, const uint16_t *threads, unsigned n, unsigned bytes,
+                        unsigned *conflicts) {
+    unsigned words = bytes < 4 ? 1 : bytes / 4, together = PTX_WARP / words, wavefronts = 0;
+    *conflicts = 0;
+    for (unsigned j = 0, part; j < n; j += part) {
+        unsigned phase = threads[j] / together;
+        for (part = 1; j + part < n && threads[j + part] / together == phase; part++) {
+        }
+        unsigned made = passes(address, threads + j, part, words);
+        wavefronts += made;
+        *conflicts += made - 1;
+    }
+    return wavefronts;
 }
 
-void ptx_count_shared(ptx_block *b, const uint64_t *address, unsigned bytes, bool store) {
-    unsigned words = bytes < 4 ? 1 : bytes / 4, together = PTX_WARP / words;
-    uint64_t requests = 0, wavefronts = 0, conflicts = 0;
-    for (unsigned i = 0, n; i < b->n; i += n) {
-        n = of_warp(b, i);
-        requests++;
-        for (unsigned j = 0, part; j < n; j += part) {
-            unsigned phase = b->lane[i + j] / together;
-            for (part = 1; j + part < n && b->lane[i + j + part] / together == phase; part++) {
-            }
-            unsigned made = passes(address, b->lane + i + j, part, words);
-            wavefronts += made;
-            conflicts += made - 1;
-        }
+unsigned ptx_sectors(const uint64_t *address, const uint16_t *threads, unsigned n) {
+    uint64_t seen[PTX_WARP]; /* an access lies in one sector: it is aligned */
+    unsigned different = 0;
+    uint64_t last = 0, most = 0;
+    for (unsigned j = 0; j < n; j++) {
+        uint64_t sector = address[threads[j]] >> 5;
+        if (sector == last && j) continue;
+        unsigned k = sector > most || !j ? 0 : different; /* past all others it is new */
+        while (k > 0 && seen[k - 1] != sector) k--;
+        if (!k) seen[different++] = sector;
+        last = sector;
+        if (sector > most) most = sector;
     }
-    if (store) {
-        b->counters->shared_store.requests += requests;
-        b->counters->shared_store.wavefronts += wavefronts;
-        b->counters->shared_store.conflicts += conflicts;
-    } else {
-        b->counters->shared_load.requests += requests;
-        b->counters->shared_load.wavefronts += wavefronts;
-        b->counters->shared_load.conflicts += conflicts;
+    return different;
+}
+
+void ptx_count(ptx_block *b, int space, unsigned made, unsigned conflicts, unsigned n, unsigned bytes,
+               bool store) {
+    ptx_counters *c = b->counters;
+    unsigned filled = (n * bytes + 31) / 32 + 1, scattered = made > filled ? made - filled : 0;
+    if (space == SPACE_SHARED && store) {
+        c->shared_store.requests++;
+        c->shared_store.wavefronts += made;
+        c->shared_store.conflicts += conflicts;
+    } else if (space == SPACE_SHARED) {
+        c->shared_load.requests++;
+        c->shared_load.wavefronts += made;
+        c->shared_load.conflicts += conflicts;
+    } else if (space == SPACE_GLOBAL && store) {
+        c->global_store.requests++;
+        c->global_store.sectors += made;
+        c->global_store.scattered += scattered;
+        c->global_store.bytes += (uint64_t)n * bytes;
+    } else if (space == SPACE_GLOBAL) {
+        c->global_load.requests++;
+        c->global_load.sectors += made;
+        c->global_load.scattered += scattered;
+        c->global_load.bytes += (uint64_t)n * bytes;
     }
+}
+
+void ptx_count_threads(ptx_block *b, int space, const uint64_t *address, const uint16_t *threads,
+                       unsigned n, unsigned bytes, bool store) {
+    unsigned made = 0, conflicts = 0;
+    if (space == SPACE_SHARED)
+        made = ptx_wavefronts(address, threads, n, bytes, &conflicts);
+    else if (space == SPACE_GLOBAL)
+        made = ptx_sectors(address, threads, n);
+    ptx_count(b, space, made, conflicts, n, bytes, store);
 }
 
 void ptx_count_matrix(ptx_block *b, const uint64_t *rows, unsigned n) {
@@ -64,35 +97,5 @@ void ptx_count_matrix(ptx_block *b, const uint64_t *rows, unsigned n) {
         unsigned made = passes(rows + 8 * m, eight, 8, 4);
         b->counters->matrix_load.wavefronts += made;
         b->counters->matrix_load.conflicts += made - 1;
-    }
-}
-
-void ptx_count_global(ptx_block *b, const uint64_t *address, unsigned bytes, bool store) {
-    uint64_t requests = 0, sectors = 0;
-    for (unsigned i = 0, n; i < b->n; i += n) {
-        n = of_warp(b, i);
-        requests++;
-        uint64_t seen[PTX_WARP]; /* an access lies in one sector: it is aligned */
-        unsigned different = 0;
-        uint64_t last = 0, most = 0;
-        for (unsigned j = 0; j < n; j++) {
-            uint64_t sector = address[b->lane[i + j]] >> 5;
-            if (sector == last && j) continue;
-            unsigned k = sector > most || !j ? 0 : different; /* past all others it is new */
-            while (k > 0 && seen[k - 1] != sector) k--;
-            if (!k) seen[different++] = sector;
-            last = sector;
-            if (sector > most) most = sector;
-        }
-        sectors += different;
-    }
-    if (store) {
-        b->counters->global_store.requests += requests;
-        b->counters->global_store.sectors += sectors;
-        b->counters->global_store.bytes += (uint64_t)b->n * bytes;
-    } else {
-        b->counters->global_load.requests += requests;
-        b->counters->global_load.sectors += sectors;
-        b->counters->global_load.bytes += (uint64_t)b->n * bytes;
     }
 }

@@ -334,7 +334,7 @@ CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDe
     ENTER(cuDeviceCanAccessPeer, NEEDS_INIT);
     REFUSE_IF(!canAccessPeer, CUDA_ERROR_INVALID_VALUE);
     REFUSE_IF(!is_device(dev) || !is_device(peerDev), CUDA_ERROR_INVALID_DEVICE);
-    *canAccessPeer = dev != peerDev;
+    *canAccessPeer = dev != peerDev && !ptx_is.no_peers;
     return CUDA_SUCCESS;
 }
 
@@ -354,6 +354,7 @@ static void end_context(ptx_context *c) {
     ptx_queue_lost();
     empty(c);
     if (c->lost) ptx_found_reset();
+    c->peers = 0;
     c->lost = CUDA_SUCCESS;
 }
 
@@ -444,17 +445,24 @@ CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) 
     return CUDA_SUCCESS;
 }
 
-/* Peers reach each other's memory in any case: only the answers are those of a driver. */
+/* What kernels reach is not checked by device: only the answers are those of a driver. */
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned Flags) {
     ENTER(cuCtxEnablePeerAccess, NEEDS_CONTEXT);
     REFUSE_IF(Flags, CUDA_ERROR_INVALID_VALUE);
     REFUSE_IF(!is_context(peerContext) || peerContext == ptx_current(), CUDA_ERROR_INVALID_CONTEXT);
+    REFUSE_IF(ptx_is.no_peers, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    unsigned bit = 1u << peerContext->device;
+    REFUSE_IF(ptx_current()->peers & bit, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    ptx_current()->peers |= bit;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
     ENTER(cuCtxDisablePeerAccess, NEEDS_CONTEXT);
     REFUSE_IF(!is_context(peerContext) || peerContext == ptx_current(), CUDA_ERROR_INVALID_CONTEXT);
+    unsigned bit = 1u << peerContext->device;
+    REFUSE_IF(!(ptx_current()->peers & bit), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    ptx_current()->peers &= ~bit;
     return CUDA_SUCCESS;
 }
 

@@ -41,8 +41,8 @@ void ptx_object_destroy(void *handle);
 
 typedef struct CUctx_st {
     int device, retained;
-    unsigned flags;
-    CUresult lost; /* CUDA_SUCCESS: it is not */
+    unsigned flags, peers; /* peers: a bit for each device whose memory it has been granted */
+    CUresult lost;         /* CUDA_SUCCESS: it is not */
     ptx_object *objects;
 } ptx_context;
 ptx_context *ptx_current(void); /* NULL: none */

@@ -158,22 +158,25 @@ typedef struct ptx_operand {
 /* How the run loop treats an instruction. */
 typedef enum ptx_control { RUN, BRANCH, BRANCH_TABLE, LEAVE, BARRIER } ptx_control;
 
+/* What each execution looks at comes first. */
 struct ptx_insn {
     void (*run)(ptx_block *block, const ptx_insn *in); /* for the active threads */
-    ptx_operand guard, op[PTX_OPERANDS];               /* operands, flat */
-    uint8_t first[PTX_ARGUMENTS],
-        count[PTX_ARGUMENTS]; /* argument a is op[first[a]] and the count - 1 after it */
-    uint8_t n_arguments, n_types;
-    uint8_t type[4], word[N_GROUPS];
+    ptx_operand *op;                                   /* operands, flat */
+    ptx_operand guard;
     uint8_t control;
     bool multiply_add, matrix;
-    bool dynamic[2]; /* the displacement counts from the shared memory of the launch */
+    uint8_t n_arguments;
+    uint8_t first[PTX_ARGUMENTS],
+        count[PTX_ARGUMENTS]; /* argument a is op[first[a]] and the count - 1 after it */
+    uint8_t type[4], word[N_GROUPS];
     uint32_t
         target; /* of a branch: number of an instruction; of a table: of its first entry in `targets` */
     uint32_t n_targets;
-    uint32_t line; /* of the text, from 1 */
-    uint8_t n_memory;
+    uint32_t line;           /* of the text, from 1 */
+    uint32_t pattern;        /* of the first memory operand, in `patterns` of the block */
     int64_t displacement[2]; /* of the memory operands */
+    bool dynamic[2];         /* it counts from the shared memory of the launch */
+    uint8_t n_memory, n_types;
 };
 
 typedef enum ptx_special {
@@ -230,7 +233,7 @@ typedef struct CUfunc_st {
     ptx_constant *constants;
     ptx_param *params;
     uint32_t *targets; /* of branches by table */
-    uint32_t n_insns, n_constants, n_params, n_targets;
+    uint32_t n_insns, n_constants, n_params, n_targets, n_patterns;
     uint32_t frame_bytes, param_bytes, local_bytes; /* the first and the last per thread */
     uint32_t shared_bytes, shared_align;            /* without what the launch adds */
     uint32_t most_threads; /* maxntid or reqntid as a number of threads; 0: not said */
@@ -305,13 +308,38 @@ typedef struct ptx_who {
 
 /* --- the block that runs * ------------------------------------------------------------------------ */
 
+/* Copies of some threads of a warp by one instruction, on their way. */
 typedef struct ptx_async {
-    uint32_t group;
-    uint32_t to; /* shared offset */
-    uint16_t lane;
-    uint8_t bytes;
-    unsigned char data[16];
+    uint32_t group, threads; /* `threads`: a bit for each that has not waited yet */
+    uint16_t first;          /* thread of the warp */
+    uint8_t bytes;           /* of each copy */
+    uint32_t to[PTX_WARP];   /* shared offsets */
+    unsigned char data[];    /* of each thread, also of those that have none */
 } ptx_async;
+
+/* Bytes in a row that a warp touches. */
+typedef struct ptx_spot {
+    int32_t apart;
+    uint16_t bytes;
+    uint16_t thread; /* of the warp; PTX_WARP: several of them. In shared memory alone */
+} ptx_spot;
+
+/* The addresses of a whole warp, as distances from that of its first thread: what counts and checks
+ * make of them is the same wherever that lies. An instruction keeps its last ones, as most warps have
+ * them again. */
+typedef struct ptx_pattern {
+    int32_t apart[PTX_WARP];
+    int32_t least, most; /* of them */
+    int32_t step;        /* they are 0, step, 2 * step, ...; else PTX_NO_STEP */
+    uint8_t bytes;       /* of an access; 0: there is no pattern yet */
+    uint8_t low;         /* in global memory: where in its sector the first address lies */
+    bool shared, aligned;
+    uint16_t n_spots, made, conflicts; /* made: sectors, or wavefronts */
+    ptx_allocation *near;              /* that was accessed last */
+    ptx_spot spot[PTX_WARP];
+} ptx_pattern;
+
+enum { PTX_NO_STEP = INT32_MIN };
 
 typedef struct ptx_launch {
     ptx_kernel *kernel;
@@ -333,7 +361,7 @@ struct ptx_block {
     unsigned char *frame;
     const uint16_t *lane;          /* the active threads, ascending */
     unsigned n;                    /* of them */
-    bool full;                     /* all threads of the block are active */
+    bool dense;                    /* they are lane[0] and those after it */
     uint32_t pc;                   /* of the present instruction */
     uint8_t carry[PTX_THREADS];    /* of add.cc and its kin */
     uint32_t at[PTX_THREADS];      /* where each thread goes on; PTX_LEFT, PTX_WAITS */
@@ -350,12 +378,13 @@ struct ptx_block {
     uint16_t *warp_of_group;
     uint32_t n_groups, room_groups;
 
-    ptx_async *async;
-    size_t n_async, room_async;
+    unsigned char *async; /* of type ptx_async, one after the other */
+    size_t async_bytes, async_room;
     uint32_t async_group[PTX_THREADS]; /* the group that is open */
 
     ptx_who who;
     ptx_allocation *near; /* what was accessed last */
+    ptx_pattern *patterns;
     ptx_counters *counters;
     uint64_t executed, until; /* instructions of threads; how many before the launch is put off */
     bool failed;
@@ -368,11 +397,19 @@ static inline void *ptx_row(const ptx_block *b, ptx_operand o) {
     return b->frame + (size_t)o.slot * b->pad;
 }
 
+/* Rows are the same or apart: an element depends on its own alone. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define PTX_APART _Pragma("GCC ivdep")
+#else
+#define PTX_APART
+#endif
+
 /* Runs a body for each active thread `l`. Twice in the text: without a list, compilers vectorise it. */
 #define PTX_LANES(b, l, ...)                                                                               \
     do {                                                                                                   \
-        if ((b)->full) {                                                                                   \
-            for (unsigned l = 0; l < (b)->n; l++) {                                                        \
+        if ((b)->dense) {                                                                                  \
+            const unsigned first_ = (b)->lane[0], end_ = first_ + (b)->n;                                  \
+            PTX_APART for (unsigned l = first_; l < end_; l++) {                                           \
                 __VA_ARGS__;                                                                               \
             }                                                                                              \
         } else {                                                                                           \
@@ -401,6 +438,9 @@ static inline void ptx_put(void *row, unsigned bytes, unsigned lane, uint64_t va
     }
 }
 
+/* single.c: what runs an instruction of f32 that rounds to the nearest; any other: in->run. */
+void (*ptx_single(const ptx_insn *in))(ptx_block *, const ptx_insn *);
+
 /* The functions that run instructions. */
 #define OP(name, shape, groups, kinds, types, control, run) void run(ptx_block *b, const ptx_insn *in);
 #include "ops.def"
@@ -426,8 +466,8 @@ ptx_special ptx_special_find(const char *name, size_t len, unsigned *bytes);
 ptx_module *ptx_module_read(const char *text, size_t len, int device);
 void ptx_module_free(ptx_module *module);
 
-/* run.c: all blocks of a launch, in an order of the seed. It runs for about so many instructions; true: it
- * is over, or something was found. */
+/* run.c: all blocks of a launch, in an order of the seed. It runs for about so many instructions;
+ * true: it is over, or something was found. */
 ptx_block *ptx_launch_begin(const ptx_launch *launch, ptx_who who);
 bool ptx_launch_run(ptx_block *block, uint64_t most);
 void ptx_launch_end(ptx_block *block);
@@ -446,9 +486,11 @@ void ptx_found_reset(void);
 void ptx_check_reset(const ptx_machine *machine, uint64_t seed);
 int ptx_finding_code(void); /* CUDA_SUCCESS when nothing was found */
 extern ptx_machine ptx_is;
+extern bool ptx_no_shortcuts;               /* ptx_one_by_one */
 void *ptx_alloc(size_t count, size_t size); /* zeroed; ends the process when there is none */
 
-/* memory.c: allocations of all devices. Device memory has addresses that are no addresses of the host's. */
+/* memory.c: allocations of all devices. Device memory has addresses that are no addresses of the
+ * host's. */
 ptx_allocation *ptx_allocation_new(uint64_t bytes, ptx_kind kind, int device, void *host);
 void ptx_allocation_free(ptx_allocation *a);
 ptx_allocation *ptx_allocation_find(uint64_t address); /* that contains it; NULL */
@@ -464,6 +506,9 @@ ptx_check ptx_note_read(ptx_allocation *a, uint64_t offset, uint64_t bytes, cons
                         uint32_t *other);
 ptx_check ptx_note_write(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who,
                          uint32_t *other);
+/* The same of some spots, by what needs no second look; false: something does, and nothing is noted. */
+bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, unsigned n,
+                    const ptx_who *who, bool writes);
 void ptx_shadow_narrow(ptx_shadow *shadow); /* to a cell per byte */
 
 /* queue.c: whether all of the command that has the number `id` happens before command `task`, and its
@@ -471,12 +516,19 @@ void ptx_shadow_narrow(ptx_shadow *shadow); /* to a cell per byte */
 bool ptx_task_ordered(uint32_t id, uint32_t task);
 const char *ptx_task_name(uint32_t id);
 
+/* PENDS: a cp.async writes to shared memory. */
+typedef enum ptx_access { READS, WRITES, ATOMIC, PENDS } ptx_access;
+
 /* shared.c: accesses to shared memory. False when something was found. */
 bool ptx_shared_read(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes);
 bool ptx_shared_write(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes, bool atomic);
-/* A cp.async begins to write, and has written. */
+/* A cp.async begins to write; those of some threads write. */
 bool ptx_shared_pending(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes);
-void ptx_shared_arrived(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes);
+void ptx_shared_arrive(ptx_block *b, const ptx_async *copies, uint32_t threads);
+/* All spots of a warp at `offset`, by what needs no second look; false: something does, and nothing
+ * is noted. */
+bool ptx_shared_spots(ptx_block *b, unsigned warp, uint32_t offset, const ptx_pattern *pattern,
+                      ptx_access access);
 void ptx_shared_begin(ptx_block *b); /* a block */
 void ptx_shared_barrier(ptx_block *b);
 void ptx_shared_warp_barrier(ptx_block *b, unsigned warp);
@@ -484,7 +536,6 @@ void ptx_shared_warp_barrier(ptx_block *b, unsigned warp);
 /* access.c: where an address of a thread leads: bytes of the host, NULL when something was found.
  * Checked, and noted as a read, a write, or an atomic one. `ordered` accesses (volatile, relaxed, ...)
  * are not part of races. */
-typedef enum ptx_access { READS, WRITES, ATOMIC } ptx_access;
 unsigned char *ptx_reach(ptx_block *b, unsigned lane, int space, uint64_t address, unsigned bytes,
                          ptx_access access, bool ordered);
 /* The address of a memory operand: `argument` is its operand, `which` of the memory operands it is. */
@@ -495,13 +546,46 @@ static inline uint64_t ptx_address(const ptx_block *b, const ptx_insn *in, unsig
     return from + (uint64_t)in->displacement[which];
 }
 
+/* The addresses of a memory operand of all active threads, by thread. Returns the space of the first,
+ * which they are counted in. */
+int ptx_addresses(ptx_block *b, const ptx_insn *in, unsigned argument, unsigned which, uint64_t *address);
+
+/* pattern.c: makes it that of the addresses of a warp; false: they are too far apart. */
+bool ptx_pattern_fit(ptx_pattern *pattern, const uint64_t *address, unsigned bytes, bool shared);
+typedef struct ptx_request {
+    int space;
+    unsigned bytes; /* of a thread */
+    ptx_access access;
+    bool ordered;
+} ptx_request;
+/* The same as ptx_reach of all threads of a warp, `first` and so on, with their pattern; thread l
+ * gets what it returns and pattern->apart[l]. NULL: it is not that simple, nothing is noted, and
+ * threads go one by one. */
+unsigned char *ptx_reach_warp(ptx_block *b, unsigned first, const ptx_request *request,
+                              const uint64_t *address, ptx_pattern *pattern);
+/* Of the active threads from the i-th on, those that are in its warp. */
+static inline unsigned ptx_of_warp(const ptx_block *b, unsigned i) {
+    unsigned first = b->lane[i], n = 1, end = (first / PTX_WARP + 1) * PTX_WARP;
+    if (b->dense) return end - first < b->n - i ? end - first : b->n - i;
+    while (i + n < b->n && b->lane[i + n] < end) n++;
+    return n;
+}
+
 /* mma.c: d = a * b + c of a whole warp. False when something was found. */
 bool ptx_mma_warp(ptx_block *b, const ptx_insn *in, unsigned warp);
 
-/* count.c: wavefronts and sectors of an access of all active threads, `addresses` by thread. */
-void ptx_count_shared(ptx_block *b, const uint64_t *addresses, unsigned bytes, bool store);
+/* count.c: what an access of some threads of a warp costs, `address` by thread: sectors, and
+ * wavefronts, *conflicts of which are beyond the access's width. */
+unsigned ptx_sectors(const uint64_t *address, const uint16_t *threads, unsigned n);
+unsigned ptx_wavefronts(const uint64_t *address, const uint16_t *threads, unsigned n, unsigned bytes,
+                        unsigned *conflicts);
+/* Adds a request to the counters: of `n` threads, in a space that has them. */
+void ptx_count(ptx_block *b, int space, unsigned made, unsigned conflicts, unsigned n, unsigned bytes,
+               bool store);
+/* Both of these, of n active threads of a warp. */
+void ptx_count_threads(ptx_block *b, int space, const uint64_t *address, const uint16_t *threads,
+                       unsigned n, unsigned bytes, bool store);
 void ptx_count_matrix(ptx_block *b, const uint64_t *rows,
                       unsigned n); /* ldmatrix: 8 rows of 16 bytes each */
-void ptx_count_global(ptx_block *b, const uint64_t *addresses, unsigned bytes, bool store);
 
 #endif

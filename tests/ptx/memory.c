@@ -207,16 +207,101 @@ static ptx_check write_slowly(ptx_cell *c, const ptx_who *who, uint32_t *other) 
 
 static const ptx_who before_all = {.me = 1, .base = UINT32_MAX, .safe = UINT32_MAX};
 
+/* Of a cell that is read: whether its writer is over, and its readers are over or of this launch, which is
+ * nearly always. Without branches: compilers vectorise it. */
+static inline __attribute__((always_inline)) bool plain_reads(const ptx_cell *c, uint64_t n,
+                                                              const ptx_who *who) {
+    const uint32_t me = who->me, safe = who->safe, base = who->base;
+    uint32_t odd = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        odd |= (uint32_t)(c[i].writer - 1 >= safe - 1) & (uint32_t)(c[i].writer != me);
+        odd |= (uint32_t)(c[i].reader >= safe) & (uint32_t)(c[i].reader - base >= PAIR - base);
+    }
+    return !odd;
+}
+
+static inline __attribute__((always_inline)) void read_plainly(ptx_cell *c, uint64_t n,
+                                                               const ptx_who *who) {
+    const uint32_t me = who->me, safe = who->safe, base = who->base;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t reader = c[i].reader;
+        c[i].reader = (reader < safe || reader == me) ? me : base;
+    }
+}
+
+static inline __attribute__((always_inline)) bool plain_writes(const ptx_cell *c, uint64_t n,
+                                                               const ptx_who *who) {
+    const uint32_t me = who->me, safe = who->safe;
+    uint32_t odd = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        odd |= (uint32_t)(c[i].writer >= safe) & (uint32_t)(c[i].writer != me);
+        odd |= (uint32_t)(c[i].reader >= safe) & (uint32_t)(c[i].reader != me);
+    }
+    return !odd;
+}
+
+static inline __attribute__((always_inline)) void write_plainly(ptx_cell *c, uint64_t n,
+                                                                const ptx_who *who) {
+    for (uint64_t i = 0; i < n; i++) c[i] = (ptx_cell){who->me, 0};
+}
+
+/* Of spots of n cells each; 0: each has its own number. */
+static inline __attribute__((always_inline)) bool note_spots(ptx_shadow *s, uint64_t offset,
+                                                             const ptx_spot *spots, unsigned n_spots,
+                                                             const ptx_who *who, bool writes, uint64_t n) {
+    bool plain = true;
+    for (unsigned i = 0; i < n_spots; i++) {
+        const ptx_cell *c = s->cells + ((offset + (uint64_t)(int64_t)spots[i].apart) >> s->shift);
+        uint64_t many = n ? n : (uint64_t)spots[i].bytes >> s->shift;
+        plain &= writes ? plain_writes(c, many, who) : plain_reads(c, many, who);
+    }
+    for (unsigned i = 0; i < n_spots && plain; i++) {
+        ptx_cell *c = s->cells + ((offset + (uint64_t)(int64_t)spots[i].apart) >> s->shift);
+        uint64_t many = n ? n : (uint64_t)spots[i].bytes >> s->shift;
+        if (writes)
+            write_plainly(c, many, who);
+        else
+            read_plainly(c, many, who);
+    }
+    return plain;
+}
+
+bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, unsigned n,
+                    const ptx_who *who, bool writes) {
+    ptx_shadow *s = &a->shadow;
+    unsigned bits = (unsigned)offset, bytes = spots[0].bytes;
+    bool same = n > 1;
+    for (unsigned i = 0; i < n; i++) {
+        bits |= (unsigned)spots[i].apart | spots[i].bytes;
+        same &= spots[i].bytes == bytes;
+    }
+    if (bits & ((1u << s->shift) - 1)) return false;
+    switch (writes || !same ? 0 : bytes >> s->shift) {
+    case 1: return note_spots(s, offset, spots, n, who, false, 1);
+    case 2: return note_spots(s, offset, spots, n, who, false, 2);
+    case 4: return note_spots(s, offset, spots, n, who, false, 4);
+    default:
+        return writes ? note_spots(s, offset, spots, n, who, true, 0)
+                      : note_spots(s, offset, spots, n, who, false, 0);
+    }
+}
+
+/* Long ranges, in pieces that a cache holds. */
+enum { TOGETHER = 1024 };
+
 ptx_check ptx_note_read(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who, bool copies,
                         uint32_t *other) {
     uint64_t n;
     if (!who) who = &before_all;
-    const uint32_t me = who->me, safe = who->safe;
-    for (ptx_cell *c = cells_of(a, offset, bytes, &n), *end = c + n; c < end; c++) {
-        if ((c->writer - 1 < safe - 1 || c->writer == me) && (c->reader < safe || c->reader == me)) {
-            c->reader = me;
-        } else {
-            ptx_check check = read_slowly(c, who, copies, other);
+    ptx_cell *c = cells_of(a, offset, bytes, &n);
+    for (uint64_t i = 0, part; i < n; i += part) {
+        part = n - i < TOGETHER ? n - i : TOGETHER;
+        if (!ptx_no_shortcuts && plain_reads(c + i, part, who)) {
+            read_plainly(c + i, part, who);
+            continue;
+        }
+        for (uint64_t j = i; j < i + part; j++) {
+            ptx_check check = read_slowly(&c[j], who, copies, other);
             if (check != PTX_N_CHECKS) return check;
         }
     }
@@ -227,12 +312,15 @@ ptx_check ptx_note_write(ptx_allocation *a, uint64_t offset, uint64_t bytes, con
                          uint32_t *other) {
     uint64_t n;
     if (!who) who = &before_all;
-    const uint32_t me = who->me, safe = who->safe;
-    for (ptx_cell *c = cells_of(a, offset, bytes, &n), *end = c + n; c < end; c++) {
-        if ((c->writer < safe || c->writer == me) && (c->reader < safe || c->reader == me)) {
-            *c = (ptx_cell){me, 0};
-        } else {
-            ptx_check check = write_slowly(c, who, other);
+    ptx_cell *c = cells_of(a, offset, bytes, &n);
+    for (uint64_t i = 0, part; i < n; i += part) {
+        part = n - i < TOGETHER ? n - i : TOGETHER;
+        if (!ptx_no_shortcuts && plain_writes(c + i, part, who)) {
+            write_plainly(c + i, part, who);
+            continue;
+        }
+        for (uint64_t j = i; j < i + part; j++) {
+            ptx_check check = write_slowly(&c[j], who, other);
             if (check != PTX_N_CHECKS) return check;
         }
     }

@@ -61,16 +61,28 @@ bool ptx_mma_warp(ptx_block *b, const ptx_insn *in, unsigned warp) {
             for (unsigned j = 0; j < e; j++)
                 y[t * e + j + 4 * e * r][g] = element(tb, *word_of(b, in, 2, r, base + l), j);
     }
+    double sums[M][N];
+    for (unsigned l = 0; l < PTX_WARP; l++) {
+        for (unsigned r = 0; r < results; r++) {
+            for (unsigned j = 0; j < (td == F16 ? 2 : 1); j++) {
+                unsigned row, column;
+                uint32_t old = *word_of(b, in, 3, r, base + l);
+                place(td == F16, l, r, j, &row, &column);
+                sums[row][column] = integers ? (int32_t)old : element(tc, old, j);
+            }
+        }
+    }
+    for (unsigned row = 0; row < M; row++)
+        for (unsigned i = 0; i < k; i++)
+            for (unsigned column = 0; column < N; column++) sums[row][column] += x[row][i] * y[i][column];
     uint32_t words[PTX_WARP][4];
     for (unsigned l = 0; l < PTX_WARP; l++) {
         for (unsigned r = 0; r < results; r++) {
-            uint32_t old = *word_of(b, in, 3, r, base + l);
             words[l][r] = 0;
             for (unsigned j = 0; j < (td == F16 ? 2 : 1); j++) {
                 unsigned row, column;
                 place(td == F16, l, r, j, &row, &column);
-                double sum = integers ? (int32_t)old : element(tc, old, j);
-                for (unsigned i = 0; i < k; i++) sum += x[row][i] * y[i][column];
+                double sum = sums[row][column];
                 if (!integers) {
                     words[l][r] |= (uint32_t)ptx_encode(td, sum, ROUND_RN) << 16 * j;
                 } else if (in->word[G_SIGN]) {

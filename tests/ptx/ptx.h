@@ -55,7 +55,9 @@ typedef struct ptx_counters {
     } shared_load, shared_store, matrix_load;
     struct {
         uint64_t requests, sectors, bytes; /* sectors of 32 bytes; bytes that lanes asked for */
-    } global_load, global_store;           /* copies by cp.async are loads */
+        uint64_t scattered; /* sectors of a request beyond those that its bytes fill, and one more for where
+                               they begin */
+    } global_load, global_store; /* copies by cp.async are loads */
 } ptx_counters;
 
 /* What the machine has; ptx_reset sets these. */
@@ -66,6 +68,7 @@ typedef struct ptx_machine {
     uint64_t memory;            /* bytes of a device: 16 GiB */
     int multiprocessors;        /* 132 */
     uint64_t instruction_limit; /* lane instructions of a launch: 2^36 */
+    bool no_peers;              /* false: all devices reach each other's memory */
 } ptx_machine;
 
 #pragma GCC visibility push(default)
@@ -77,6 +80,9 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed);
 /* Turns one check off or on; all are on after ptx_reset. Bounds, alignment and what ends a kernel stay
  * on. */
 void ptx_check_set(ptx_check check, bool on);
+/* From now on nothing is done for a warp at once, until the next ptx_reset: the same numbers and findings,
+ * slowly. For tests of the stand-in itself. */
+void ptx_one_by_one(void);
 /* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
 void ptx_fail_at(uint64_t n, CUresult code);
 /* The exported name of the call that failed so since ptx_reset; NULL: none did yet. */

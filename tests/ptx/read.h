@@ -76,8 +76,9 @@ typedef struct ptx_reader {
     ptx_function *functions;
     size_t n_functions;
 
-    ptx_kernel *kernel; /* the one that is read */
-    unsigned depth;     /* of calls */
+    ptx_kernel *kernel;                 /* the one that is read */
+    ptx_operand operands[PTX_OPERANDS]; /* of the instruction that is read */
+    unsigned depth;                     /* of calls */
 } ptx_reader;
 
 /* read.c */

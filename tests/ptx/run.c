@@ -42,42 +42,83 @@ static uint64_t special_value(const ptx_block *b, ptx_special special, unsigned 
     }
 }
 
-/* Rows of constants once a launch, those of special registers for each block. */
-static void fill_rows(ptx_block *b, const unsigned *block) {
+/* Whether it differs from block to block; then all threads have the same. */
+static bool is_of_block(ptx_special special) {
+    switch (special) {
+    case CTAID_X:
+    case CTAID_Y:
+    case CTAID_Z:
+    case SMID:
+    case CLOCK:
+    case CLOCK64:
+    case GLOBALTIMER: return true;
+    default: return false;
+    }
+}
+
+static void fill_row(ptx_block *b, ptx_operand o, uint64_t value) {
+    void *row = ptx_row(b, o);
+    for (unsigned l = 0; l < b->threads; l++) ptx_put(row, o.bytes, l, value);
+}
+
+/* Rows of constants and of what the threads of each block have, once a launch. */
+static void fill_rows(ptx_block *b) {
     const ptx_kernel *k = b->kernel;
     for (uint32_t i = 0; i < k->n_constants; i++) {
         const ptx_constant *c = &k->constants[i];
-        void *row = ptx_row(b, c->row);
-        if ((c->special == N_SPECIALS) != (block == NULL)) continue;
-        for (unsigned l = 0; l < b->threads; l++)
-            ptx_put(row, c->row.bytes, l, block ? special_value(b, c->special, l, block) : c->value);
+        if (c->special == N_SPECIALS) {
+            fill_row(b, c->row, c->value);
+        } else if (!is_of_block(c->special)) {
+            void *row = ptx_row(b, c->row);
+            for (unsigned l = 0; l < b->threads; l++)
+                ptx_put(row, c->row.bytes, l, special_value(b, c->special, l, NULL));
+        }
+    }
+}
+
+static void fill_block_rows(ptx_block *b, const unsigned *block) {
+    const ptx_kernel *k = b->kernel;
+    for (uint32_t i = 0; i < k->n_constants; i++) {
+        const ptx_constant *c = &k->constants[i];
+        if (is_of_block(c->special)) fill_row(b, c->row, special_value(b, c->special, 0, block));
     }
 }
 
 /* --- control -------------------------------------------------------------------------------------- */
 
+/* Those of a list are active. */
+static void activate(ptx_block *b, const uint16_t *lane, unsigned n) {
+    b->lane = lane;
+    b->n = n;
+    b->dense = !n || lane[n - 1] - lane[0] == (int)n - 1;
+}
+
 /* Makes the threads at the lowest place active. Returns where the next others are; PTX_WAITS when none
  * are left to run. */
 static uint32_t choose(ptx_block *b) {
-    uint32_t least = PTX_WAITS, next = PTX_WAITS;
-    for (unsigned l = 0; l < b->threads; l++)
-        if (b->at[l] < least) least = b->at[l];
-    b->n = 0;
-    b->pc = least;
-    if (least == PTX_WAITS) return PTX_WAITS;
+    uint32_t least = PTX_LEFT, most = 0, next = PTX_WAITS;
     for (unsigned l = 0; l < b->threads; l++) {
-        if (b->at[l] == least)
-            b->active[b->n++] = (uint16_t)l;
-        else if (b->at[l] < next)
-            next = b->at[l];
+        least = b->at[l] < least ? b->at[l] : least;
+        most = b->at[l] > most ? b->at[l] : most;
     }
-    b->lane = b->active;
-    b->full = b->n == b->threads;
+    b->pc = least < PTX_WAITS ? least : PTX_WAITS;
+    unsigned n = 0;
+    if (least == most) {
+        for (unsigned l = 0; l < b->threads; l++) b->active[l] = (uint16_t)l;
+        n = b->threads;
+    } else {
+        for (unsigned l = 0; l < b->threads; l++) {
+            b->active[n] = (uint16_t)l;
+            n += b->at[l] == least;
+            next = b->at[l] != least && b->at[l] < next ? b->at[l] : next;
+        }
+    }
+    activate(b, b->active, b->pc == PTX_WAITS ? 0 : n);
     return next;
 }
 
 static void go(ptx_block *b, uint32_t to) {
-    for (unsigned i = 0; i < b->n; i++) b->at[b->lane[i]] = to;
+    PTX_LANES(b, l, b->at[l] = to);
 }
 
 /* Nobody runs: those who wait go on, if everybody waits at the same place. */
@@ -110,7 +151,8 @@ static bool release(ptx_block *b) {
 }
 
 static unsigned warps(const ptx_block *b) {
-    if (b->full) return b->pad / PTX_WARP;
+    if (!b->n) return 0;
+    if (b->dense) return b->lane[b->n - 1] / PTX_WARP - b->lane[0] / PTX_WARP + 1;
     unsigned n = 0, last = PTX_WARP;
     for (unsigned i = 0; i < b->n; i++) {
         n += b->lane[i] / PTX_WARP != last;
@@ -123,13 +165,14 @@ static unsigned warps(const ptx_block *b) {
 static void narrow(ptx_block *b, ptx_operand guard) {
     const uint8_t *row = ptx_row(b, guard);
     unsigned n = 0;
-    for (unsigned i = 0; i < b->n; i++) {
-        b->some[n] = b->lane[i];
-        n += row[b->lane[i]] != guard.negated;
+    PTX_LANES(b, l, n += row[l] != guard.negated);
+    if (n == b->n) return;
+    unsigned at = 0;
+    for (unsigned i = 0; n && i < b->n; i++) {
+        b->some[at] = b->lane[i];
+        at += row[b->lane[i]] != guard.negated;
     }
-    b->lane = b->some;
-    b->full = n == b->threads;
-    b->n = n;
+    activate(b, b->some, n);
 }
 
 /* An instruction that says where threads go on. */
@@ -150,7 +193,7 @@ static void control(ptx_block *b, const ptx_insn *in) {
     }
     case LEAVE: go(b, PTX_LEFT); break;
     default:
-        for (unsigned i = 0; i < b->n; i++) b->barrier[b->lane[i]] = b->pc;
+        PTX_LANES(b, l, b->barrier[l] = b->pc);
         go(b, PTX_WAITS);
         break;
     }
@@ -161,7 +204,7 @@ static void run_active(ptx_block *b, uint32_t next) {
     const ptx_insn *insns = b->kernel->insns;
     const uint16_t *lane = b->lane;
     const unsigned n = b->n, n_warps = warps(b);
-    const bool full = b->full;
+    const bool dense = b->dense;
     ptx_counters *counters = b->counters;
     uint32_t pc = b->pc;
     for (;;) {
@@ -185,17 +228,20 @@ static void run_active(ptx_block *b, uint32_t next) {
             /* The others go on behind it. */
             unsigned some = b->n;
             const uint16_t *those = b->lane;
+            const bool rest = b->dense;
             b->lane = lane;
             b->n = n;
+            b->dense = dense;
             go(b, pc + 1);
             b->lane = those;
             b->n = some;
+            b->dense = rest;
             control(b, in);
             return;
         }
         b->lane = lane;
         b->n = n;
-        b->full = full;
+        b->dense = dense;
         if (b->failed || pc >= next || b->executed >= b->until) {
             go(b, pc);
             return;
@@ -205,8 +251,8 @@ static void run_active(ptx_block *b, uint32_t next) {
 
 static void begin_block(ptx_block *b) {
     for (unsigned l = 0; l < b->threads; l++) b->at[l] = 0;
-    memset(b->async_group, 0, sizeof b->async_group);
-    b->n_async = 0;
+    memset(b->async_group, 0, b->pad * sizeof *b->async_group);
+    b->async_bytes = 0;
     ptx_shared_begin(b);
 }
 
@@ -252,13 +298,14 @@ ptx_block *ptx_launch_begin(const ptx_launch *launch, ptx_who who) {
     b->pad = (b->threads + PTX_WARP - 1) / PTX_WARP * PTX_WARP;
     b->who = who;
     b->counters = ptx_counters_of(k->name);
+    b->patterns = ptx_alloc(k->n_patterns, sizeof *b->patterns);
     b->frame = aligned((size_t)(k->frame_bytes + 8) * b->pad);
     b->local = aligned((size_t)k->local_bytes * b->threads);
     b->shared_bytes = k->shared_bytes + launch->dynamic_bytes;
     b->shared = aligned(b->shared_bytes);
     if (b->shared_bytes)
         b->shadow = (ptx_shadow){ptx_alloc(b->shared_bytes / 4 + 2, sizeof(ptx_cell)), b->shared_bytes, 2};
-    fill_rows(b, NULL);
+    fill_rows(b);
     uint64_t n = launch->n_blocks;
     b->step = ptx_random() % n + 1;
     b->number = ptx_random() % n;
@@ -277,7 +324,7 @@ bool ptx_launch_run(ptx_block *b, uint64_t most) {
             unsigned block[3] = {(unsigned)(at % launch->grid[0]),
                                  (unsigned)(at / launch->grid[0] % launch->grid[1]),
                                  (unsigned)(at / launch->grid[0] / launch->grid[1])};
-            fill_rows(b, block);
+            fill_block_rows(b, block);
             begin_block(b);
             b->within = true;
         }
@@ -297,5 +344,6 @@ void ptx_launch_end(ptx_block *b) {
     free(b->shadow.cells);
     free(b->warp_of_group);
     free(b->async);
+    free(b->patterns);
     free(b);
 }

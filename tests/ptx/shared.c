@@ -84,6 +84,20 @@ static bool pending(ptx_block *b, unsigned lane, uint32_t offset, const char *do
                         "%s shared byte %u, which a cp.async writes that nobody waited for", does, offset);
 }
 
+/* The readers of a cell with `me`, a thread of the warp or several of them, among them. */
+static void read_also(const ptx_block *b, unsigned warp, ptx_cell *c, uint32_t me) {
+    unsigned other;
+    bool several;
+    if (c->reader < b->base || c->reader == me) {
+        c->reader = me;
+    } else if (c->reader >= b->base + 2) {
+        if (is_over(b, c->reader, warp, &other, &several))
+            c->reader = me;
+        else
+            c->reader = other == warp ? b->base + 2 + NUMBERS * b->group_of_warp[warp] : b->base;
+    }
+}
+
 static bool read_slowly(ptx_block *b, unsigned lane, uint32_t offset, ptx_cell *c, uint32_t me) {
     unsigned warp = lane / PTX_WARP, other;
     bool several;
@@ -96,14 +110,7 @@ static bool read_slowly(ptx_block *b, unsigned lane, uint32_t offset, ptx_cell *
     } else if (c->writer >= b->base && c->writer != me && !is_over(b, c->writer, warp, &other, &several)) {
         if (!race(b, lane, offset, c->writer, "wrote", "reads")) return false;
     }
-    if (c->reader < b->base || c->reader == me) {
-        c->reader = me;
-    } else if (c->reader >= b->base + 2) {
-        if (is_over(b, c->reader, warp, &other, &several))
-            c->reader = me;
-        else
-            c->reader = other == warp ? me - 1 - lane % PTX_WARP : b->base;
-    }
+    read_also(b, warp, c, me);
     return true;
 }
 
@@ -153,6 +160,69 @@ bool ptx_shared_write(ptx_block *b, unsigned lane, uint32_t offset, unsigned byt
     return true;
 }
 
+/* Of all spots of a pattern, each of n cells. Compiled for each n, as accesses are short. */
+static inline __attribute__((always_inline)) bool read_spots(ptx_block *b, unsigned warp, uint32_t offset,
+                                                             const ptx_pattern *pattern, unsigned n) {
+    const unsigned shift = b->shadow.shift;
+    const uint32_t base = b->base, several = base + 2 + NUMBERS * b->group_of_warp[warp];
+    ptx_cell *const cells = b->shadow.cells;
+    uint32_t odd = 0;
+    for (unsigned i = 0; i < pattern->n_spots; i++) {
+        const ptx_cell *c = cells + ((offset + (uint32_t)pattern->spot[i].apart) >> shift);
+        for (unsigned j = 0; j < n; j++) odd |= c[j].writer - 1 >= base - 1;
+    }
+    if (odd) return false;
+    for (unsigned i = 0; i < pattern->n_spots; i++) {
+        const ptx_spot *spot = &pattern->spot[i];
+        ptx_cell *c = cells + ((offset + (uint32_t)spot->apart) >> shift);
+        uint32_t me = spot->thread == PTX_WARP ? several : several + 1 + spot->thread;
+        for (unsigned j = 0; j < n; j++) {
+            if (c[j].reader < base)
+                c[j].reader = me;
+            else if (c[j].reader != base && c[j].reader != me)
+                read_also(b, warp, &c[j], me);
+        }
+    }
+    return true;
+}
+
+static inline __attribute__((always_inline)) bool write_spots(ptx_block *b, unsigned warp, uint32_t offset,
+                                                              const ptx_pattern *pattern, bool pends,
+                                                              unsigned n) {
+    const unsigned shift = b->shadow.shift;
+    const uint32_t base = b->base, several = base + 2 + NUMBERS * b->group_of_warp[warp];
+    ptx_cell *const cells = b->shadow.cells;
+    uint32_t odd = pattern->n_spots != PTX_WARP; /* else several threads write to the same place */
+    for (unsigned i = 0; i < pattern->n_spots; i++) {
+        const ptx_cell *c = cells + ((offset + (uint32_t)pattern->spot[i].apart) >> shift);
+        for (unsigned j = 0; j < n; j++) odd |= (uint32_t)(c[j].writer >= base) | (c[j].reader >= base);
+    }
+    if (odd) return false;
+    for (unsigned i = 0; i < PTX_WARP; i++) {
+        ptx_cell *c = cells + ((offset + (uint32_t)pattern->spot[i].apart) >> shift);
+        uint32_t me = pends ? (uint32_t)PTX_PENDING : several + 1 + pattern->spot[i].thread;
+        for (unsigned j = 0; j < n; j++) c[j] = (ptx_cell){me, 0};
+    }
+    return true;
+}
+
+bool ptx_shared_spots(ptx_block *b, unsigned warp, uint32_t offset, const ptx_pattern *pattern,
+                      ptx_access access) {
+    const unsigned shift = b->shadow.shift, n = (unsigned)pattern->bytes >> shift;
+    if ((offset | pattern->bytes) & ((1u << shift) - 1)) return false;
+    const bool pends = access == PENDS;
+    switch (access == READS ? n : n + PTX_WARP) {
+    case 1: return read_spots(b, warp, offset, pattern, 1);
+    case 2: return read_spots(b, warp, offset, pattern, 2);
+    case 4: return read_spots(b, warp, offset, pattern, 4);
+    case PTX_WARP + 1: return write_spots(b, warp, offset, pattern, pends, 1);
+    case PTX_WARP + 4: return write_spots(b, warp, offset, pattern, pends, 4);
+    default:
+        return access == READS ? read_spots(b, warp, offset, pattern, n)
+                               : write_spots(b, warp, offset, pattern, pends, n);
+    }
+}
+
 bool ptx_shared_pending(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes) {
     if (!ptx_shared_write(b, lane, offset, bytes, false)) return false;
     unsigned n;
@@ -161,8 +231,23 @@ bool ptx_shared_pending(ptx_block *b, unsigned lane, uint32_t offset, unsigned b
     return true;
 }
 
-void ptx_shared_arrived(ptx_block *b, unsigned lane, uint32_t offset, unsigned bytes) {
-    unsigned n;
-    ptx_cell *c = cells_of(b, offset, bytes, &n);
-    for (unsigned i = 0; i < n; i++) c[i] = (ptx_cell){number_of(b, lane), 0};
+/* Those of a warp's copies, of n bytes each. */
+static inline __attribute__((always_inline)) void copies_arrive(ptx_block *b, const ptx_async *a,
+                                                                uint32_t threads, unsigned n) {
+    const uint32_t first = number_of(b, a->first);
+    const unsigned shift = b->shadow.shift;
+    for (unsigned l = 0; l < PTX_WARP; l++) {
+        if (!(threads >> l & 1)) continue;
+        ptx_cell *c = b->shadow.cells + (a->to[l] >> shift);
+        memcpy(b->shared + a->to[l], a->data + (size_t)l * n, n);
+        for (unsigned j = 0; j < n >> shift; j++) c[j] = (ptx_cell){first + l, 0};
+    }
+}
+
+void ptx_shared_arrive(ptx_block *b, const ptx_async *copies, uint32_t threads) {
+    switch (copies->bytes) {
+    case 4: copies_arrive(b, copies, threads, 4); break;
+    case 8: copies_arrive(b, copies, threads, 8); break;
+    default: copies_arrive(b, copies, threads, 16); break;
+    }
 }

@@ -6,6 +6,7 @@
  *   module.c    kernels: PTX to functions, and those of our own
  *   script.c    lists of commands as operations of the driver
  *   stream.c    streams: operations that are issued, or made into a graph
+ *   peer.c      the way from one GPU to another
  *   paper.c     kinds of GPUs, for which plans can be made where none is there */
 #ifndef ASH_CUDA_H
 #define ASH_CUDA_H
@@ -62,6 +63,12 @@ void ash_cuda__unload(ash_device *device, ash_kernel *kernel);
 /* stream.c */
 ash_status ash_cuda__create_streams(ash_device *device, const ash_streams_options *options,
                                     ash_streams **out, ash_diag *diag);
+
+/* peer.c: as in the class. */
+ash_status ash_cuda__connect(ash_device *to, ash_device *from, uint64_t most, ash_peer **out,
+                             ash_diag *diag);
+ash_status ash_cuda__carry(ash_peer *peer, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
+void ash_cuda__disconnect(ash_peer *peer);
 
 /* paper.c: `CUDA:sm_80`. */
 ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag);

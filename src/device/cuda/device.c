@@ -301,4 +301,7 @@ const ash_device_class ash_device__cuda = {
     .load = ash_cuda__load,
     .unload = ash_cuda__unload,
     .create_streams = ash_cuda__create_streams,
+    .connect = ash_cuda__connect,
+    .carry = ash_cuda__carry,
+    .disconnect = ash_cuda__disconnect,
 };

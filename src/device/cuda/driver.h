@@ -25,11 +25,14 @@ enum { /* of what the functions return */
        CU_NO_MEMORY = 2,
        CU_STUB = 34,
        CU_NO_DEVICE = 100,
+       CU_PEER_UNSUPPORTED = 217,
        CU_NOT_READY = 600,
        CU_ILLEGAL_ADDRESS = 700,
        CU_TIMEOUT = 702,
+       CU_PEER_ENABLED = 704, /* already */
        CU_DESTROYED = 709,
        CU_ASSERT = 710,
+       CU_TOO_MANY_PEERS = 711,
        CU_HARDWARE_STACK = 714,
        CU_LAUNCH_FAILED = 719,
        CU_ECC = 214

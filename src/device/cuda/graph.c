@@ -262,6 +262,14 @@ uint32_t ash_cuda_graph__captured(const ash_capture *capture) {
     return capture->script->steps - (uint32_t)(capture->n_pieces - 1);
 }
 
+/* The first piece begins with the upload of the records. */
+uint32_t ash_cuda_graph__graphs(const ash_capture *capture) {
+    uint32_t graphs = 0;
+    for (size_t i = 0; i < capture->n_pieces; i++)
+        graphs += i == 0 || capture->pieces[i].begin < capture->pieces[i].end;
+    return graphs;
+}
+
 bool ash_cuda_graph__compiled(const ash_capture *capture) {
     (void)capture;
     return false;

@@ -146,6 +146,11 @@ static uint32_t captured(const ash_capture *capture) {
     return capture->steps;
 }
 
+static uint32_t graphs(const ash_capture *capture) {
+    (void)capture;
+    return 1;
+}
+
 static bool compiled(const ash_capture *capture) {
     (void)capture;
     return false;
@@ -162,6 +167,7 @@ static const ash_stream_class streams_class = {.kind = "CUDA",
                                                .replay = replay,
                                                .capture_free = capture_free,
                                                .captured = captured,
+                                               .graphs = graphs,
                                                .compiled = compiled};
 
 static ash_status create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,

@@ -305,7 +305,10 @@ static void end_round(cuda_streams *s) {
 
 static ash_status finish(ash_streams *streams, ash_diag *diag) {
     cuda_streams *s = of(streams);
-    if (!s->began && s->failed == ASH_OK) return ASH_OK;
+    if (!s->began && s->failed == ASH_OK) {
+        ash_stop__set_left_out(&s->stop, false);
+        return ASH_OK;
+    }
     uint64_t steps = 0;
     for (const cuda_script *script = s->round; script; script = script->next) steps += script->steps;
     /* also where the device was lost: what was taken goes back */
@@ -374,6 +377,7 @@ static const ash_stream_class class = {.kind = "CUDA",
                                        .replay = ash_cuda_graph__replay,
                                        .capture_free = ash_cuda_graph__free,
                                        .captured = ash_cuda_graph__captured,
+                                       .graphs = ash_cuda_graph__graphs,
                                        .compiled = ash_cuda_graph__compiled};
 
 static ash_status make(cuda_streams *s, ash_diag *diag) {

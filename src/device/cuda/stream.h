@@ -155,6 +155,7 @@ ash_status ash_cuda_graph__instantiate(ash_streams *streams, const ash_command *
 ash_status ash_cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
 void ash_cuda_graph__free(ash_streams *streams, ash_capture *capture);
 uint32_t ash_cuda_graph__captured(const ash_capture *capture);
+uint32_t ash_cuda_graph__graphs(const ash_capture *capture);
 bool ash_cuda_graph__compiled(const ash_capture *capture);
 
 /* stream.c: a round's begin and end, for graphs as well; within the context. */

@@ -60,8 +60,8 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, p->tile.shape.terms));
 }
 
-static bool is_few(ash_dim lines) {
-    return ash_dim_is_const(lines) && lines <= ASH_GPU_FEW;
+static int64_t known(ash_dim lines) {
+    return ash_dim_is_const(lines) ? lines : 0;
 }
 
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
@@ -83,11 +83,12 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
                                .batches = (double)ash_kern_max(k, batches),
                                .terms = ash_kern_max(k, p.inner),
                                .runs = 1,
-                               .few = (is_few(p.m) || is_few(p.n)) && out->dtype != ASH_I32,
+                               .few = out->dtype == ASH_I32 ? 0 : ash_gpu_few_of(known(p.m), known(p.n)),
                                .math = ash_gpu_math_of(k, node)};
     ash_gpu_shape shape;
-    if (work.few) return ash_gpu_lower_few(k, chunks);
     ash_gpu_choose(k->low->target, &work, &shape);
+    if (!shape.thread_rows)
+        return shape.across ? ash_gpu_lower_strip(k, shape.across, chunks) : ash_gpu_lower_few(k, chunks);
     p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
     make_symbols(&p);
     if (!find_operands(&p)) return false;

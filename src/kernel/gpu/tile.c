@@ -83,7 +83,7 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
                     ash_gpu_side_by_side(k, o, o->term, 2);
         o->by_line = by_warp && (o->turned || g->shape.math == ASH_GPU_BYTES);
         if (o->by_line)
-            o->width = o->turned ? ash_gpu_width(k, o, o->term, widest) : 1;
+            o->width = ash_gpu_width(k, o, o->turned ? o->term : o->line, o->turned ? widest : LEAST_COPY);
         else if (by_warp || ash_gpu_width(k, o, o->line, widest) == widest)
             o->width = ash_gpu_width(k, o, o->line, widest);
     }
@@ -112,15 +112,26 @@ typedef struct share {
     ash_ref line, term, term0, half;
 } share;
 
-/* One element that is too small for that; where there is none, element 0 is read, and not used. */
-static ash_ref load_one(ash_kern *k, const ash_gpu_operand *o, ash_ref from, ash_ref inside) {
+/* `lanes` elements that are too small for that; where there are none, the operand's first are read, and not
+ * used. */
+static ash_ref load_some(ash_kern *k, const ash_gpu_operand *o, ash_ref from, ash_ref inside,
+                         unsigned lanes) {
     ash_nest *n = &k->nest;
     ash_dtype dtype = ash_nest_dtype(n, o->memory);
     if (inside != ASH_NO_REF) from = ash_nest_select(n, inside, from, ash_nest_index(n, 0));
-    ash_ref element = ash_nest_load(n, o->at.buf, from, 1, ASH_NO_REF);
-    if (inside == ASH_NO_REF) return element;
+    ash_ref elements = ash_nest_load(n, o->at.buf, from, lanes, ASH_NO_REF);
+    if (inside == ASH_NO_REF) return elements;
     ash_ref zero = ash_dtype_is_float(dtype) ? ash_nest_float(n, dtype, 0) : ash_nest_int(n, dtype, 0);
-    return ash_nest_select(n, inside, element, zero);
+    return ash_nest_select(n, ash_nest_splat(n, inside, lanes), elements, ash_nest_splat(n, zero, lanes));
+}
+
+void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to) {
+    ash_nest *n = &k->nest;
+    ash_ref from = ash_kern_index(k, o->at.linear), inside = all_bounds(k, o);
+    if (o->width * ash_dtype_size(ash_nest_dtype(n, o->memory)) >= LEAST_COPY)
+        ash_nest_copy_async(n, o->memory, to, o->at.buf, from, o->width, inside);
+    else
+        ash_nest_store(n, o->memory, to, load_some(k, o, from, inside, 1), ASH_NO_REF);
 }
 
 /* One copy, so many lines and terms further on. */
@@ -134,32 +145,95 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
     ash_ref slow = o->by_line ? of_line : of_term, quick = o->by_line ? of_term : of_line;
-    ash_ref to = ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick);
-    ash_ref from = ash_kern_index(k, o->at.linear), inside = all_bounds(k, o);
-    if (o->width * ash_dtype_size(ash_nest_dtype(n, o->memory)) >= LEAST_COPY)
-        ash_nest_copy_async(n, o->memory, to, o->at.buf, from, o->width, inside);
-    else
-        ash_nest_store(n, o->memory, to, load_one(k, o, from, inside), ASH_NO_REF);
+    ash_gpu_copy(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick));
     ash_kern_forget(k, mark);
 }
 
-enum { FOUR = 4 };
+/* Bytes whose lines lie side by side: four terms of a line become a word of the block's memory. A warp has
+ * 32 lines of 16 terms, whole sectors; a thread four words of them,
+ *
+ *     lines in fours    thread l: four terms of lines 4 (l % 8) .. + 4, which it loads as words and turns
+ *     else              thread l: 16 terms of line l, one by one
+ *
+ * Lines are an odd number of 16 bytes apart, so that lines 8 further on are in the same banks: threads that
+ * have those begin with another one of their words. */
+enum { FOUR = 4, PATCH_LINES = 32, PATCH_TERMS = 16 };
 
-/* Of bytes whose lines lie side by side, four terms of a line, which are a word in the block's memory. */
-static void copy_four(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term) {
+static ash_ref load_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term,
+                          unsigned lanes) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
-    ash_ref of_term = ADD(n, own->term, ash_nest_index(n, term)), bytes[FOUR];
+    size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, own->line));
-    for (int64_t i = 0; i < FOUR; i++) {
-        size_t mark = ash_kern_mark(k);
-        ash_ref at = ADD(n, of_term, ash_nest_index(n, i));
-        ash_kern_set_sym(k, o->term, ADD(n, own->term0, at));
-        bytes[i] = load_one(k, o, ash_kern_index(k, o->at.linear), all_bounds(k, o));
-        ash_kern_forget(k, mark);
+    ash_kern_set_sym(k, o->term, ADD(n, own->term0, ADD(n, own->term, ash_nest_index(n, term))));
+    ash_ref bytes = load_some(k, o, ash_kern_index(k, o->at.linear), all_bounds(k, o), lanes);
+    ash_kern_forget(k, mark);
+    return bytes;
+}
+
+/* Four words of four bytes, of which word i has byte i of each. */
+static void turn(ash_nest *n, ash_ref *x) {
+    static const int32_t bytes[2][FOUR] = {{0, 4, 1, 5}, {2, 6, 3, 7}},
+                         pairs[2][FOUR] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
+    ash_ref low[2], high[2];
+    for (unsigned i = 0; i < 2; i++) {
+        low[i] = ash_nest_shuffle(n, x[0], x[1], FOUR, bytes[i]);
+        high[i] = ash_nest_shuffle(n, x[2], x[3], FOUR, bytes[i]);
     }
-    ash_ref to = ADD(n, ADD(n, own->half, MUL(n, own->line, o->pitch)), of_term);
-    ash_nest_store(n, o->memory, to, ash_gpu_four(n, bytes), ASH_NO_REF);
+    for (unsigned i = 0; i < FOUR; i++)
+        x[i] = ash_nest_shuffle(n, low[i / 2], high[i / 2], FOUR, pairs[i % 2]);
+}
+
+/* Stores four words, `apart` bytes from one to the next, beginning with number `begin`. */
+static void store_words(ash_nest *n, uint16_t memory, ash_ref at, int64_t apart, const ash_ref *words,
+                        ash_ref begin) {
+    ash_ref now[FOUR], next[FOUR], four = ash_nest_index(n, FOUR), two = ash_nest_index(n, 2);
+    memcpy(now, words, sizeof now);
+    for (unsigned by = 1; by < FOUR; by *= 2) {
+        ash_ref bit = ash_nest_imod(n, by == 1 ? begin : ash_nest_idiv(n, begin, two), two);
+        bit = ash_nest_splat(n, ash_nest_binary(n, ASH_OP_EQ, bit, ash_nest_index(n, 1)), FOUR);
+        for (unsigned i = 0; i < FOUR; i++) next[i] = ash_nest_select(n, bit, now[(i + by) % FOUR], now[i]);
+        memcpy(now, next, sizeof now);
+    }
+    for (unsigned i = 0; i < FOUR; i++) {
+        ash_ref which = ash_nest_imod(n, ADD(n, begin, ash_nest_index(n, i)), four);
+        ash_nest_store(n, memory, ADD(n, at, MUL(n, which, apart)), now[i], ASH_NO_REF);
+    }
+}
+
+static void copy_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, ash_ref begin) {
+    ash_nest *n = &g->k->nest;
+    ash_ref words[FOUR], bytes[FOUR];
+    bool wide = o->width == FOUR;
+    for (unsigned i = 0; i < FOUR; i++) {
+        for (unsigned j = 0; !wide && j < FOUR; j++) bytes[j] = load_patch(g, o, own, FOUR * i + j, 1);
+        words[i] = wide ? load_patch(g, o, own, i, FOUR) : ash_gpu_four(n, bytes);
+    }
+    if (wide) turn(n, words);
+    ash_ref at = ADD(n, ADD(n, own->half, MUL(n, own->line, o->pitch)), own->term);
+    store_words(n, o->memory, at, wide ? o->pitch : FOUR, words, begin);
+}
+
+static void copy_bytes(ash_gpu_tile *g, const ash_gpu_operand *o, share own) {
+    ash_nest *n = &g->k->nest;
+    const int64_t warps = ash_gpu_threads(g->shape) / 32, across = o->lines / PATCH_LINES,
+                  patches = across * (g->shape.terms / PATCH_TERMS);
+    bool wide = o->width == FOUR;
+    ash_ref lane = ash_nest_imod(n, g->thread, ash_nest_index(n, 32)),
+            warp = ash_nest_idiv(n, g->thread, ash_nest_index(n, 32)), eight = ash_nest_index(n, 8);
+    ash_ref low = ash_nest_imod(n, lane, eight), high = ash_nest_idiv(n, lane, eight);
+    ash_ref begin = wide ? ash_nest_idiv(n, low, ash_nest_index(n, 2)) : high;
+    for (int64_t first = 0; first < patches; first += warps) {
+        ash_ref patch = ADD(n, warp, ash_nest_index(n, first)), wide_by = ash_nest_index(n, across);
+        bool some = patches - first < warps;
+        own.line =
+            ADD(n, MUL(n, ash_nest_imod(n, patch, wide_by), PATCH_LINES), wide ? MUL(n, low, FOUR) : lane);
+        own.term = MUL(n, ash_nest_idiv(n, patch, wide_by), PATCH_TERMS);
+        if (wide) own.term = ADD(n, own.term, MUL(n, high, FOUR));
+        if (some) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, patch, ash_nest_index(n, patches)));
+        copy_patch(g, o, &own, begin);
+        if (some) ash_nest_end(n);
+    }
 }
 
 /* Of eight lines, each half as long as the banks are wide and 16 bytes apart from that: in the order 0, 4,
@@ -177,11 +251,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     int64_t threads = ash_gpu_threads(g->shape);
     share own = {.term0 = term0, .half = half};
     if (o->by_line && !o->turned && ash_dtype_size(ash_nest_dtype(n, o->memory)) == 1) {
-        ash_ref lines = ash_nest_index(n, o->lines);
-        own.line = ash_nest_imod(n, g->thread, lines);
-        own.term = MUL(n, ash_nest_idiv(n, g->thread, lines), FOUR);
-        for (int64_t term = 0; term < g->shape.terms; term += threads / o->lines * FOUR)
-            copy_four(g, o, &own, term);
+        copy_bytes(g, o, own);
         return;
     }
     if (o->by_line) {
@@ -218,9 +288,7 @@ static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
 
 /* --- sums ----------------------------------------------------------------------------------------- */
 
-/* The multiply-adds of one term; the indices are of the thread's first line, at term 0 of the present half.
- * */
-static void add_term(ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at) {
+void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at) {
     ash_nest *n = &g->k->nest;
     ash_ref b[8], a = ASH_NO_REF;
     ash_ref from_a = ADD(n, a_at, MUL(n, term, g->a.pitch)),
@@ -250,8 +318,7 @@ void ash_gpu_tile_open(ash_gpu_tile *g) {
     settle(g, &g->b, ash_gpu_columns(g->shape));
 }
 
-/* The first line in the tile of each operand of the thread, or of its warp where that multiplies as one. */
-static void place_thread(ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b) {
+void ash_gpu_place_thread(const ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b) {
     ash_nest *n = &g->k->nest;
     ash_ref t = g->thread, two = ash_nest_index(n, 2), lane = ash_nest_imod(n, t, ash_nest_index(n, 32)),
             warp = ash_nest_idiv(n, t, ash_nest_index(n, 32));
@@ -300,7 +367,7 @@ static void add_terms(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref
     }
     ash_ref term =
         ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, g->shape.terms), 1, g->shape.terms);
-    add_term(g, t, term, a_at, b_at);
+    ash_gpu_add_term(g, t, term, a_at, b_at);
     ash_nest_end(n);
 }
 
@@ -330,7 +397,7 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     ash_ref line_a, line_b, zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1);
     ash_ref sums[ASH_TILE_MAX];
     bool by_warp = ash_gpu_by_warp(g->shape);
-    place_thread(g, &line_a, &line_b);
+    ash_gpu_place_thread(g, &line_a, &line_b);
     *row0 = place_results(g, t, ADD(n, row, line_a), ADD(n, column, line_b));
     ash_tile_open(t);
     if (by_warp) open_sums(t, sums);

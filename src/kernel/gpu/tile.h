@@ -89,6 +89,14 @@ void ash_gpu_warp_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *s
 /* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
  * the chunk loop. */
 void ash_gpu_tile_open(ash_gpu_tile *g);
+/* Copies what an operand has at its present symbols to element `to` of the block's memory, zeros where
+ * there is nothing. */
+void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to);
+/* The first line in the tile of each operand of the thread, or of its warp where that multiplies as one. */
+void ash_gpu_place_thread(const ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b);
+/* The multiply-adds of one term of operands that lie as [term][line]; the indices are of the thread's first
+ * line, at term 0. */
+void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at);
 /* Within the chunk loop: the sums of the tile whose first row and column are given, into the accumulators
  * of `t`, which is made ready for ash_tile_store. *row0: the thread's first row. */
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0);
@@ -102,8 +110,13 @@ typedef struct ash_gpu_axes {
  * number are computed once more by their definition: where zeros that stand for nothing meet infinity. */
 void ash_gpu_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_gpu_axes *again);
 
-/* few.c: products of one or two rows, or columns (ash_gpu_work.few). */
+/* few.c: products of one or two rows, or columns; strip.c: of up to ASH_GPU_STRIP, with so many groups. */
 bool ash_gpu_lower_few(ash_kern *k, ash_dim *chunks);
+bool ash_gpu_lower_strip(ash_kern *k, unsigned groups, ash_dim *chunks);
+void ash_gpu_lower_bits(ash_kern *k,
+                        ash_dim *chunks); /* the same with weights of few bits, which stay so */
+/* attend.c: attention whose scores are not stored. */
+void ash_gpu_lower_attend(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks);
 

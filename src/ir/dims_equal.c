@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* Dims that are different expressions, and that a graph was made to have one value: conditions on what the
+ * variables can be. Whoever gives them values asks here first. */
+#include "base/text.h"
+#include "dims_poly.h"
+
+static bool is_settled(void *found, uint32_t var) {
+    (void)var;
+    return *(bool *)found = true, false;
+}
+
+bool ash_dims_may_equal(ash_dims *dims, ash_dim a, ash_dim b) {
+    bool settled = false;
+    int64_t min, max;
+    ash_dim difference;
+    ash_dims_each_settled(dims, a, is_settled, &settled);
+    ash_dims_each_settled(dims, b, is_settled, &settled);
+    if (settled || ash_dims_combine(dims, ASH_DIM_SUB, a, b, &difference, NULL) != ASH_OK) return false;
+    ash_dims_bounds(dims, difference, &min, &max);
+    return min <= 0 && max >= 0;
+}
+
+ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag) {
+    bool swap = ash_dims__compare(dims, a, b) > 0; /* whatever their ages are */
+    const ash_dim_equality equality = {swap ? b : a, swap ? a : b};
+    if (a == b) return ASH_OK;
+    for (size_t i = 0; i < dims->equal.len; i++)
+        if (dims->equal.at[i].a == equality.a && dims->equal.at[i].b == equality.b) return ASH_OK;
+    ASH_FAIL_IF(dims->equal.len == ASH_DIMS_EQUALITIES, diag, ASH_ERROR_UNSUPPORTED,
+                "more than %d pairs of dims that must be equal", ASH_DIMS_EQUALITIES);
+    return ash_vec_push(dims->allocator, &dims->equal, equality) ? ASH_OK : ASH_NO_MEMORY(diag);
+}
+
+size_t ash_dims_equality_count(const ash_dims *dims) {
+    return dims->equal.len;
+}
+
+ash_dim_equality ash_dims_equality(const ash_dims *dims, size_t index) {
+    return dims->equal.at[index];
+}
+
+ash_status ash_dims_check(const ash_dims *dims, const int64_t *vars, ash_diag *diag) {
+    for (size_t i = 0; i < dims->equal.len; i++) {
+        const ash_dim_equality e = dims->equal.at[i];
+        int64_t a = ash_dims_eval(dims, e.a, vars), b = ash_dims_eval(dims, e.b, vars);
+        if (a == b) continue;
+        ash_text text;
+        ash_text_init(&text, dims->allocator);
+        ash_dims_print(dims, e.a, &text);
+        ash_text_add(&text, " and ");
+        ash_dims_print(dims, e.b, &text);
+        ash_text_add(&text, " must be equal, and are %lld and %lld with ", (long long)a, (long long)b);
+        ash_type_print_vars(dims, &(ash_type){.rank = 2, .dims = {e.a, e.b}}, vars, &text);
+        ash_fail(diag, ASH_ERROR_SHAPE, "%s", text.failed ? "two dims must be equal" : text.at);
+        ash_text_free(&text);
+        return ASH_ERROR_SHAPE;
+    }
+    return ASH_OK;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* Lines of convolutions: how the positions along the last spatial dim are cut into tiles, and which of a
+ * tile's positions read inside the input, for each column of the window.
+ *
+ * There are few patterns: left edge, middle, right edge. Tiles with the same one share code. Where the size
+ * is a variable, a line begins and ends with tiles whose pattern is known all the same, as they begin at
+ * its first position or end at its last; what lies between has no edges, and is cut into ever lower tiles
+ * (ash_tile_cut_rows). The edges are tiles that fill the registers' latency. Lines too short for two such
+ * tiles have tiles of their own, even ones, for each number of positions:
+ *
+ *     width 27     | 5: left | 14 | 3 | 5: right |
+ *     width 26     | 6: left | 14 | 6: right |
+ *     width 7      | 7: both |
+ *
+ * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the
+ * right end, or on padding that is an expression. The tile is then there for each case. Where these are
+ * many, the edges go position by position, with the window cut to what lies inside, and so do lines that
+ * are too short for edges that padding makes long. */
+#include "conv.h"
+
+typedef ash_conv conv;
+typedef ash_conv_pattern pattern;
+
+/* --- patterns --------------------------------------------------------------------------------------- */
+
+static pattern pattern_of(const conv *c, int64_t first, unsigned rows) {
+    pattern p = {.rows = rows};
+    unsigned last = c->space - 1;
+    for (int64_t column = 0; column < c->window[last] && column < ASH_CONV_WINDOW; column++) {
+        int64_t from = rows, to = 0;
+        for (unsigned r = 0; r < rows; r++) {
+            int64_t at = (first + r) * c->stride[last] + column * c->dilation[last] - c->pad[0];
+            if (at < 0 || at >= c->in_width) continue;
+            from = ASH_MIN(from, (int64_t)r);
+            to = r + 1;
+        }
+        p.from[column] = (int8_t)ASH_MIN(from, to);
+        p.to[column] = (int8_t)to;
+    }
+    return p;
+}
+
+/* All positions inside, whatever the window's column is. */
+static pattern pattern_inside(unsigned rows) {
+    pattern p = {.rows = rows};
+    memset(p.to, (int)rows, sizeof p.to);
+    return p;
+}
+
+/* What of the edges an open line has: its padding, and how far its end reaches past the input. */
+typedef struct margins {
+    int64_t before, over;
+} margins;
+
+/* How far a window's column at the position `behind` before the end of such a line reaches past the
+ * input. */
+static int64_t reach(const conv *c, int64_t behind, int64_t column, int64_t over) {
+    unsigned last = c->space - 1;
+    int64_t left = (c->window[last] - 1 - column) * c->dilation[last];
+    return over - left - behind * c->stride[last];
+}
+
+/* Positions of a line whose size is a variable: the first of them is position `first`, and the last one
+ * `end` before the line's end. -1: further inside than any window reaches out. */
+typedef struct stretch {
+    int64_t first, end;
+    unsigned rows;
+} stretch;
+
+static pattern pattern_of_open(const conv *c, stretch r, margins m) {
+    const int64_t first = r.first, end = r.end;
+    const unsigned rows = r.rows;
+    pattern p = pattern_inside(rows);
+    unsigned last = c->space - 1;
+    for (int64_t column = 0; c->padded && column < c->window[last]; column++) {
+        int64_t outside = ash_ceil_div(m.before - column * c->dilation[last], c->stride[last]) - first;
+        if (first >= 0) p.from[column] = (int8_t)ASH_MIN(ASH_MAX(outside, 0), (int64_t)rows);
+        while (end >= 0 && p.to[column] && reach(c, end + rows - p.to[column], column, m.over) > 0)
+            p.to[column]--;
+    }
+    return p;
+}
+
+/* --- lines of a known size ---------------------------------------------------------------------------- */
+
+/* All tiles along the last dim: runs of tiles with one pattern become one loop. */
+void ash_conv__emit_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
+    ash_nest *n = &c->k->nest;
+    for (int64_t first = 0; first < c->width;) {
+        pattern p = pattern_of(c, first, (unsigned)ASH_MIN((int64_t)shape.rows, c->width - first));
+        int64_t next = first + p.rows;
+        while (next + p.rows <= c->width) {
+            pattern q = pattern_of(c, next, p.rows);
+            if (memcmp(&p, &q, sizeof p)) break;
+            next += p.rows;
+        }
+        if (next - first > p.rows) {
+            ash_conv__emit_tile(
+                c, &p, vectors,
+                ash_nest_loop(n, ash_nest_index(n, first), ash_nest_index(n, next), p.rows, 1),
+                first_vector);
+            ash_nest_end(n);
+        } else {
+            ash_conv__emit_tile(c, &p, vectors, ash_nest_index(n, first), first_vector);
+        }
+        first = next;
+    }
+}
+
+/* Positions [from, to) of a line, at most `most`, all of them inside. Those of a merged convolution are a
+ * part of its one line, which is cut into chunks of whole tiles. */
+void ash_conv__emit_inside(conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
+                           ash_ref first_vector, ash_ref from, ash_ref to) {
+    for (unsigned i = 0; i < heights->n; i++) {
+        const pattern p = pattern_inside(heights->at[i]);
+        if (heights->at[i] > most) continue;
+        ash_conv__emit_tile(c, &p, vectors, ash_tile_open_height(&c->k->nest, heights, i, &from, to),
+                            first_vector);
+        ash_nest_end(&c->k->nest);
+    }
+}
+
+/* --- edges of open lines --------------------------------------------------------------------------- */
+
+/* Positions [from, to), one by one. */
+static void emit_single(conv *c, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
+    const pattern one = pattern_inside(1);
+    c->tested = true;
+    ash_conv__emit_tile(c, &one, vectors, ash_nest_loop(&c->k->nest, from, to, 1, 1), first_vector);
+    c->tested = false;
+    ash_nest_end(&c->k->nest);
+}
+
+/* Whether edges are tiles for each of the margins that there can be. */
+static bool are_few(const conv *c) {
+    enum { MOST_CASES = 6 };
+    int64_t left = c->pad[1] - c->pad[0] + 1, right = ASH_MAX(c->past[1], 0) - ASH_MAX(c->past[0], 0) + 1;
+    return left <= MOST_CASES && right <= MOST_CASES && left * right <= MOST_CASES;
+}
+
+static bool same_pattern(const conv *c, stretch r, margins a, margins b) {
+    const pattern p = pattern_of_open(c, r, a), q = pattern_of_open(c, r, b);
+    return !memcmp(&p, &q, sizeof p);
+}
+
+/* The tile of a stretch that begins at `position`, with so much padding before: for each case of how far
+ * the end reaches out. */
+static void emit_right(conv *c, unsigned vectors, ash_ref first_vector, stretch r, ash_ref position,
+                       int64_t before) {
+    ash_nest *n = &c->k->nest;
+    unsigned opened = 0;
+    for (int64_t over = c->past[0], next; over <= c->past[1]; over = next) {
+        margins m = {before, over};
+        const pattern p = pattern_of_open(c, r, m);
+        for (next = over + 1; next <= c->past[1]; next++)
+            if (!same_pattern(c, r, m, (margins){before, next})) break;
+        bool more = next <= c->past[1];
+        if (more)
+            ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, c->reaches, ash_nest_index(n, next))), opened++;
+        ash_conv__emit_tile(c, &p, vectors, position, first_vector);
+        if (more) ash_nest_else(n);
+    }
+    while (opened--) ash_nest_end(n);
+}
+
+/* The same for each padding that there can be. */
+static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, stretch r, ash_ref position) {
+    ash_nest *n = &c->k->nest;
+    unsigned opened = 0;
+    for (int64_t before = c->pad[0], next; before <= c->pad[1]; before = next) {
+        margins m = {before, c->past[0]};
+        for (next = before + 1; next <= c->pad[1]; next++)
+            if (!same_pattern(c, r, m, (margins){next, c->past[0]})) break;
+        bool more = next <= c->pad[1];
+        if (more)
+            ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, c->begins, ash_nest_index(n, next))), opened++;
+        emit_right(c, vectors, first_vector, r, position, before);
+        if (more) ash_nest_else(n);
+    }
+    while (opened--) ash_nest_end(n);
+}
+
+/* Whether an edge is one tile that can take a position more. */
+static bool can_take(const ash_tile_heights *heights, int64_t edge) {
+    return heights->n > 1 && edge == heights->at[1] && edge < heights->at[0];
+}
+
+/* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. These
+ * take what would be a tile of one or two positions between them, which takes the time of an edge. */
+static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                       int64_t left, int64_t right, int64_t most) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    const int64_t rows = heights->at[0];
+    ash_ref width = ash_kern_dim(k, c->width), begin = ash_nest_index(n, left),
+            end = ash_nest_binary(n, ASH_OP_SUB, width, ash_nest_index(n, right));
+    bool few = are_few(c), wider = few && can_take(heights, left), also = few && can_take(heights, right);
+    ash_ref one = ash_nest_index(n, 1), none = ash_nest_index(n, 0), rest = none, more[2] = {none, none};
+    if (wider || also) {
+        rest = ash_nest_binary(n, ASH_OP_SUB, end, begin);
+        for (unsigned i = 0; i < 2; i++) rest = ash_nest_imod(n, rest, ash_nest_index(n, heights->at[i]));
+        ash_ref two = ash_nest_index(n, 1 + (wider && also));
+        ash_ref taken = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LE, rest, two), rest, none);
+        more[0] = wider ? ash_nest_binary(n, ASH_OP_MIN, taken, one) : none;
+        more[1] = ash_nest_binary(n, ASH_OP_SUB, taken, more[0]);
+        begin = ash_nest_binary(n, ASH_OP_ADD, begin, more[0]);
+        end = ash_nest_binary(n, ASH_OP_SUB, end, more[1]);
+    }
+    if (!few && left) emit_single(c, vectors, first_vector, none, begin);
+    if (wider) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[0]));
+        emit_end(c, vectors, first_vector, (stretch){0, -1, (unsigned)left + 1}, none);
+        ash_nest_else(n);
+    }
+    for (int64_t first = 0; few && first < left; first += rows)
+        emit_end(c, vectors, first_vector, (stretch){first, -1, (unsigned)ASH_MIN(left - first, rows)},
+                 ash_nest_index(n, first));
+    if (wider) ash_nest_end(n);
+    ash_conv__emit_inside(c, heights, most - left - right, vectors, first_vector, begin, end);
+    if (!few && right) emit_single(c, vectors, first_vector, end, width);
+    if (also) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[1]));
+        emit_end(c, vectors, first_vector, (stretch){-1, 0, (unsigned)right + 1}, end);
+        ash_nest_else(n);
+    }
+    for (int64_t done = 0; few && done < right; done += rows) {
+        int64_t height = ASH_MIN(right - done, rows);
+        emit_end(c, vectors, first_vector, (stretch){-1, right - done - height, (unsigned)height},
+                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)));
+    }
+    if (also) ash_nest_end(n);
+}
+
+/* How many positions an edge takes with `pad` padding there, and no fewer than `least`. */
+static int64_t edge(const conv *c, int64_t pad, int64_t least) {
+    return pad > 0 ? ASH_MAX(ash_ceil_div(pad, c->stride[c->space - 1]), least) : 0;
+}
+
+/* A line of at most `most` positions, too short for its edges. */
+static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                       int64_t most) {
+    ash_nest *n = &c->k->nest;
+    ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
+    bool few = are_few(c) && (most <= heights->at[0] || most < 2 * heights->at[heights->n > 1]);
+    for (int64_t size = 1; few && size <= most; size++) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
+        for (int64_t done = 0, height; done < size; done += height) {
+            height = ASH_MIN(ash_tile_even(heights, size), size - done);
+            emit_end(c, vectors, first_vector, (stretch){done, size - done - height, (unsigned)height},
+                     ash_nest_index(n, done));
+        }
+        ash_nest_end(n);
+    }
+    if (!few) emit_single(c, vectors, first_vector, zero, width);
+}
+
+/* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
+void ash_conv__emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    const ash_tile_heights heights =
+        ash_tile_cut_rows(k->low->target, shape, c->width, ash_conv__inner_steps(c));
+    const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
+    int64_t left = edge(c, c->pad[1], least), right = edge(c, c->past[1], least);
+    int64_t enough = ASH_MAX(left + right, 2 * least);
+    if (c->pad[0] < c->pad[1]) c->begins = ash_kern_dim(k, c->before[c->space - 1]);
+    if (c->past[0] < c->past[1]) c->reaches = ash_kern_dim(k, c->over);
+    bool both = enough <= most;
+    if (both) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->width)));
+        emit_edged(c, &heights, vectors, first_vector, left, right, most);
+        ash_nest_else(n);
+    }
+    emit_short(c, &heights, vectors, first_vector, both ? enough - 1 : most);
+    if (both) ash_nest_end(n);
+}
