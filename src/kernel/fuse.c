@@ -608,6 +608,7 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     }
     if (!must_store && f->fuse && f->light[node->out] && r->state != UNUSED && r->state != OPERAND) {
         pass_anew(f, node);
+        f->fusion->anew = true;
         return ASH_OK;
     }
     if (!must_store && may_lie_beside(f, node, &f->nearest[node->out])) {

@@ -72,6 +72,7 @@ typedef struct ash_fusion {
     bool *constant;    /* per value */
     uint32_t *members; /* what the groups' lists of nodes point into */
     size_t n_nodes, n_values;
+    bool anew; /* something that is no movement is computed wherever it is read */
 } ash_fusion;
 
 /* Movement that exists only in indices. */

@@ -516,9 +516,10 @@ static void run(split_sweep *s) {
 
 /* --- a group per node ------------------------------------------------------------------------------- */
 
-/* Which nodes are in groups at all, the rest being movement, does not depend on how they are grouped. So
- * what a group per node would take follows from any fusion; and as nothing waits then, and nothing is cut,
- * it is enough to count who reads what. */
+/* Which nodes are in groups at all, the rest being movement, does not depend on how they are grouped, but
+ * for those that are computed wherever they are read. So what a group per node would take follows from any
+ * fusion that has none of these; and as nothing waits then, and nothing is cut, it is enough to count who
+ * reads what. */
 
 static bool is_main(const split_sweep *s, uint32_t n) {
     const ash_group *g = group_of(s, n);
@@ -640,15 +641,26 @@ static ash_status look(const group_splitter *f, bool *cut, int64_t *peak, uint32
     return s.failed ? ASH_NO_MEMORY(diag) : ASH_OK;
 }
 
-/* What a group per node would take. */
-static ash_status look_apart(const group_splitter *f, int64_t *peak, ash_diag *diag) {
+/* What a group per node would take, whose nodes are those of this fusion's groups. */
+static ash_status sweep_apart(const group_splitter *f, const ash_fusion *fusion, int64_t *peak,
+                              ash_diag *diag) {
     uint32_t *seen;
-    split_sweep s = {.graph = f->graph, .fusion = f->out, .options = f->options, .apart = true};
+    split_sweep s = {.graph = f->graph, .fusion = fusion, .options = f->options, .apart = true};
     s.failed = !begin(&s, &seen);
     if (!s.failed) run_apart(&s, seen);
     *peak = s.peak;
     ash_arena_free(&s.arena);
     return s.failed ? ASH_NO_MEMORY(diag) : ASH_OK;
+}
+
+static ash_status look_apart(const group_splitter *f, int64_t *peak, ash_diag *diag) {
+    if (!f->out->anew) return sweep_apart(f, f->out, peak, diag);
+    ash_fusion apart;
+    const ash_fusion_options options = {.costs = f->options->costs, .stored = f->options->stored};
+    ash_status status = ash_fusion_build(f->graph, &options, &apart, diag);
+    if (status == ASH_OK) status = sweep_apart(f, &apart, peak, diag);
+    ash_fusion_free(&apart);
+    return status;
 }
 
 static ash_status build(const group_splitter *f, const bool *stored, ash_diag *diag) {
