@@ -202,8 +202,8 @@ static void sum_of_branches(void **state) {
     }
 }
 
-/* x * max(x, tanh(x) / sum(tanh(x))), upside down: no result of it may take the place of what it is computed from,
- * since rows are read in another order than they are stored in. */
+/* x * max(x, tanh(x) / sum(tanh(x))), upside down: no result of it may take the place of what it is
+ * computed from, since rows are read in another order than they are stored in. */
 static void reversed_rows(void **state) {
     (void)state;
     ash_graph *g;

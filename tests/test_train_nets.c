@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Small networks of the kinds that are trained (a perceptron, a residual network with batch normalisation, one
- * of depthwise convolutions, a transformer): the same bits in one plan and in a pair, in every mode, planner
- * and number of threads. bench/train_bits.c does this with the large ones. And what their losses and
- * normalisations are made of: how many kernels, and what these store. */
+/* Small networks of the kinds that are trained (a perceptron, a residual network with batch normalisation,
+ * one of depthwise convolutions, a transformer): the same bits in one plan and in a pair, in every mode,
+ * planner and number of threads. bench/train_bits.c does this with the large ones. And what their losses
+ * and normalisations are made of: how many kernels, and what these store. */
 #include "ir_fixture.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static int two_threads(void **state) {
     return setup_with(state, 2);
 }
 
-/* --- networks ------------------------------------------------------------------------------------------ */
+/* --- networks --------------------------------------------------------------------------------------- */
 
 typedef struct net {
     ash_graph *g;
@@ -156,7 +156,7 @@ static void make_step(fixture *f, size_t which, net *m) {
     assert_ok(ash_graph_verify(m->g, &diag));
 }
 
-/* --- the same bits --------------------------------------------------------------------------------------- */
+/* --- the same bits ---------------------------------------------------------------------------------- */
 
 static void give(ash_plan *plan, int step) {
     static float x[BATCH * 3 * SIDE * SIDE];
@@ -252,12 +252,12 @@ static void have_the_same_bits(void **state) {
     }
 }
 
-/* --- kernels ----------------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------------- */
 
 enum { ROWS = 96, MANY = 300, SPACE = 5 };
 
-/* A plan of the graph gives what the reference evaluator does, by so many kernels; none of what it stores on its
- * way has `whole` elements. */
+/* A plan of the graph gives what the reference evaluator does, by so many kernels; none of what it stores
+ * on its way has `whole` elements. */
 static void check(fixture *f, const void *const *inputs, size_t n, size_t kernels, uint64_t whole,
                   double bound) {
     ash_reference *r;
@@ -311,8 +311,8 @@ static void give_gradient(ash_graph *g, ash_value loss, ash_value x) {
     ash_graph_output(g, "grad", grad);
 }
 
-/* The rows' losses in one kernel, their mean in another, the gradient in a third: no probabilities, and no rows of
- * ones and zeros. Labels that are no class among them. */
+/* The rows' losses in one kernel, their mean in another, the gradient in a third: no probabilities, and no
+ * rows of ones and zeros. Labels that are no class among them. */
 static void cross_entropy_goes_over_rows_twice(void **state) {
     fixture *f = *state;
     int64_t labels[ROWS];
@@ -347,7 +347,8 @@ static void cross_entropy_along_any_axis(void **state) {
     check(f, inputs, 3, 5, ROWS * MANY * SPACE, 2e-5);
 }
 
-/* A row's mean and variance come from one kernel; with what is computed of them, its gradient from another. */
+/* A row's mean and variance come from one kernel; with what is computed of them, its gradient from
+ * another. */
 static void normalisations_go_over_rows_twice(void **state) {
     fixture *f = *state;
     ash_graph *g = f->g;
@@ -383,7 +384,8 @@ static void softmax_is_not_differentiated_by_its_shift(void **state) {
     }
 }
 
-/* The loss of a pair's first plan is there before the seed is known, whoever else could compute parts of it. */
+/* The loss of a pair's first plan is there before the seed is known, whoever else could compute parts of
+ * it. */
 static void nothing_early_waits_for_a_seed(void **state) {
     fixture *f = *state;
     ash_graph *g = f->g;

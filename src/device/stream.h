@@ -226,7 +226,7 @@ typedef struct ash_streams_options {
     unsigned threads;         /* that may run at once, the caller's included; 0 is 1 */
     ash_entry_maker maker;    /* for captures, on devices whose kernels are the host's code */
     const ash_cancel *cancel; /* the switch, or NULL */
-    bool keep_denormals; /* on devices where they cost time: computed with; otherwise they are zero */
+    bool keep_denormals;      /* on devices where they cost time: computed with; otherwise they are zero */
 } ash_streams_options;
 
 typedef struct ash_streams_counts {

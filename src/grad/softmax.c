@@ -23,9 +23,9 @@ static const ash_node *made_by(const softmaxes *s, ash_value value, ash_op op, u
     return node->op == op ? node : NULL;
 }
 
-/* The value of which `value` repeats each number along the axes of the reduction that made it: a broadcast of
- * dims of 1 that stand where the axes were. `logarithm`: of the value's logarithm. NULL: it is not of that
- * form, or something else uses what is between. */
+/* The value of which `value` repeats each number along the axes of the reduction that made it: a broadcast
+ * of dims of 1 that stand where the axes were. `logarithm`: of the value's logarithm. NULL: it is not of
+ * that form, or something else uses what is between. */
 static const ash_node *reduction_behind(const softmaxes *s, ash_value value, ash_op op, bool logarithm) {
     const ash_node *node = made_by(s, value, ASH_OP_BROADCAST, 1);
     if (!node) return NULL;

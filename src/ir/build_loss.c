@@ -2,8 +2,8 @@
 /* Losses that operators and callers have in common. */
 #include "build.h"
 
-/* Any shift of the exponents gives the same result. Rounded up, the largest number is as safe a one, and its
- * derivative is the 0 that all derivatives by a shift add up to. */
+/* Any shift of the exponents gives the same result. Rounded up, the largest number is as safe a one, and
+ * its derivative is the 0 that all derivatives by a shift add up to. */
 ash_value ash_build__cross_entropy(ash_graph *graph, ash_value x, ash_value labels, unsigned axis) {
     ash_type type, of;
     if (!ash_build__take(graph, ASH_OP_REDUCE_SUM, x, &type) ||

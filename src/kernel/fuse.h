@@ -21,9 +21,9 @@
  *   other    argreduce, cumsum, topk, nonzero, nms, scatter: a kernel of its own each;
  *            settle: a step that is none
  *
- * Numbers of a row that others read as well, the mean that a variance is taken from, the largest and the sum
- * of a softmax's row, are computed by the group of rows that is their first reader, and stored beside its
- * root: its readers' roots come later, so the order stays a schedule.
+ * Numbers of a row that others read as well, the mean that a variance is taken from, the largest and the
+ * sum of a softmax's row, are computed by the group of rows that is their first reader, and stored beside
+ * its root: its readers' roots come later, so the order stays a schedule.
  *
  * The road not taken: merging groups pairwise until nothing improves finds more (several outputs,
  * horizontal fusion) but needs a cost model to be stable, and a cycle check for each step. */

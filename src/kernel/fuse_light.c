@@ -4,7 +4,7 @@
  * reductions' results, so that they belong to where these are. */
 #include "fuse.h"
 
-typedef struct marks {
+typedef struct light_marks {
     const ash_graph *graph;
     const ash_costs *costs;
     const bool *constant;
@@ -14,7 +14,7 @@ typedef struct marks {
     bool *narrow;    /* element by element made of results of reductions */
     bool *positions; /* made of positions and single numbers alone */
     bool *at_hand;   /* reduced, or made of such a value and of numbers that are repeated */
-} marks;
+} light_marks;
 
 /* Marks values that a reduction reads, at once or through movement. */
 static void mark_summed(const ash_graph *graph, bool *summed) {
@@ -27,7 +27,7 @@ static void mark_summed(const ash_graph *graph, bool *summed) {
 }
 
 /* Marks what is computed from results of reductions, a number for each of theirs. */
-static void mark_narrow(const marks *m) {
+static void mark_narrow(const light_marks *m) {
     const ash_graph *graph = m->graph;
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
@@ -50,7 +50,7 @@ static void mark_narrow(const marks *m) {
 /* Whether an operand repeats its numbers: results of reductions, or, of many elements, each often: what is
  * one per channel, or per row. What else is small stays in the cache when it is stored, and what it is made
  * of need not be held. */
-static bool is_spread(const marks *m, ash_value value) {
+static bool is_spread(const light_marks *m, ash_value value) {
     enum { OFTEN = 16, MANY = 1 << 14 };
     const ash_graph *graph = m->graph;
     const ash_value_info *info = ash_graph__value(graph, value);
@@ -65,7 +65,7 @@ static bool is_spread(const marks *m, ash_value value) {
 
 /* Whether a value is the sum, product, ... of a number of one value, and of one that is repeated: *of
  * is the first. */
-static bool is_scaled(const marks *m, const ash_node *node, ash_value *of) {
+static bool is_scaled(const light_marks *m, const ash_node *node, ash_value *of) {
     switch (node->op) {
     case ASH_OP_ADD:
     case ASH_OP_SUB:
@@ -85,7 +85,7 @@ static bool is_broadcast(const ash_graph *graph, ash_value value) {
 }
 
 /* Whether a constant operand is one number, or one per channel. */
-static bool is_small(const marks *m, ash_value value) {
+static bool is_small(const light_marks *m, ash_value value) {
     const ash_type *type = ash_graph__type(m->graph, value);
     return m->constant[value] &&
            (ash_type_max_count(m->graph->dims, type) == 1 || is_broadcast(m->graph, value));
@@ -93,7 +93,7 @@ static bool is_small(const marks *m, ash_value value) {
 
 /* Whether a node computes with positions and single numbers alone, by instructions that cost little: a
  * mask of what comes before what. */
-static bool is_position(const marks *m, const ash_node *node) {
+static bool is_position(const light_marks *m, const ash_node *node) {
     if (node->op == ASH_OP_IOTA) return true;
     bool simple =
         ash_op_is_elementwise(node->op) && ash_node__work(m->costs, node) <= m->costs->work_simple;
@@ -107,7 +107,7 @@ static bool is_position(const marks *m, const ash_node *node) {
 }
 
 /* Whether a node looks for the position that a repeated number tells: a row of ones and zeros. */
-static bool is_one_hot(const marks *m, const ash_node *node) {
+static bool is_one_hot(const light_marks *m, const ash_node *node) {
     if (node->op != ASH_OP_EQ) return false;
     for (unsigned i = 0; i < 2; i++)
         if (m->positions[node->ins[i]] && is_broadcast(m->graph, node->ins[!i])) return true;
@@ -116,7 +116,7 @@ static bool is_one_hot(const marks *m, const ash_node *node) {
 
 /* Large masks of positions, which take less time to compute than memory to keep, and rows of ones and
  * zeros. */
-static void mark_positions(const marks *m) {
+static void mark_positions(const light_marks *m) {
     const ash_graph *graph = m->graph;
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
@@ -131,7 +131,7 @@ static void mark_positions(const marks *m) {
 
 /* Whether a node dequantises: a cast of a byte, or a sum or product of such a value with small
  * constants. */
-static bool dequantises(const marks *m, const ash_node *node) {
+static bool dequantises(const light_marks *m, const ash_node *node) {
     switch (node->op) {
     case ASH_OP_CAST:
         return m->light[node->ins[0]] ||
@@ -149,7 +149,7 @@ static bool dequantises(const marks *m, const ash_node *node) {
  *   what is scaled and shifted, number by number, of a value that is reduced as well, and so is stored: a
  *   normalisation, in training. As many bytes are read, and none are written
  *   the exponential of such a value: a softmax's, which its gradient asks for again */
-static void mark_scaled(const marks *m) {
+static void mark_scaled(const light_marks *m) {
     const ash_graph *graph = m->graph;
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
@@ -167,15 +167,15 @@ bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *opti
                           bool *light, bool *meets) {
     const size_t values = graph->values.len;
     bool *room = ash_mem_calloc(graph->allocator, 3 * values, sizeof *room);
-    const marks m = {.graph = graph,
-                     .costs = options->costs,
-                     .constant = constant,
-                     .few = options->alone,
-                     .light = light,
-                     .meets = meets,
-                     .narrow = room,
-                     .positions = room + values,
-                     .at_hand = room + 2 * values};
+    const light_marks m = {.graph = graph,
+                           .costs = options->costs,
+                           .constant = constant,
+                           .few = options->alone,
+                           .light = light,
+                           .meets = meets,
+                           .narrow = room,
+                           .positions = room + values,
+                           .at_hand = room + 2 * values};
     if (!room) return false;
     mark_narrow(&m);
     mark_positions(&m);

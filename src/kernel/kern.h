@@ -182,8 +182,8 @@ ash_ref ash_kern_splat(ash_kern *k, ash_ref ref); /* to the kernel's lanes, if i
 ash_ref ash_kern_eval(ash_kern *k, ash_value value, const ash_ix *idx);
 /* Loads from a stored value, never computing it. */
 ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx);
-/* Stores a result of the group's root, or what lies beside it, converted to its dtype; of a vector whose lanes have one address,
- * lane 0. */
+/* Stores a result of the group's root, or what lies beside it, converted to its dtype; of a vector whose
+ * lanes have one address, lane 0. */
 void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref);
 /* While collecting: notes an index that the kernel would compute. */
 void ash_kern_collect(ash_kern *k, ash_ix ix);

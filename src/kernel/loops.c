@@ -121,8 +121,8 @@ static void store_loops(ash_loops *l, unsigned depth) {
     ash_kern_forget(k, mark);
 }
 
-/* At one position of the outer axes the root, unless it runs along the others, and what lies beside it: of a
- * block, the first thread stores them. */
+/* At one position of the outer axes the root, unless it runs along the others, and what lies beside it: of
+ * a block, the first thread stores them. */
 static void store_one(ash_loops *l, bool root) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;

@@ -194,8 +194,8 @@ ash_value ash_lower__viewed(const ash_lowering *low, const ash_group *g) {
     }
 }
 
-/* Buffers for all roots and what is stored beside them, users before producers, so that a concatenation has its place before its parts
- * need theirs. */
+/* Buffers for all roots and what is stored beside them, users before producers, so that a concatenation
+ * has its place before its parts need theirs. */
 static ash_status root_buffers(ash_lowering *low, const bool *stored) {
     for (size_t i = 0; i < low->fusion.groups.len; i++) {
         const ash_group *g = &low->fusion.groups.at[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Denormal numbers are zero in kernels unless a plan keeps them, on every thread and in every mode;
- * functions of the caller and the calling thread have them either way. */
+/* Denormal numbers are zero in kernels unless a plan keeps them, on every thread and in every mode of the
+ * CPU; functions of the caller and the calling thread have them either way. */
 #include "functions.h"
 
 #include <float.h>
