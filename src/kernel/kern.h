@@ -31,6 +31,13 @@ typedef struct ash_digits {
     bool constant;      /* made in the prologue */
 } ash_digits;
 
+/* A nest of the program that is as it was made: nothing in it looks at the switch. */
+typedef struct ash_plain_nest {
+    uint32_t id;
+    int64_t chunks; /* the most that were to run */
+    double work;    /* ash_step.chunk_work */
+} ash_plain_nest;
+
 typedef struct ash_lowering {
     const ash_graph *graph;
     const ash_target *target;
@@ -40,8 +47,10 @@ typedef struct ash_lowering {
     ash_value_place *places; /* per value */
     const uint32_t *aligns;  /* see ash_lower_options, as `fuse` */
     bool fuse;
-    const uint32_t *last_reads;   /* per value: root of the last group that reads it */
-    ash_map nest_ids;             /* hash of a nest's content to its index in the program */
+    const uint32_t *last_reads; /* per value: root of the last group that reads it */
+    ash_map nest_ids;           /* hash of a nest's content to its index in the program */
+    ash_map plain_ids;          /* hash of the same and the chunks to an index in `plain` */
+    ASH_VEC(ash_plain_nest) plain;
     const ash_progress *progress; /* or NULL */
     size_t lowered;               /* groups */
     ash_digits digits;            /* that the last product with packed weights read */

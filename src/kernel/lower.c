@@ -200,17 +200,39 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
 }
 
 /* A chunk that can take milliseconds looks on its way whether it is to stop. */
-static ash_status make_stoppable(ash_kern *k, ash_dim chunks, double *work) {
+static ash_status make_stoppable(ash_kern *k, int64_t chunks, double *work) {
     ash_lowering *low = k->low;
-    int64_t fewest, most_chunks;
-    ASH_TRY(ash_nest_status(&k->nest, low->diag));
     ASH_TRY(ash_nest_verify(&k->nest, low->diag));
-    ash_dims_bounds(low->program->dims, chunks, &fewest, &most_chunks);
     if (low->target->kind == ASH_TARGET_GPU)
-        ASH_TRY(ash_nest_narrow(&k->nest, low->program->dims, most_chunks, low->diag));
-    ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, low->program->dims, most_chunks, work,
-                               low->diag));
+        ASH_TRY(ash_nest_narrow(&k->nest, low->program->dims, chunks, low->diag));
+    ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, low->program->dims, chunks, work, low->diag));
     return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;
+}
+
+/* The nest becomes the program's. One that an operation before has made, for as many chunks, is not looked
+ * at again: networks repeat their layers. */
+static ash_status add_kernel(ash_kern *k, ash_dim chunks, ash_step *step) {
+    ash_lowering *low = k->low;
+    int64_t fewest, most;
+    uint64_t i;
+    ASH_TRY(ash_nest_status(&k->nest, low->diag));
+    ash_dims_bounds(low->program->dims, chunks, &fewest, &most);
+    uint64_t hash = hash_nest(&k->nest, (uint64_t)most);
+    bool found = ash_map_get(&low->plain_ids, hash, &i);
+    if (found) {
+        const ash_plain_nest *plain = &low->plain.at[i];
+        step->nest = plain->id;
+        step->chunk_work = plain->work;
+        if (plain->chunks == most && same_nest(&low->program->nests.at[plain->id], &k->nest)) return ASH_OK;
+    }
+    ASH_TRY(make_stoppable(k, most, &step->chunk_work));
+    bool plain = !found && !k->nest.polls && low->target->kind == ASH_TARGET_CPU;
+    ASH_TRY(ash_lower__add_nest(low, &k->nest, &step->nest));
+    if (!plain) return ASH_OK;
+    const ash_plain_nest new = {step->nest, most, step->chunk_work};
+    bool ok = ash_map_put(&low->plain_ids, hash, low->plain.len) &&
+              ash_vec_push(low->allocator, &low->plain, new);
+    return ok ? ASH_OK : ASH_NO_MEMORY(low->diag);
 }
 
 /* What a step does of its group. */
@@ -249,8 +271,7 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, task what) {
     step.accesses = accesses;
     step.n_accesses = (uint32_t)k->accesses.len;
     step.nodes = nodes;
-    ASH_TRY(make_stoppable(k, chunks, &step.chunk_work));
-    ASH_TRY(ash_lower__add_nest(low, &k->nest, &step.nest));
+    ASH_TRY(add_kernel(k, chunks, &step));
     return ash_vec_push(p->allocator, &p->steps, step) ? ASH_OK : ASH_NO_MEMORY(low->diag);
 }
 
@@ -523,6 +544,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
                         .diag = diag};
     low.fusion.allocator = a;
     ash_map_init(&low.nest_ids, a);
+    ash_map_init(&low.plain_ids, a);
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
     bool *kept = kept_values(graph, options), *stored = kept ? stored_values(graph, kept) : NULL;
     bool *late = options->seeds ? late_values(graph, options->seeds) : NULL;
@@ -563,6 +585,8 @@ done:
     ash_mem_free(a, kept, graph->values.len, sizeof *kept);
     ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);
     ash_map_free(&low.nest_ids);
+    ash_map_free(&low.plain_ids);
+    ash_vec_free(a, &low.plain);
     ash_fusion_free(&low.fusion);
     if (status != ASH_OK)
         ash_program__free(p);
