@@ -167,6 +167,7 @@ bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *opti
                           bool *light, bool *meets) {
     const size_t values = graph->values.len;
     bool *room = ash_mem_calloc(graph->allocator, 3 * values, sizeof *room);
+    if (!room) return false;
     const light_marks m = {.graph = graph,
                            .costs = options->costs,
                            .constant = constant,
@@ -176,7 +177,6 @@ bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *opti
                            .narrow = room,
                            .positions = room + values,
                            .at_hand = room + 2 * values};
-    if (!room) return false;
     mark_narrow(&m);
     mark_positions(&m);
     mark_summed(graph, m.at_hand);
