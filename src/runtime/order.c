@@ -244,6 +244,7 @@ static ash_status hasten(step_orderer *o, ash_plan_order_report *report, ash_dia
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
     size_t steps = p->steps.len - p->prologue, moved = 0;
+    if (steps < 2) return ASH_OK; /* there is but one order */
     ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
     ash_status status = ASH_OK;
     order_size size = {0};
