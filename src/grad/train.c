@@ -16,9 +16,10 @@ ash_value ash_cross_entropy(ash_graph *graph, ash_value logits, ash_value labels
     if (!graph || !ash_build__take(graph, ASH_OP_REDUCE_SUM, logits, &x) ||
         !ash_build__take(graph, ASH_OP_REDUCE_SUM, labels, &y))
         return ASH_NO_VALUE;
-    const bool dense = ash_type_equal(&x, &y) && x.rank;
-    if (!dense && (x.rank != y.rank + 1 || memcmp(x.dims, y.dims, y.rank * sizeof *x.dims) != 0 ||
-                   ash_dtype_is_float(y.dtype)))
+    const bool dense = ash_type_equal(&x, &y);
+    if (!x.rank ||
+        (!dense && (x.rank != y.rank + 1 || memcmp(x.dims, y.dims, y.rank * sizeof *x.dims) != 0 ||
+                    ash_dtype_is_float(y.dtype))))
         return ash_build__fail(graph, ASH_OP_REDUCE_SUM, ASH_ERROR_SHAPE,
                                "labels that are not one for each row of logits, nor one for each of them");
     const uint32_t rows = (UINT32_C(1) << (x.rank - 1)) - 1;

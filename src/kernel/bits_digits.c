@@ -327,8 +327,8 @@ static void add_vectors(ash_bits *b, ash_tile *t, digit_sums *s, ash_ref record,
     enum { COPIES = 4 };
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
-    unsigned copies =
-        ASH_MAX(COPIES / t->rows, 1u); /* a loop, or digits would be kept from vector to vector */
+    /* a loop, or digits would be kept from vector to vector */
+    unsigned copies = t->rows < COPIES ? COPIES / ASH_MAX(t->rows, 1u) : 1;
     ash_ref first = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part));
     ash_ref word0 = ash_nest_binary(n, ASH_OP_MUL, record, number(b, b->part / b->terms));
     for (unsigned r = 0; r < t->rows; r++)

@@ -195,9 +195,9 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
     ash_ref width = ash_kern_dim(k, c->width), begin = ash_nest_index(n, left),
             end = ash_nest_binary(n, ASH_OP_SUB, width, ash_nest_index(n, right));
     bool few = are_few(c), wider = few && can_take(heights, left), also = few && can_take(heights, right);
-    ash_ref one = ash_nest_index(n, 1), none = ash_nest_index(n, 0), rest = none, more[2] = {none, none};
+    ash_ref one = ash_nest_index(n, 1), none = ash_nest_index(n, 0), more[2] = {none, none};
     if (wider || also) {
-        rest = ash_nest_binary(n, ASH_OP_SUB, end, begin);
+        ash_ref rest = ash_nest_binary(n, ASH_OP_SUB, end, begin);
         for (unsigned i = 0; i < 2; i++) rest = ash_nest_imod(n, rest, ash_nest_index(n, heights->at[i]));
         ash_ref two = ash_nest_index(n, 1 + (wider && also));
         ash_ref taken = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LE, rest, two), rest, none);

@@ -115,7 +115,8 @@ static double asked(const ash_nest *nest) {
         const ash_inst *inst = &nest->code.at[i];
         unsigned at = ASH_MIN(depth, DEPTH - 1u); /* what is deeper counts as if it were not */
         if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF) {
-            at = ASH_MIN(++depth, DEPTH - 1u);
+            depth++;
+            at = ASH_MIN(depth, DEPTH - 1u);
             bytes[at] = 0;
             times[at] = inst->op == ASH_NEST_LOOP ? inst->unroll : 0;
         } else if (inst->op == ASH_NEST_END) {

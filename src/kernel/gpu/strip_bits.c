@@ -48,6 +48,7 @@ static ash_ref number_of(const ash_gpu_strip *p, ash_ref words, ash_ref shifted,
     unsigned place = t * p->bits;
     bool far = place + p->bits > FIGURES;
     if (far) place -= SHIFT;
+    place = ASH_MIN(place, (unsigned)FIGURES); /* as it is, by what precedes */
     float one = (float)(1u << (FIGURES - place));
     uint32_t exponent, mask = ((1u << p->bits) - 1) << place;
     memcpy(&exponent, &one, sizeof exponent);
