@@ -62,6 +62,8 @@ static uint8_t distance_of(const ash_program *p, const bool *pinned, uint32_t s,
 ash_status ash_plan__hasten(ash_program *p, const bool *pinned, size_t *moved, ash_diag *diag) {
     const ash_allocator *a = p->allocator;
     const uint32_t steps = (uint32_t)(p->steps.len - p->prologue), n = (uint32_t)p->buffers.len;
+    *moved = 0;
+    if (steps < 2) return ASH_OK; /* there is but one order */
     ash_step *main = p->steps.at + p->prologue, *given = ash_mem_alloc(a, steps, sizeof *given);
     life *lives = ash_mem_alloc(a, n, sizeof *lives);
     /* Per root: the latest place of a step that has written it, or touched it. Per step: its own; and where
@@ -72,7 +74,6 @@ ash_status ash_plan__hasten(ash_program *p, const bool *pinned, size_t *moved, a
              *at = ash_mem_calloc(a, (size_t)steps + 1, sizeof *at);
     uint8_t *farthest = ash_mem_calloc(a, n, 1), *distance = ash_mem_alloc(a, steps, 1);
     ash_status status = ASH_OK;
-    *moved = 0;
     bool made = given && lives && written && touched && place && at && farthest && distance;
     ASH_FAIL_IF_DONE(!made, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     for (uint32_t b = 0; b < n; b++) lives[b] = (life){UINT32_MAX, 0};

@@ -346,6 +346,7 @@ static ash_status recompute(step_orderer *o, uint32_t device, ash_plan_order_rep
     order_size size = {0};
     ash_again *again = NULL;
     bool found = true;
+    if (!steps) return ASH_OK; /* nothing is computed */
     ash_status status = follow_buffers(o, diag);
     if (status != ASH_OK) return status;
     ash_step *given = ash_mem_alloc(o->allocator, steps, sizeof *given);
