@@ -181,7 +181,7 @@ static attention any_attention(fixture *f) {
 static void test_lengths(void **state) {
     fixture *f = *state;
     const int64_t none[8] = {0};
-    for (unsigned i = 0; i < (TEST_WATCHED ? 12 : 24); i++) {
+    for (unsigned i = 0; i < (TEST_WATCHED ? MASKS : 24); i++) {
         restart(f);
         attention a = any_attention(f);
         if (i < MASKS) a.mask = (mask)i;
@@ -194,7 +194,7 @@ static void test_lengths(void **state) {
 static void test_variable_lengths(void **state) {
     fixture *f = *state;
     static const int64_t lengths[] = {0, 1, 2, 7, 13, 14, 16, 27, 28, 29, 47, MOST};
-    for (unsigned i = 0; i < (TEST_WATCHED ? 8 : 12); i++) {
+    for (unsigned i = 0; i < (TEST_WATCHED ? MASKS : 12); i++) {
         restart(f);
         attention a = any_attention(f);
         if (i < MASKS) a.mask = (mask)i;
