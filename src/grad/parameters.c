@@ -56,12 +56,7 @@ static void count_executions(ash_graph *to, const ash_graph *from) {
 static void copy_graph(ash_graph *to, const ash_graph *from, parameters *p) {
     to->derived = false; /* a graph of the caller's: each value is its own origin */
     for (ash_value v = 0; v < from->values.len && to->status == ASH_OK; v++) copy_value(to, from, v, p);
-    ash_graph_name_next(to, NULL);
-    for (size_t i = 0; i < from->states.len; i++)
-        if (from->states.at[i].update != ASH_NO_VALUE)
-            ash_graph_update(to, from->states.at[i].value, from->states.at[i].update);
-    for (size_t i = 0; i < from->outputs.len; i++)
-        ash_graph_output(to, from->outputs.at[i].name, from->outputs.at[i].value);
+    ash_graph__copy_ends(to, from, NULL);
     if (p->trainable) count_executions(to, from);
 }
 

@@ -132,12 +132,7 @@ static ash_status add_outputs(divider *d) {
     const ash_graph *g = d->from;
     ash_division *out = d->out;
     for (uint32_t t = 0; t < out->count; t++) ash_graph_name_next(out->graphs[t], NULL);
-    for (size_t i = 0; i < g->states.len; i++)
-        if (g->states.at[i].update != ASH_NO_VALUE)
-            ash_graph_update(out->graphs[0], out->images[0][g->states.at[i].value],
-                             out->images[0][g->states.at[i].update]);
-    for (size_t i = 0; i < g->outputs.len; i++)
-        ash_graph_output(out->graphs[0], g->outputs.at[i].name, out->images[0][g->outputs.at[i].value]);
+    ash_graph__copy_ends(out->graphs[0], g, out->images[0]);
     for (size_t i = 0; i < out->crossings.len; i++) {
         char name[48];
         ash_crossing *c = &out->crossings.at[i];

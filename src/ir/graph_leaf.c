@@ -323,6 +323,20 @@ ash_status ash_graph__copy_leaf(ash_graph *to, const ash_graph *from, ash_value 
 
 /* --- outputs -------------------------------------------------------------------------------------- */
 
+void ash_graph__copy_ends(ash_graph *to, const ash_graph *from, const ash_value *image) {
+    ash_graph_name_next(to, NULL);
+    for (size_t i = 0; i < from->states.len; i++) {
+        const ash_state *state = &from->states.at[i];
+        if (state->update == ASH_NO_VALUE) continue;
+        ash_graph_update(to, image ? image[state->value] : state->value,
+                         image ? image[state->update] : state->update);
+    }
+    for (size_t i = 0; i < from->outputs.len; i++) {
+        const ash_output *output = &from->outputs.at[i];
+        ash_graph_output(to, output->name, image ? image[output->value] : output->value);
+    }
+}
+
 static ash_status add_output(ash_graph *graph, const char *name, ash_value value, ash_diag *diag) {
     ASH_TRY(ash_graph__check_closed(graph, diag));
     uint64_t found;

@@ -339,6 +339,9 @@ ash_status ash_graph__derive(const ash_graph *from, ash_graph **out, ash_diag *d
 /* Appends a copy of a leaf of another graph that shares the dims (and the blob). A state comes without its
  * update. */
 ash_status ash_graph__copy_leaf(ash_graph *to, const ash_graph *from, ash_value value, ash_value *out);
+/* What a copy of a graph ends with: the updates of its states, and its outputs, of the images of these
+ * values; NULL: each is its own image. Failures stick to `to`. */
+void ash_graph__copy_ends(ash_graph *to, const ash_graph *from, const ash_value *image);
 /* Appends a constant that takes over the caller's reference to `blob`, also on failure. */
 ash_value ash_graph__constant_blob(ash_graph *graph, const ash_type *type, ash_blob *blob);
 /* The same as a parameter, when `name` is not NULL. */

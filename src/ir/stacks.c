@@ -105,12 +105,7 @@ static ash_status gather(gathering *s) {
     }
     for (ash_value v = 0; v < g->values.len; v++)
         s->to->values.at[s->image[v]].origin = g->values.at[v].origin;
-    for (size_t i = 0; i < g->states.len; i++)
-        if (g->states.at[i].update != ASH_NO_VALUE)
-            ash_graph_update(s->to, s->image[g->states.at[i].value], s->image[g->states.at[i].update]);
-    for (size_t i = 0; i < g->outputs.len; i++)
-        ash_graph_output(s->to, g->outputs.at[i].name, s->image[g->outputs.at[i].value]);
-    ash_graph_name_next(s->to, NULL);
+    ash_graph__copy_ends(s->to, g, s->image);
     return ash_graph_status(s->to, s->diag);
 }
 

@@ -3,12 +3,11 @@
 
 ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
                          ash_dim rows, unsigned height) {
-    enum { USUAL = 4 }; /* a number of rows that is a variable is expected to be this part of its bound */
     const ash_target *target = k->low->target;
     int64_t most = ash_kern_max(k, rows);
     ash_ahead a = {.buf = buf,
                    .rows = ash_kern_dim(k, rows),
-                   .usual = ash_dim_is_const(rows) ? most : ASH_MAX(most / USUAL, 1),
+                   .usual = ash_dim_is_const(rows) ? most : ASH_MAX(most / ASH_TILE_USUAL, 1),
                    .strip = work->strip_bytes / element,
                    .line = target->costs.line_bytes / element};
     a.asks = work->strips > 1 && work->strip_bytes > target->l1_bytes / work->strips &&

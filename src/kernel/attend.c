@@ -57,21 +57,9 @@ typedef struct attend {
  * last block scaled earlier sums by. */
 enum { MOST, SUM, SCALE, STATES };
 
-static ash_ref number(const attend *a, int64_t value) {
-    return ash_nest_index(&a->k->nest, value);
-}
-
-static ash_ref add(const attend *a, ash_ref x, ash_ref y) {
-    return ash_nest_binary(&a->k->nest, ASH_OP_ADD, x, y);
-}
-
-static ash_ref times(const attend *a, ash_ref x, int64_t value) {
-    return ash_nest_binary(&a->k->nest, ASH_OP_MUL, x, number(a, value));
-}
-
-static ash_ref lesser(const attend *a, ash_ref x, ash_ref y) {
-    return ash_nest_binary(&a->k->nest, ASH_OP_MIN, x, y);
-}
+#define WRITER     const attend
+#define NEST_OF(w) (&(w)->k->nest)
+#include "positions.h"
 
 static ash_ref real(const attend *a, double value) {
     return ash_nest_splat(&a->k->nest, ash_nest_float(&a->k->nest, ASH_F32, value), a->lanes);

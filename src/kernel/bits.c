@@ -25,17 +25,9 @@
 
 enum { FIGURES = 23, SHIFT = 12, PART = 256 /* terms in one accumulator, at most */ };
 
-static ash_ref number(const ash_bits *b, int64_t value) {
-    return ash_nest_index(&b->k->nest, value);
-}
-
-static ash_ref plus(const ash_bits *b, ash_ref a, int64_t value) {
-    return ash_nest_binary(&b->k->nest, ASH_OP_ADD, a, number(b, value));
-}
-
-static ash_ref times(const ash_bits *b, ash_ref a, int64_t value) {
-    return ash_nest_binary(&b->k->nest, ASH_OP_MUL, a, number(b, value));
-}
+#define WRITER     const ash_bits
+#define NEST_OF(w) (&(w)->k->nest)
+#include "positions.h"
 
 static ash_ref splat(const ash_bits *b, ash_ref scalar) {
     return ash_nest_splat(&b->k->nest, scalar, b->lanes);

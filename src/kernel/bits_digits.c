@@ -29,13 +29,9 @@ enum { DIGITS = 3, HEAD = 32, UNIT = 3, SUM = 4 /* in numbers of 4 bytes */, MOS
 enum { EXPONENT = 23, MASK = 0x7f800000, DEPTH = 21, HALVES = 0x808080, ROUNDER_BITS = 0x4b400000 };
 static const double ROUNDER = 0x1.8p23;
 
-static ash_ref number(const ash_bits *b, int64_t value) {
-    return ash_nest_index(&b->k->nest, value);
-}
-
-static ash_ref plus(const ash_bits *b, ash_ref a, int64_t value) {
-    return ash_nest_binary(&b->k->nest, ASH_OP_ADD, a, number(b, value));
-}
+#define WRITER     const ash_bits
+#define NEST_OF(w) (&(w)->k->nest)
+#include "positions.h"
 
 static ash_ref with(const ash_bits *b, ash_op op, ash_ref a, int64_t value) {
     ash_nest *n = &b->k->nest;

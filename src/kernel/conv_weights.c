@@ -49,21 +49,10 @@ typedef struct weights_walk {
     ash_ref number; /* of the present place among the chunk's, times blocks */
 } weights_walk;
 
-static ash_ref add(weights_walk *w, ash_ref a, ash_ref b) {
-    return ash_nest_binary(&w->k->nest, ASH_OP_ADD, a, b);
-}
-static ash_ref minus(weights_walk *w, ash_ref a, ash_ref b) {
-    return ash_nest_binary(&w->k->nest, ASH_OP_SUB, a, b);
-}
-static ash_ref index_of(weights_walk *w, int64_t number) {
-    return ash_nest_index(&w->k->nest, number);
-}
-static ash_ref times(weights_walk *w, ash_ref a, int64_t b) {
-    return ash_nest_binary(&w->k->nest, ASH_OP_MUL, a, index_of(w, b));
-}
-static ash_ref least(weights_walk *w, ash_ref a, ash_ref b) {
-    return ash_nest_binary(&w->k->nest, ASH_OP_MIN, a, b);
-}
+#define WRITER     weights_walk
+#define NEST_OF(w) (&(w)->k->nest)
+#include "positions.h"
+
 static ash_ref most(weights_walk *w, ash_ref a, ash_ref b) {
     return ash_nest_binary(&w->k->nest, ASH_OP_MAX, a, b);
 }
@@ -163,15 +152,15 @@ static unsigned open_positions(weights_walk *w, unsigned unroll) {
     ash_kern_loop(k, w->image, w->image_from, w->image_to, 1, 1);
     for (unsigned s = 0; s < w->space; s++) {
         const int64_t stride = w->stride[s];
-        ash_ref zero = index_of(w, 0), step = index_of(w, stride);
+        ash_ref zero = number(w, 0), step = number(w, stride);
         ash_ref shift =
             ash_kern_index(k, ash_ix_scale(&k->ixs, ash_ix_sym(&k->ixs, w->place[s]), w->dilation[s]));
-        ash_ref low = minus(w, index_of(w, w->before[s] + stride - 1), shift);
-        ash_ref high = minus(w, index_of(w, w->in[s] - 1 + w->before[s] + stride), shift);
+        ash_ref low = minus(w, number(w, w->before[s] + stride - 1), shift);
+        ash_ref high = minus(w, number(w, w->in[s] - 1 + w->before[s] + stride), shift);
         low = ash_nest_idiv(n, most(w, low, zero), step);
         high = ash_nest_idiv(n, most(w, high, zero), step);
         low = most(w, low, s ? zero : w->line_from);
-        high = least(w, high, s ? index_of(w, w->out[s]) : w->line_to);
+        high = lesser(w, high, s ? number(w, w->out[s]) : w->line_to);
         ash_kern_loop(k, w->position[s], low, high, 1, s + 1 == w->space ? unroll : 1);
     }
     return 1 + w->space;
@@ -183,7 +172,7 @@ static ash_ref sum_at(weights_walk *w, ash_ref row0, unsigned i) {
         add(w, w->number, minus(w, ash_kern_index(w->k, ash_ix_sym(&w->k->ixs, w->block)), w->from_block));
     ash_ref row = add(w, times(w, block, w->run), row0);
     ash_ref at = times(w, row, w->shape.vectors * w->lanes);
-    return add(w, add(w, w->sums_at, at), index_of(w, i * w->lanes));
+    return add(w, add(w, w->sums_at, at), number(w, i * w->lanes));
 }
 
 static ash_tile make_tile(weights_walk *w, unsigned rows, unsigned vectors) {
@@ -207,12 +196,12 @@ static void add_slab(weights_walk *w, unsigned rows, unsigned vectors, ash_ref r
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, w->channel, row0);
-    ash_kern_set_sym(k, w->lane, index_of(w, 0));
+    ash_kern_set_sym(k, w->lane, number(w, 0));
     ash_ref apart = ash_kern_index(k, w->row_stride), b[8];
     unsigned opened = open_positions(w, ash_tile_unroll(k->low->target, rows, vectors));
     ash_ref at = ash_kern_index(k, w->x.linear);
     for (unsigned v = 0; v < vectors; v++) {
-        ash_kern_set_sym(k, w->vector, add(w, w->first_vector, index_of(w, v)));
+        ash_kern_set_sym(k, w->vector, add(w, w->first_vector, number(w, v)));
         b[v] = ash_nest_load(n, w->g.buf, ash_kern_index(k, w->g.linear), (unsigned)w->lanes, ASH_NO_REF);
     }
     for (unsigned r = 0; r < rows; r++) {
@@ -261,13 +250,13 @@ static void for_tiles(weights_walk *w, unsigned vectors, each_tile *each) {
     size_t mark = ash_kern_mark(k);
     ash_ref place = ash_nest_loop(n, w->from_place, w->to_place, 1, 1), rest = place;
     for (unsigned s = w->space; s-- > 0;) {
-        ash_ref extent = index_of(w, w->window[s]);
+        ash_ref extent = number(w, w->window[s]);
         ash_kern_set_sym(k, w->place[s], s ? ash_nest_imod(n, rest, extent) : rest);
         if (s) rest = ash_nest_idiv(n, rest, extent);
     }
     w->number = times(w, minus(w, place, w->from_place), w->some_blocks);
     ash_kern_loop(k, w->block, w->from_block, w->to_block, 1, 1);
-    ash_ref from = index_of(w, 0), to = index_of(w, w->run);
+    ash_ref from = number(w, 0), to = number(w, w->run);
     for (unsigned i = 0; i < w->heights.n; i++) {
         ash_ref row0 = ash_tile_open_height(n, &w->heights, i, &from, to);
         each(w, w->heights.at[i], vectors, row0);
@@ -282,11 +271,11 @@ static void emit_chunk(weights_walk *w, unsigned vectors) {
     ash_kern *k = w->k;
     ash_nest *n = &k->nest;
     for_tiles(w, vectors, clear_sums);
-    ash_ref images = ash_kern_dim(k, w->images), lines = index_of(w, w->out[0]);
-    w->image_from = ash_nest_loop(n, index_of(w, 0), images, w->slab_images, 1);
-    w->image_to = least(w, add(w, w->image_from, index_of(w, w->slab_images)), images);
-    w->line_from = ash_nest_loop(n, index_of(w, 0), lines, w->slab_lines, 1);
-    w->line_to = least(w, add(w, w->line_from, index_of(w, w->slab_lines)), lines);
+    ash_ref images = ash_kern_dim(k, w->images), lines = number(w, w->out[0]);
+    w->image_from = ash_nest_loop(n, number(w, 0), images, w->slab_images, 1);
+    w->image_to = lesser(w, add(w, w->image_from, number(w, w->slab_images)), images);
+    w->line_from = ash_nest_loop(n, number(w, 0), lines, w->slab_lines, 1);
+    w->line_to = lesser(w, add(w, w->line_from, number(w, w->slab_lines)), lines);
     for_tiles(w, vectors, add_slab);
     ash_nest_end(n);
     ash_nest_end(n);
@@ -308,16 +297,16 @@ void ash_kern_lower_conv_weights(ash_kern *k, ash_dim *chunks) {
                   place_parts = ash_ceil_div(w.places, w.some_places);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
-    ash_ref strip = ash_nest_imod(n, chunk, index_of(&w, strips));
-    ash_ref rest = ash_nest_idiv(n, chunk, index_of(&w, strips));
-    ash_ref part = ash_nest_imod(n, rest, index_of(&w, place_parts));
+    ash_ref strip = ash_nest_imod(n, chunk, number(&w, strips));
+    ash_ref rest = ash_nest_idiv(n, chunk, number(&w, strips));
+    ash_ref part = ash_nest_imod(n, rest, number(&w, place_parts));
     w.first_vector = times(&w, strip, w.shape.vectors);
     w.from_place = times(&w, part, w.some_places);
-    w.to_place = least(&w, add(&w, w.from_place, index_of(&w, w.some_places)), index_of(&w, w.places));
-    w.from_block = times(&w, ash_nest_idiv(n, rest, index_of(&w, place_parts)), w.some_blocks);
-    w.to_block = least(&w, add(&w, w.from_block, index_of(&w, w.some_blocks)), index_of(&w, w.blocks));
+    w.to_place = lesser(&w, add(&w, w.from_place, number(&w, w.some_places)), number(&w, w.places));
+    w.from_block = times(&w, ash_nest_idiv(n, rest, number(&w, place_parts)), w.some_blocks);
+    w.to_block = lesser(&w, add(&w, w.from_block, number(&w, w.some_blocks)), number(&w, w.blocks));
     const unsigned last = (unsigned)(w.vectors % w.shape.vectors);
-    if (last) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, index_of(&w, strips - 1)));
+    if (last) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, number(&w, strips - 1)));
     emit_chunk(&w, w.shape.vectors);
     if (last) {
         ash_nest_else(n);

@@ -53,10 +53,10 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
 /* A size that is a variable is, when shapes are chosen, this part of its bound, but rows that there can
  * be in a line of a small image are as many. Half as many and half as many again are as likely, those
  * next to it that is. */
-enum { USUAL = 4, USUAL_ROWS = 8, USUAL_NEAR = 16 };
+enum { USUAL_ROWS = 8, USUAL_NEAR = 16 };
 
 static int64_t usual_rows(const ash_tile_extents *e) {
-    return e->open_rows ? ASH_MAX(e->rows / USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
+    return e->open_rows ? ASH_MAX(e->rows / ASH_TILE_USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
 }
 
 /* Adds how many tiles of each number of rows a run takes: a short line even ones, others their edges and
@@ -85,7 +85,7 @@ static double shape_cycles(const ash_target *target, ash_tile_shape shape, const
     if (e->open_blocks) { /* what is left goes vector by vector */
         rest = 0;
         single = (shape.vectors - 1) / 2.0;
-        whole = ((double)e->blocks / USUAL - single) / shape.vectors;
+        whole = ((double)e->blocks / ASH_TILE_USUAL - single) / shape.vectors;
     }
     int64_t usual = usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0, all = 0;
     for (int64_t rows = usual - near; rows <= ASH_MIN(usual + near, e->rows); all += rows++)
@@ -113,7 +113,7 @@ ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents 
              each = bytes && target->dot4 != 1 ? 2 : 1;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
-    int64_t blocks = extents->blocks / (extents->open_blocks ? USUAL : 1), rows = extents->rows;
+    int64_t blocks = extents->blocks / (extents->open_blocks ? ASH_TILE_USUAL : 1), rows = extents->rows;
     most_rows = (unsigned)ASH_MIN(ASH_MIN((int64_t)ASH_TILE_MAX, most_rows), ASH_MAX(rows, 1));
     for (unsigned v = 1; v <= 8 && v <= ASH_MAX(blocks, 1); v++) {
         for (unsigned r = 1; r <= most_rows; r++) {

@@ -14,7 +14,10 @@
 #include "kern.h"
 #include "partial.h"
 
-enum { ASH_TILE_MAX = 32 };
+enum {
+    ASH_TILE_MAX = 32,
+    ASH_TILE_USUAL = 4 /* a size that is a variable is expected to be this part of its bound */
+};
 
 typedef struct ash_tile_shape {
     unsigned rows, vectors;

@@ -57,26 +57,15 @@ typedef struct winograd {
 
 /* --- small helpers ---------------------------------------------------------------------------------- */
 
-static ash_ref add(winograd *g, ash_ref a, ash_ref b) {
-    return ash_nest_binary(&g->k->nest, ASH_OP_ADD, a, b);
-}
-static ash_ref plus(winograd *g, ash_ref a, int64_t b) {
-    return add(g, a, ash_nest_index(&g->k->nest, b));
-}
-static ash_ref times(winograd *g, ash_ref a, int64_t b) {
-    return ash_nest_binary(&g->k->nest, ASH_OP_MUL, a, ash_nest_index(&g->k->nest, b));
-}
-static ash_ref minus(winograd *g, ash_ref a, ash_ref b) {
-    return ash_nest_binary(&g->k->nest, ASH_OP_SUB, a, b);
-}
+#define WRITER     winograd
+#define NEST_OF(w) (&(w)->k->nest)
+#include "positions.h"
+
 static ash_ref less(winograd *g, ash_ref a, ash_ref b) {
     return ash_nest_binary(&g->k->nest, ASH_OP_LT, a, b);
 }
 static ash_ref both(winograd *g, ash_ref a, ash_ref b) {
     return ash_nest_binary(&g->k->nest, ASH_OP_AND, a, b);
-}
-static ash_ref number(winograd *g, int64_t value) {
-    return ash_nest_index(&g->k->nest, value);
 }
 /* 0 <= a < limit */
 static ash_ref inside(winograd *g, ash_ref a, ash_ref limit) {

@@ -351,7 +351,7 @@ static ash_status recompute(step_orderer *o, uint32_t device, ash_plan_order_rep
     if (status != ASH_OK) return status;
     ash_step *given = ash_mem_alloc(o->allocator, steps, sizeof *given);
     ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    if (steps) memcpy(given, p->steps.at + p->prologue, steps * sizeof *given);
+    memcpy(given, p->steps.at + p->prologue, steps * sizeof *given);
     ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
     ASH_TRY_DONE(
         ash_again__open(o->program, device, o->pinned, o->threads, find_base(o, device), &again, diag));

@@ -11,13 +11,9 @@
 
 #include "kernel/loops.h"
 
-static ash_ref add(ash_nest *n, ash_ref a, ash_ref b) {
-    return ash_nest_binary(n, ASH_OP_ADD, a, b);
-}
-
-static ash_ref mul(ash_nest *n, ash_ref a, int64_t b) {
-    return ash_nest_binary(n, ASH_OP_MUL, a, ash_nest_index(n, b));
-}
+#define WRITER     ash_nest
+#define NEST_OF(w) (w)
+#include "kernel/positions.h"
 
 static ash_ref sum_of_sums(const ash_tile *t) {
     ash_nest *n = &t->k->nest;
@@ -63,14 +59,14 @@ static void store_again(const ash_tile *t, ash_sym row, ash_ref row0, const ash_
     ash_nest *n = &k->nest;
     ash_ref zero = ash_nest_index(n, 0), run = ash_nest_index(n, t->run);
     ash_ref p = ash_nest_loop(n, zero, ash_nest_index(n, t->rows), 1, 1);
-    ash_ref at = add(n, mul(n, ash_nest_idiv(n, p, run), t->rows_apart), ash_nest_imod(n, p, run));
+    ash_ref at = add(n, times(n, ash_nest_idiv(n, p, run), t->rows_apart), ash_nest_imod(n, p, run));
     at = add(n, row0, at);
     ash_kern_set_sym(k, row, at);
     if (t->rows_end) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, at, ash_kern_dim(k, t->rows_end)));
     ash_ref v = ash_nest_loop(n, zero, ash_nest_index(n, t->vectors), 1, 1);
-    ash_ref block = add(n, t->first, mul(n, v, t->vectors_apart));
+    ash_ref block = add(n, t->first, times(n, v, t->vectors_apart));
     ash_ref lane = ash_nest_loop(n, zero, ash_nest_index(n, t->lanes), 1, 1);
-    ash_ref column = add(n, mul(n, block, t->lanes), lane);
+    ash_ref column = add(n, times(n, block, t->lanes), lane);
     ash_kern_set_sym(k, t->block, block);
     ash_kern_set_sym(k, t->lane, lane);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, column, ash_kern_dim(k, t->columns)));

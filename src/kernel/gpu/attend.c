@@ -39,17 +39,9 @@ typedef struct gpu_attend {
     ash_ref results[ASH_TILE_MAX];
 } gpu_attend;
 
-static ash_ref number(const gpu_attend *a, int64_t value) {
-    return ash_nest_index(&a->k->nest, value);
-}
-
-static ash_ref add(const gpu_attend *a, ash_ref x, ash_ref y) {
-    return ash_nest_binary(&a->k->nest, ASH_OP_ADD, x, y);
-}
-
-static ash_ref times(const gpu_attend *a, ash_ref x, int64_t value) {
-    return ash_nest_binary(&a->k->nest, ASH_OP_MUL, x, number(a, value));
-}
+#define WRITER     const gpu_attend
+#define NEST_OF(w) (&(w)->k->nest)
+#include "kernel/positions.h"
 
 static ash_ref real(const gpu_attend *a, double value) {
     return ash_nest_float(&a->k->nest, ASH_F32, value);

@@ -32,21 +32,9 @@ typedef struct few {
     ash_ref thread, first; /* of the block's lines */
 } few;
 
-static ash_ref add(ash_nest *n, ash_ref a, ash_ref b) {
-    return ash_nest_binary(n, ASH_OP_ADD, a, b);
-}
-
-static ash_ref mul(ash_nest *n, ash_ref a, int64_t b) {
-    return ash_nest_binary(n, ASH_OP_MUL, a, ash_nest_index(n, b));
-}
-
-static ash_ref div_by(ash_nest *n, ash_ref a, int64_t b) {
-    return b == 1 ? a : ash_nest_idiv(n, a, ash_nest_index(n, b));
-}
-
-static ash_ref rest_of(ash_nest *n, ash_ref a, int64_t b) {
-    return ash_nest_imod(n, a, ash_nest_index(n, b));
-}
+#define WRITER     ash_nest
+#define NEST_OF(w) (w)
+#include "kernel/positions.h"
 
 static bool find_operands(few *p) {
     ash_kern *k = p->k;
@@ -126,7 +114,7 @@ static void sum_up(few *p, ash_ref own_line, ash_ref own_term, const ash_ref *su
     ash_nest *n = &k->nest;
     const ash_gpu_operand *full = &p->full;
     int64_t step = p->D * (p->turned ? p->width : 1);
-    ash_ref inner = ash_kern_dim(k, p->inner), whole = mul(n, div_by(n, inner, step), step);
+    ash_ref inner = ash_kern_dim(k, p->inner), whole = times(n, div_by(n, inner, step), step);
     ash_kern_set_sym(k, full->line, add(n, p->first, own_line));
     ash_ref inside = ash_kern_in_bounds(k, full->bounds[0].at, full->bounds[0].end);
     bool even = ash_dim_is_const(p->inner) && p->inner % step == 0;
@@ -148,8 +136,8 @@ static ash_ref slot_of(const few *p, ash_ref line) {
     ash_nest *n = &p->k->nest;
     if (p->pieces == 1) return line;
     ash_ref piece = div_by(n, rest_of(n, line, p->width), PIECE);
-    ash_ref at = add(n, mul(n, div_by(n, line, p->width), PIECE), rest_of(n, line, PIECE));
-    return add(n, mul(n, piece, p->apart), at);
+    ash_ref at = add(n, times(n, div_by(n, line, p->width), PIECE), rest_of(n, line, PIECE));
+    return add(n, times(n, piece, p->apart), at);
 }
 
 /* Puts the thread's sums into the block's memory. */
@@ -166,7 +154,7 @@ static void hand_over(few *p, ash_ref own_line, const ash_ref *sums) {
     ash_ref lane = rest_of(n, p->thread, p->D), zero = ash_nest_index(n, 0);
     if (p->turned) ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, lane, zero));
     for (unsigned i = 0; i < p->lines; i++) {
-        ash_ref at = add(n, mul(n, part, p->lines * p->pitch), ash_nest_index(n, i * p->pitch));
+        ash_ref at = add(n, times(n, part, p->lines * p->pitch), ash_nest_index(n, i * p->pitch));
         at = add(n, at, slot_of(p, own_line));
         for (unsigned v = 0; v < p->pieces; v++) {
             ash_ref piece =
@@ -199,7 +187,7 @@ static void store_results(few *p) {
         ash_ref from = add(n, slot, ash_nest_index(n, i * p->pitch));
         ash_ref part =
             ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, parts), 1, ASH_GPU_FEW_UNROLL);
-        ash_ref at = add(n, from, mul(n, part, p->lines * p->pitch));
+        ash_ref at = add(n, from, times(n, part, p->lines * p->pitch));
         ash_nest_set(n, sum, add(n, ash_nest_get(n, sum), ash_nest_load(n, p->memory, at, 1, ASH_NO_REF)));
         ash_nest_end(n);
         ash_kern_set_sym(k, p->brief.line, ash_nest_index(n, i));
@@ -234,9 +222,9 @@ bool ash_gpu_lower_few(ash_kern *k, ash_dim *chunks) {
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref many = ash_kern_dim(k, tiles);
     ash_kern_decode(k, out->dims, p.rank - 2, p.batch, ash_nest_idiv(n, chunk, many));
-    p.first = mul(n, ash_nest_imod(n, chunk, many), block);
-    ash_ref line = p.turned ? div_by(n, p.thread, p.D) : mul(n, rest_of(n, p.thread, p.G), p.width),
-            term = p.turned ? mul(n, rest_of(n, p.thread, p.D), p.width) : div_by(n, p.thread, p.G);
+    p.first = times(n, ash_nest_imod(n, chunk, many), block);
+    ash_ref line = p.turned ? div_by(n, p.thread, p.D) : times(n, rest_of(n, p.thread, p.G), p.width),
+            term = p.turned ? times(n, rest_of(n, p.thread, p.D), p.width) : div_by(n, p.thread, p.G);
     ash_ref sums[ASH_GPU_FEW];
     for (unsigned i = 0; i < p.lines; i++)
         sums[i] = ash_nest_cell(n, ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), p.width));

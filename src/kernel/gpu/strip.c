@@ -28,25 +28,9 @@ enum { THREADS = ASH_GPU_STRIP_THREADS, LINES = ASH_GPU_STRIP_LINES, VECTOR = 4 
 
 typedef ash_gpu_strip strip;
 
-static ash_ref number(const strip *p, int64_t value) {
-    return ash_nest_index(&p->k->nest, value);
-}
-
-static ash_ref add(const strip *p, ash_ref a, ash_ref b) {
-    return ash_nest_binary(&p->k->nest, ASH_OP_ADD, a, b);
-}
-
-static ash_ref mul(const strip *p, ash_ref a, int64_t b) {
-    return ash_nest_binary(&p->k->nest, ASH_OP_MUL, a, number(p, b));
-}
-
-static ash_ref div_by(const strip *p, ash_ref a, int64_t b) {
-    return b == 1 ? a : ash_nest_idiv(&p->k->nest, a, number(p, b));
-}
-
-static ash_ref rest_of(const strip *p, ash_ref a, int64_t b) {
-    return ash_nest_imod(&p->k->nest, a, number(p, b));
-}
+#define WRITER     const strip
+#define NEST_OF(w) (&(w)->k->nest)
+#include "kernel/positions.h"
 
 /* Symbols, the result's index, and those of a product's first and second operand. */
 static void make_symbols(strip *p, ash_ix *at_a, ash_ix *at_b) {
@@ -109,7 +93,7 @@ static ash_ref load(const strip *p, const ash_gpu_operand *o, unsigned count) {
 static ash_ref line_at(const strip *p, unsigned i) {
     ash_nest *n = &p->k->nest;
     ash_dim end = p->full.bounds[0].end;
-    ash_ref line = add(p, p->first, add(p, mul(p, p->group, LINES), number(p, i)));
+    ash_ref line = add(p, p->first, add(p, times(p, p->group, LINES), number(p, i)));
     if (ash_dim_is_const(end) && end % (p->G * LINES) == 0) return line;
     int64_t together = p->evenly && !p->turned ? LINES : 1;
     ash_ref last = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(p->k, end), number(p, together));
@@ -185,8 +169,9 @@ static void add_terms(strip *p, ash_ref term, unsigned count) {
 static void sum_up(strip *p) {
     ash_nest *n = &p->k->nest;
     int64_t step = (int64_t)p->D * p->step;
-    ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), LINES), own = mul(p, p->part, p->step);
-    ash_ref inner = ash_kern_dim(p->k, p->inner), whole = mul(p, div_by(p, inner, step), step);
+    ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), LINES),
+            own = times(p, p->part, p->step);
+    ash_ref inner = ash_kern_dim(p->k, p->inner), whole = times(p, div_by(p, inner, step), step);
     for (unsigned i = 0; i < p->lines; i++) p->sums[i] = ash_nest_cell(n, zero);
     unsigned unroll = ash_gpu_strip_unroll(p->lines) / (p->bits ? 2 : p->step);
     ash_ref at = ash_nest_loop(n, number(p, 0), whole, step, ASH_MAX(unroll, 1u));
@@ -223,7 +208,7 @@ static int64_t part_pitch(const strip *p) {
 
 static void hand_over(const strip *p) {
     ash_nest *n = &p->k->nest;
-    ash_ref at = add(p, mul(p, p->group, group_pitch(p)), mul(p, p->part, part_pitch(p)));
+    ash_ref at = add(p, times(p, p->group, group_pitch(p)), times(p, p->part, part_pitch(p)));
     for (unsigned i = 0; i < p->lines; i++)
         ash_nest_store(n, p->memory, add(p, at, number(p, i * pitch_of(p))), ash_nest_get(n, p->sums[i]),
                        ASH_NO_REF);
@@ -234,10 +219,10 @@ static ash_ref whole_sum(const strip *p, ash_ref few, ash_ref line) {
     ash_nest *n = &p->k->nest;
     enum { UNROLL = 8 };
     ash_ref sum = ash_nest_cell(n, ash_nest_float(n, ASH_F32, 0));
-    ash_ref at = add(p, mul(p, div_by(p, line, LINES), group_pitch(p)), rest_of(p, line, LINES));
-    at = add(p, at, mul(p, few, pitch_of(p)));
+    ash_ref at = add(p, times(p, div_by(p, line, LINES), group_pitch(p)), rest_of(p, line, LINES));
+    at = add(p, at, times(p, few, pitch_of(p)));
     ash_ref part = ash_nest_loop(n, number(p, 0), number(p, p->D), 1, UNROLL);
-    ash_ref own = ash_nest_load(n, p->memory, add(p, at, mul(p, part, part_pitch(p))), 1, ASH_NO_REF);
+    ash_ref own = ash_nest_load(n, p->memory, add(p, at, times(p, part, part_pitch(p))), 1, ASH_NO_REF);
     ash_nest_set(n, sum, add(p, ash_nest_get(n, sum), own));
     ash_nest_end(n);
     return ash_nest_get(n, sum);
@@ -288,7 +273,7 @@ static void emit(strip *p, ash_dim *chunks) {
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref many = ash_kern_dim(k, tiles);
     ash_kern_decode(k, out, p->rank - 2, p->batch, ash_nest_idiv(n, chunk, many));
-    p->first = mul(p, ash_nest_imod(n, chunk, many), block);
+    p->first = times(p, ash_nest_imod(n, chunk, many), block);
     sum_up(p);
     ash_nest_barrier(n); /* nobody reads the memory before */
     hand_over(p);

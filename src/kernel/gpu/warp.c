@@ -17,13 +17,9 @@
 
 enum { ROWS = 8, ROW_BYTES = 16, QUADS = 4 };
 
-static ash_ref add(ash_nest *n, ash_ref a, int64_t b) {
-    return ash_nest_binary(n, ASH_OP_ADD, a, ash_nest_index(n, b));
-}
-
-static ash_ref mul(ash_nest *n, ash_ref a, int64_t b) {
-    return ash_nest_binary(n, ASH_OP_MUL, a, ash_nest_index(n, b));
-}
+#define WRITER     ash_nest
+#define NEST_OF(w) (w)
+#include "kernel/positions.h"
 
 /* Elements of a row of a matrix. */
 static int64_t row_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
@@ -41,14 +37,14 @@ ash_ref ash_gpu_warp_begin(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_
             eight = ash_nest_index(n, ROWS), quads = ash_nest_index(n, QUADS);
     if (is_single(g, o)) {
         line = ash_nest_binary(n, ASH_OP_ADD, line, ash_nest_idiv(n, lane, quads));
-        return ash_nest_binary(n, ASH_OP_ADD, mul(n, ash_nest_imod(n, lane, quads), o->pitch), line);
+        return ash_nest_binary(n, ASH_OP_ADD, times(n, ash_nest_imod(n, lane, quads), o->pitch), line);
     }
     ash_ref own = ash_nest_imod(n, lane, eight), matrix = ash_nest_idiv(n, lane, eight);
     ash_ref low = ash_nest_imod(n, matrix, two), high = ash_nest_idiv(n, matrix, two);
-    ash_ref term = mul(n, o == &g->a ? high : low, row_of(g, o));
-    line = ash_nest_binary(n, ASH_OP_ADD, line, mul(n, o == &g->a ? low : high, ROWS));
+    ash_ref term = times(n, o == &g->a ? high : low, row_of(g, o));
+    line = ash_nest_binary(n, ASH_OP_ADD, line, times(n, o == &g->a ? low : high, ROWS));
     ash_ref slow = o->by_line ? line : term, quick = o->by_line ? term : line;
-    return ash_nest_binary(n, ASH_OP_ADD, mul(n, ash_nest_binary(n, ASH_OP_ADD, slow, own), o->pitch),
+    return ash_nest_binary(n, ASH_OP_ADD, times(n, ash_nest_binary(n, ASH_OP_ADD, slow, own), o->pitch),
                            quick);
 }
 
@@ -69,14 +65,14 @@ static ash_ref load(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref at,
                     int64_t term) {
     ash_nest *n = &g->k->nest;
     if (!is_single(g, o)) {
-        ash_ref words = ash_nest_tile_load(n, o->memory, add(n, at, shift_of(o, line, term)), !o->by_line);
+        ash_ref words = ash_nest_tile_load(n, o->memory, plus(n, at, shift_of(o, line, term)), !o->by_line);
         return row_of(g, o) == QUADS ? ash_nest_bitcast(n, ASH_F32, words) : words;
     }
     ash_ref x[4];
     for (int64_t i = 0; i < 4; i++) {
         int64_t lines = o == &g->a ? i % 2 : i / 2, terms = o == &g->a ? i / 2 : i % 2;
         int64_t shift = shift_of(o, line + lines * ROWS, term + terms * QUADS);
-        x[i] = ash_nest_load(n, o->memory, add(n, at, shift), 1, ASH_NO_REF);
+        x[i] = ash_nest_load(n, o->memory, plus(n, at, shift), 1, ASH_NO_REF);
     }
     return ash_gpu_four(n, x);
 }
