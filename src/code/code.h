@@ -55,8 +55,9 @@ ash_code *ash_code__retain(ash_code *code);
 void ash_code__release(ash_code *code); /* NULL is allowed */
 
 /* Gives back to the system what LLVM has taken and needs no more, unless the context keeps its heap: free
- * memory of the C library, and the pages of its code (pages.c). After compilations, before what stays. */
-void ash_code__give_back(const ash_context *context);
+ * memory of the C library, and, where it has worked for long enough since the last time, the pages of its code
+ * (pages.c). After compilations that took `worked` nanoseconds, before what stays. */
+void ash_code__give_back(const ash_context *context, int64_t worked);
 
 /* Appends the name of a nest's code: equal for equal code, in every process with this version of ashlar. */
 ash_status ash_code__print_key(const ash_target *target, const ash_nest *nest, struct ash_text *out,
