@@ -248,7 +248,7 @@ ash_status ash_code__entry(ash_context *context, const ash_command *commands, si
     struct entry_source source = {commands, count};
     int64_t start = ash_clock__now();
     ash_status status = compile(compiler, &source, entry, diag);
-    ash_code__give_back(context, ash_clock__now() - start);
+    ash_compiler__give_back(compiler, ash_clock__now() - start);
     if (status != ASH_OK) {
         ash_mem_free(a, entry, 1, sizeof *entry);
         return status;

@@ -3,11 +3,11 @@
  * MB of its own code and tables, which were read from the file that it lies in (this program, or a
  * library) and count as the process's until the system is short of memory.
  *
- * Both go back at once. A page of a file that nobody has changed can be dropped: who needs it again finds
+ * The heap goes back at once. Dropping pages, and finding them again, takes one to two milliseconds: it is
+ * done once LLVM has worked ten times as long, which starting it does. A page of a file that nobody has changed can be dropped: who needs it again finds
  * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which
  * pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
- * alone: what else the process has in memory costs nothing. But dropping all and finding them again takes
- * some milliseconds: it is done once LLVM has worked ten times as long. Pages that were changed (breakpoints of a
+ * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
  * debugger, code that was moved into large pages) are left alone, and so is all that may be written;
  * without the file nothing is dropped. */
 #ifndef _GNU_SOURCE
@@ -15,17 +15,16 @@
 #endif
 #include <fcntl.h>
 #include <link.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <llvm-c/Core.h>
 
-#include "code.h"
+#include "pages.h"
 
 enum {
     AT_ONCE = 512,   /* pages */
-    WORTH = 20000000 /* nanoseconds of LLVM's work that dropping its pages is worth */
+    WORTH = 20000000 /* nanoseconds of LLVM's work that dropping them is worth */
 };
 
 /* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a
@@ -81,14 +80,20 @@ static int drop_module(struct dl_phdr_info *info, size_t size, void *data) {
     return here;
 }
 
-void ash_code__give_back(const ash_context *context, int64_t worked) {
-    static _Atomic int64_t since = WORTH; /* of the process, as the pages are; at first, what starts LLVM */
-    if (ash_context__keeps_heap(context)) return;
-    ash_mem_trim();
-    if (atomic_fetch_add(&since, worked) + worked < WORTH) return;
-    atomic_store(&since, 0);
+static void drop_all(void) {
     int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (map < 0) return;
     dl_iterate_phdr(drop_module, &map);
     close(map);
+}
+
+void ash_pages__init(ash_pages *pages) {
+    atomic_init(&pages->worked, WORTH);
+}
+
+void ash_pages__give_back(ash_pages *pages, int64_t worked) {
+    ash_mem_trim();
+    if (atomic_fetch_add(&pages->worked, worked) + worked < WORTH) return;
+    atomic_store(&pages->worked, 0);
+    drop_all();
 }

@@ -114,7 +114,7 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
         return status;
     }
     if (m->stats.compiled || m->stats.from_disk)
-        ash_code__give_back(m->context, m->stats.compiled ? (int64_t)m->stats.nanoseconds : 0);
+        ash_compiler__give_back(m->compiler, m->stats.compiled ? (int64_t)m->stats.nanoseconds : 0);
     *out = (ash_kernel_source){
         .images = images, .maker = ash_code__entry, .owner = codes, .release = release_codes};
     m->compile_ns = ash_clock__now() - start;
