@@ -20,9 +20,9 @@ ash_status ash_compiler__get(ash_context *context, ash_compiler **out, ash_diag 
 /* The machine that this process runs on. It never changes; only the doors, which choose what a graph is
  * prepared for, ask for it. */
 const ash_target *ash_compiler__target(const ash_compiler *compiler);
-/* Gives back to the system what LLVM has taken and needs no more, unless the context keeps its heap: free
- * memory of the C library, and, where it has worked for long enough since the last time, the pages of its code
- * (pages.c). After compilations that took `worked` nanoseconds, before what stays. */
+/* Gives back to the system what LLVM has taken and needs no more, where it has worked for long enough since
+ * the last time, and unless the context keeps its heap: free memory of the C library, and the pages of its
+ * code (pages.c). After compilations that took `worked` nanoseconds, before what stays. */
 void ash_compiler__give_back(ash_compiler *compiler, int64_t worked);
 
 /* Fills a target for this machine, or for a level by name: "host", "x86-64", "x86-64-v3" (AVX2),

@@ -3,8 +3,11 @@
  * MB of its own code and tables, which were read from the file that it lies in (this program, or a
  * library) and count as the process's until the system is short of memory.
  *
- * The heap goes back at once. Dropping pages, and finding them again, takes one to two milliseconds: it is
- * done once LLVM has worked ten times as long, which starting it does. A page of a file that nobody has changed can be dropped: who needs it again finds
+ * Both go back, once LLVM has worked ten times as long as it takes to drop them and to find them again, one
+ * to two milliseconds: so each compilation of a model does, and of some small ones every tenth. Starting LLVM
+ * counts as much.
+ *
+ * A page of a file that nobody has changed can be dropped: who needs it again finds
  * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which
  * pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
  * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
@@ -24,7 +27,7 @@
 
 enum {
     AT_ONCE = 512,   /* pages */
-    WORTH = 20000000 /* nanoseconds of LLVM's work that dropping them is worth */
+    WORTH = 20000000 /* nanoseconds of LLVM's work that giving back is worth */
 };
 
 /* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a
@@ -92,8 +95,8 @@ void ash_pages__init(ash_pages *pages) {
 }
 
 void ash_pages__give_back(ash_pages *pages, int64_t worked) {
-    ash_mem_trim();
     if (atomic_fetch_add(&pages->worked, worked) + worked < WORTH) return;
     atomic_store(&pages->worked, 0);
+    ash_mem_trim();
     drop_all();
 }
