@@ -56,6 +56,9 @@ ash_value ash_onnx__softsign(ash_import *im, ash_value x);
 /* x/2 * (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) in place of erf. */
 ash_value ash_onnx__gelu(ash_import *im, ash_value x, bool by_tanh);
 
+/* The axes that the node reduces as a bit mask: an attribute, or an operand since opset 13 (ReduceSum) or
+ * 18. None: all of them, or none at all with noop_with_empty_axes. False: a failure. */
+bool ash_onnx__reduce_axes(ash_import *im, unsigned rank, uint32_t *mask);
 /* Softmax, or its logarithm, over the axes in the bit mask. */
 ash_value ash_onnx__softmax(ash_import *im, ash_value x, uint32_t axes, bool logarithm);
 
