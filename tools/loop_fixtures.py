@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints}: models whose course is known when they run, with the results of
-onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
+"""Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech}: models whose course is
+known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data/onnx
 """
@@ -239,6 +239,29 @@ def keypoints(folder):
     save(folder, graph, [{"maps": floats(len(s), 3, 5, 6), "sizes": s} for s in (np.concatenate([sizes] * 4), sizes[1:])])
 
 
+def speech(folder):
+    """How long each of some letters sounds is computed, and so how long all of them do: a range to there, what is made of
+    as many frames, and its spectrum. As models of speech have it; they say that nothing sounds for less than a frame."""
+    weights = [constant("zero", np.int64(0)), constant("one", np.int64(1)), constant("last", np.int64(-1)), constant("ones", np.array([1])),
+               constant("zeros", np.array([0])), constant("least", np.float32(1)), constant("step", np.int64(3)), constant("length", np.int64(8)),
+               constant("up", np.array([1, 1, 6], np.float32)), constant("down", np.array([1, 1, 1 / 6], np.float32)),
+               constant("kernel", floats(4, 2, 5)), constant("pads", np.array([0, 0, 4, 0, 0, 4])), constant("window", np.hanning(8).astype("f4"))]
+    nodes = [node("Round", ["durations"], ["whole"]), node("Clip", ["whole", "least"], ["some"]), node("Cast", ["some"], ["counts"], to=7),
+             node("CumSum", ["counts", "zero"], ["ends"]), node("Gather", ["ends", "last"], ["end"]),
+             node("Range", ["zero", "end", "one"], ["frames"], name="frames"), node("Unsqueeze", ["frames", "zeros"], ["row"]),
+             node("Unsqueeze", ["ends", "ones"], ["to"]), node("Sub", ["ends", "counts"], ["starts"]),
+             node("Unsqueeze", ["starts", "ones"], ["from"]), node("Less", ["row", "to"], ["before"]), node("Less", ["row", "from"], ["early"]),
+             node("Xor", ["before", "early"], ["at"]), node("Cast", ["at"], ["path"], to=1), node("MatMul", ["letters", "path"], ["sounds"]),
+             node("Resize", ["sounds", "", "up"], ["fine"], mode="linear"), node("Sin", ["fine"], ["waves"]),
+             node("Resize", ["waves", "", "down"], ["coarse"], mode="linear"), node("ConvTranspose", ["coarse", "kernel"], ["long"], strides=[3]),
+             node("Pad", ["long", "pads"], ["padded"], mode="reflect"), node("ReduceMean", ["padded"], ["signal"], axes=[1], keepdims=0),
+             node("STFT", ["signal", "step", "window", "length"], ["spectrum"], onesided=1)]
+    graph = helper.make_graph(nodes, "speech", [value("durations", ["n"]), value("letters", [1, 4, "n"])],
+                              [value("spectrum", None), value("path", None), value("long", None)], weights)
+    save(folder, graph, [{"durations": np.array(d, np.float32), "letters": floats(1, 4, len(d))}
+                         for d in ([1.2, 3.7, 0.1, 6.4, 2.2], [0.2], [9, 31.4, 2.6])])
+
+
 def branches(folder):
     """Two experts, of which the data choose one, and a branch within a branch."""
     weights = [constant("wa", floats(8, 8)), constant("wb", floats(8, 8)), constant("zero", np.float32(0)),
@@ -261,5 +284,5 @@ def branches(folder):
 
 
 if __name__ == "__main__":
-    for make in (recurrences, loops, branches, pasted, keypoints):
+    for make in (recurrences, loops, branches, pasted, keypoints, speech):
         make(f"{sys.argv[1]}/{make.__name__}")

@@ -30,6 +30,10 @@ enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 #include "operators.def"
 #undef ROW
 
+/* The name of the dim that Range's result has where its end is computed, which options may then mention;
+ * NULL: a failure. (op_range.c) */
+const char *ash_onnx__range_name(ash_import *im, ash_span result);
+
 /* x to another element type. Bytes that stand for something become numbers first. `saturate` and
  * `rounding` are the node's attributes (ash_onnx__rounding), for floating point types of eight bits. */
 typedef enum ash_onnx_rounding { ONNX_UP, ONNX_DOWN, ONNX_NEAREST } ash_onnx_rounding;
