@@ -45,8 +45,7 @@ static void find_constants(divider *d) {
 static void find_homes(divider *d) {
     const ash_graph *g = d->from;
     for (size_t v = 0; v < g->values.len; v++)
-        if (g->values.at[v].kind == ASH_VALUE_NODE)
-            d->home[v] = (uint8_t)d->where[g->values.at[v].node];
+        if (g->values.at[v].kind == ASH_VALUE_NODE) d->home[v] = (uint8_t)d->where[g->values.at[v].node];
     for (size_t i = 0; i < g->states.len; i++) d->home[g->states.at[i].value] = (uint8_t)d->homes[i];
 }
 

@@ -40,7 +40,7 @@ typedef struct joiner {
     ASH_VEC(uint32_t) stack;
     ASH_VEC(ash_step) main;   /* merged, behind the prologue */
     ASH_VEC(uint32_t) states; /* of all devices, in the order of the graph that was divided */
-    uint32_t n_steps;       /* main steps of all devices */
+    uint32_t n_steps;         /* main steps of all devices */
     size_t buffers;
     uint32_t first[ASH_MOST_DEVICES];  /* number of each device's first main step */
     ash_step *steps[ASH_MOST_DEVICES]; /* main steps of each */
@@ -318,7 +318,7 @@ static ash_status take_all(joiner *j, uint32_t number) {
         }
         ASH_FAIL_IF(j->waits[next], j->diag, ASH_ERROR_UNSUPPORTED,
                     "a state's new value goes to another device, and what comes back from there is used "
-                    "together with the old one: place them on one device");
+                    "together with the old one");
         if (!ash_vec_push(j->a, &j->stack, next)) return ASH_NO_MEMORY(j->diag);
     }
     return ASH_OK;
@@ -417,11 +417,8 @@ static ash_status join(joiner *j, ash_program **programs) {
 
 ash_status ash_program__join(const ash_division *division, ash_program **programs, const ash_ends *ends,
                              ash_diag *diag) {
-    joiner j = {.division = division,
-                .ends = ends,
-                .p = programs[0],
-                .a = programs[0]->allocator,
-                .diag = diag};
+    joiner j = {
+        .division = division, .ends = ends, .p = programs[0], .a = programs[0]->allocator, .diag = diag};
     uint32_t first_buffer[ASH_MOST_DEVICES] = {0};
     uint64_t accesses = 0, steps = 0;
     for (uint32_t t = 0; t < division->count; t++) {

@@ -99,8 +99,8 @@ static ash_status bind_arena(ash_plan *plan, const ash_plan_block *block, uint64
                 (unsigned long long)plan->block_size);
     ASH_FAIL_IF(plan->arenas_ready, diag, ASH_ERROR_STATE,
                 "the arena is in use: bind it before inputs are set, or release all");
-    const ash_plan_span span = {ash_plan__space(plan, 0), block->address,
-                                block->address + plan->block_size, ASH_TENANT_ARENA, 0};
+    const ash_plan_span span = {ash_plan__space(plan, 0), block->address, block->address + plan->block_size,
+                                ASH_TENANT_ARENA, 0};
     ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
     const ash_plan_block before = plan->block;
     if (before.address && before.address != block->address)

@@ -542,7 +542,8 @@ void ash_plan__clear(ash_plan *plan) {
         ash_storage_release(plan->arenas[i].storage);
     ash_plan__drop_weights(plan);
     ash_storage_release(plan->saved);
-    if (plan->block.address) ash_plan__tell_block(plan, plan->device, "arena", &plan->block, plan->block_size);
+    if (plan->block.address)
+        ash_plan__tell_block(plan, plan->device, "arena", &plan->block, plan->block_size);
     ash_storage_release(plan->block.storage);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);

@@ -105,7 +105,8 @@ static ash_status check_types(const ash_plan *plan, size_t position, const ash_p
     int64_t count;
     bool fixed = ash_type_static_count(a, &count) && ash_type_static_count(b, &count);
     ASH_FAIL_IF(ash_plan__state_device(plan, position) != ash_plan__state_device(from, theirs), diag,
-                ASH_ERROR_INVALID_ARGUMENT, "\"%.80s\" is on another device in the one plan than in the other",
+                ASH_ERROR_INVALID_ARGUMENT,
+                "\"%.80s\" is on another device in the one plan than in the other",
                 ash_plan_state_name(plan, position));
     if (fixed && ash_type_equal(a, b) &&
         ash_plan_state_align(from, theirs) % ash_plan_state_align(plan, position) == 0)

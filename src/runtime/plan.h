@@ -449,8 +449,7 @@ ash_status ash_plan__read(ash_device *device, void *to, ash_address from, uint64
 ash_status ash_plan__copy(ash_device *device, ash_address to, ash_address from, uint64_t size,
                           ash_diag *diag);
 /* the same byte everywhere. Bytes may overlap. */
-ash_status ash_plan__fill(ash_device *device, ash_address to, uint8_t value, uint64_t size,
-                          ash_diag *diag);
+ash_status ash_plan__fill(ash_device *device, ash_address to, uint8_t value, uint64_t size, ash_diag *diag);
 /* What was given: to the device, to memory of the host. */
 ash_status ash_plan__take(ash_device *device, ash_address to, const ash_given *given, ash_diag *diag);
 ash_status ash_plan__fetch(ash_device *device, void *to, const ash_given *given, ash_diag *diag);

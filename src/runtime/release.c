@@ -129,8 +129,8 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
         uint64_t bytes; /* present ones, which are those of the results */
         ash_plan__present_type(plan, b, &type, &bytes);
         uint64_t within = place->offset - plan->layout->places[place->root].offset;
-        status =
-            ash_plan__copy(plan->device, start + index->saved[i], plan->base[place->root] + within, bytes, diag);
+        status = ash_plan__copy(plan->device, start + index->saved[i], plan->base[place->root] + within,
+                                bytes, diag);
     }
     if (status != ASH_OK) {
         ash_storage_release(storage);

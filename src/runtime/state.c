@@ -74,8 +74,8 @@ static ash_plan_state_slot *home_slot(const ash_plan *plan, size_t position) {
 
 static ash_status fetch(const ash_plan *plan, const ash_plan_state_slot *slot, ash_diag *diag) {
     if (!slot->host) return ASH_OK;
-    return ash_plan__write(device_of(plan, slot), plan->base[slot->buffer], slot->host, bytes_of(plan, slot),
-                           diag);
+    return ash_plan__write(device_of(plan, slot), plan->base[slot->buffer], slot->host,
+                           bytes_of(plan, slot), diag);
 }
 
 static ash_status give_back(const ash_plan *plan, const ash_plan_state_slot *slot, ash_diag *diag) {
