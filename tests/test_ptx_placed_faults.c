@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A plan on the processor and a GPU whose driver fails: call 1, 2, 3, ... of its life answers with an error.
+/* A plan on the processor and a GPU whose driver fails: call 1, 2, 3, ... of its life is an error.
  * Whatever fails, some call says so with a reason, nothing is left, and where memory ran out the plan goes
  * on as soon as there is some: its states are refused until they are set or reset, and then right. */
 #include "cuda_room.h"
@@ -112,7 +112,6 @@ static ash_status live(room *r, int mode, bool again, float *y) {
         status = ash_plan_prepare(r->context, r->graph, &options, &plan, &diag);
     }
     if (status == ASH_OK) status = run(plan, memory, y);
-    if (status != ASH_OK && getenv("SHOW")) fprintf(stderr, "%s: %s\n", ptx_failed(), diag.message);
     if (status != ASH_OK && plan && again && run(plan, memory, y) != ASH_OK)
         fail_msg("%s: and it does not go on: %s %s", ptx_failed(), diag.message, ptx_finding());
     ash_plan_destroy(plan);

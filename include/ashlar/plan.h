@@ -147,8 +147,8 @@ typedef struct ash_plan_options {
                                    that depend on data are ASH_ERROR_UNSUPPORTED */
     size_t device_count;
     const ash_place_rule *places; /* for nodes and states that ash_graph_place has not placed: the last rule
-                                     that fits counts. A device that is not in the list, named by a rule or by the
-                                     graph, is ASH_ERROR_INVALID_ARGUMENT with the node's name */
+                                     that fits counts. A device that is not in the list, named by a rule or
+                                     by the graph, is ASH_ERROR_INVALID_ARGUMENT with the node's name */
     size_t place_count;
     const uint64_t *capacities; /* bytes, per device: what memory.capacity is for the arena on each, 0: no
                                    limit. NULL: memory.capacity, for each */

@@ -17,12 +17,11 @@ _Static_assert(ASH_MOST_DEVICES <= 8, "a bit for each");
 
 typedef struct divider {
     const ash_graph *from;
-    const uint32_t *where; /* per node */
-    const uint32_t *homes; /* per state */
-    uint8_t *home;         /* per value that is no constant: the device that has or computes it */
-    uint8_t *needed;       /* per value: a bit for each device that reads it */
-    bool *constant;        /* per value: of constants and parameters alone */
-    ash_arena scratch;     /* lists of operands */
+    const ash_placement *where;
+    uint8_t *home;     /* per value that is no constant: the device that has or computes it */
+    uint8_t *needed;   /* per value: a bit for each device that reads it */
+    bool *constant;    /* per value: of constants and parameters alone */
+    ash_arena scratch; /* lists of operands */
     ash_division *out;
     ash_diag *diag;
 } divider;
@@ -45,8 +44,10 @@ static void find_constants(divider *d) {
 static void find_homes(divider *d) {
     const ash_graph *g = d->from;
     for (size_t v = 0; v < g->values.len; v++)
-        if (g->values.at[v].kind == ASH_VALUE_NODE) d->home[v] = (uint8_t)d->where[g->values.at[v].node];
-    for (size_t i = 0; i < g->states.len; i++) d->home[g->states.at[i].value] = (uint8_t)d->homes[i];
+        if (g->values.at[v].kind == ASH_VALUE_NODE)
+            d->home[v] = (uint8_t)d->where->nodes[g->values.at[v].node];
+    for (size_t i = 0; i < g->states.len; i++)
+        d->home[g->states.at[i].value] = (uint8_t)d->where->states[i];
 }
 
 static void find_needed(divider *d, const ash_value *keep, size_t n_keep) {
@@ -54,14 +55,14 @@ static void find_needed(divider *d, const ash_value *keep, size_t n_keep) {
     for (size_t i = 0; i < g->outputs.len; i++) d->needed[g->outputs.at[i].value] |= 1;
     for (size_t i = 0; i < g->states.len; i++)
         if (g->states.at[i].update != ASH_NO_VALUE)
-            d->needed[g->states.at[i].update] |= (uint8_t)(1 << d->homes[i]);
+            d->needed[g->states.at[i].update] |= (uint8_t)(1 << d->where->states[i]);
     for (size_t i = 0; i < n_keep; i++)
         d->needed[keep[i]] |= (uint8_t)(d->constant[keep[i]] ? 1 : 1 << d->home[keep[i]]);
     for (size_t n = g->nodes.len; n-- > 0;) {
         const ash_node *node = &g->nodes.at[n];
         uint8_t there = 0;
         for (unsigned k = 0; k < node->n_outs; k++) there |= d->needed[node->out + k];
-        if (there && !d->constant[node->out]) there = (uint8_t)(1 << d->where[n]);
+        if (there && !d->constant[node->out]) there = (uint8_t)(1 << d->where->nodes[n]);
         for (unsigned i = 0; i < node->n_ins; i++) d->needed[node->ins[i]] |= there;
         for (unsigned k = 0; k < node->n_outs; k++) /* all of its results are there */
             if (d->constant[node->out]) d->needed[node->out + k] |= there;
@@ -125,7 +126,7 @@ static ash_status take_node(divider *d, uint32_t n) {
     uint8_t needed = 0;
     for (unsigned k = 0; k < node->n_outs; k++) needed |= d->needed[node->out + k];
     for (uint32_t t = 0; t < d->out->count; t++) {
-        bool here = d->constant[node->out] ? needed >> t & 1 : needed && d->where[n] == t;
+        bool here = d->constant[node->out] ? needed >> t & 1 : needed && d->where->nodes[n] == t;
         if (here) ASH_TRY(copy_node(d, node, t));
     }
     for (unsigned k = 0; needed && k < node->n_outs; k++) ASH_TRY(send(d, node->out + k));
@@ -138,9 +139,9 @@ static ash_status add_ends(divider *d) {
     ash_division *out = d->out;
     for (uint32_t t = 0; t < out->count; t++) ash_graph_name_next(out->graphs[t], NULL);
     for (size_t i = 0; i < g->states.len; i++) {
-        const ash_value *image = out->images[d->homes[i]], update = g->states.at[i].update;
+        const ash_value *image = out->images[d->where->states[i]], update = g->states.at[i].update;
         if (update != ASH_NO_VALUE)
-            ash_graph_update(out->graphs[d->homes[i]], image[g->states.at[i].value], image[update]);
+            ash_graph_update(out->graphs[d->where->states[i]], image[g->states.at[i].value], image[update]);
     }
     for (size_t i = 0; i < g->outputs.len; i++)
         ash_graph_output(out->graphs[0], g->outputs.at[i].name, out->images[0][g->outputs.at[i].value]);
@@ -173,19 +174,18 @@ static ash_status divide(divider *d, const ash_value *keep, size_t n_keep) {
     return add_ends(d);
 }
 
-ash_status ash_graph__divide(const ash_graph *graph, const uint32_t *where, const uint32_t *homes,
-                             uint32_t count, const ash_value *keep, size_t n_keep, ash_division *out,
-                             ash_diag *diag) {
+ash_status ash_graph__divide(const ash_graph *graph, const ash_placement *where, const ash_value *keep,
+                             size_t n_keep, ash_division *out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t values = graph->values.len;
-    *out = (ash_division){.allocator = a, .count = count, .values = values};
-    divider d = {.from = graph, .where = where, .homes = homes, .out = out, .diag = diag};
+    *out = (ash_division){.allocator = a, .count = where->count, .values = values};
+    divider d = {.from = graph, .where = where, .out = out, .diag = diag};
     ash_arena_init(&d.scratch, a);
     d.needed = ash_mem_calloc(a, values, sizeof *d.needed);
     d.constant = ash_mem_calloc(a, values, sizeof *d.constant);
     d.home = ash_mem_calloc(a, values, sizeof *d.home);
     ash_status status = d.needed && d.constant && d.home ? ASH_OK : ASH_NO_MEMORY(diag);
-    for (uint32_t t = 0; t < count && status == ASH_OK; t++) {
+    for (uint32_t t = 0; t < where->count && status == ASH_OK; t++) {
         status = ash_graph__derive(graph, &out->graphs[t], diag);
         out->images[t] = ash_mem_alloc(a, values, sizeof(ash_value));
         if (status == ASH_OK && !out->images[t]) status = ASH_NO_MEMORY(diag);

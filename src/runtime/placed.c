@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* graph, devices, rules ─→ a device for each node and state ─divide→ graphs ─opt, lower→ programs ─join→ one program
+/* graph, devices, rules ─→ a device for all ─divide→ graphs ─opt, lower→ programs ─join→ one program
  *
  * docs/architecture.md, "How a plan runs on several devices", has the whole of it. */
 #include "code/code.h"
@@ -187,9 +187,8 @@ struct placing {
     ash_context *context;
     const ash_graph *graph;
     const ash_plan_options *options;
-    const bool *seeds;     /* per input of the graph, or NULL */
-    const uint32_t *where; /* per node */
-    const uint32_t *homes; /* per state */
+    const bool *seeds; /* per input of the graph, or NULL */
+    ash_placement where;
     ash_division division;
     /* per device */
     ash_fit_part parts[ASH_MOST_DEVICES];
@@ -252,7 +251,7 @@ static ash_status describe_part(struct placing *w, uint32_t device, ash_diag *di
 static ash_status join(void *user, ash_program **programs, ash_diag *diag) {
     struct placing *w = user;
     const ash_graph *g = w->graph;
-    const ash_ends ends = {g->inputs.len, g->outputs.len, g->states.len, w->homes};
+    const ash_ends ends = {g->inputs.len, g->outputs.len, g->states.len, w->where.states};
     size_t seeds = 0;
     ASH_TRY(ash_program__join(&w->division, programs, &ends, diag));
     if (!w->seeds) return ASH_OK;
@@ -263,9 +262,8 @@ static ash_status join(void *user, ash_program **programs, ash_diag *diag) {
 
 static ash_status place(struct placing *w, ash_fitted *out, ash_diag *diag) {
     const ash_plan_options *options = w->options;
-    const uint32_t count = (uint32_t)options->device_count;
-    ASH_TRY(ash_graph__divide(w->graph, w->where, w->homes, count, options->keep, options->keep_count,
-                              &w->division, diag));
+    const uint32_t count = w->where.count;
+    ASH_TRY(ash_graph__divide(w->graph, &w->where, options->keep, options->keep_count, &w->division, diag));
     for (uint32_t d = 0; d < count; d++) ASH_TRY(describe_part(w, d, diag));
     ASH_TRY(find_seeds(w, diag));
     const ash_fit_job job = {.context = w->context,
@@ -289,8 +287,7 @@ ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const
                         .graph = graph,
                         .options = options,
                         .seeds = seeds,
-                        .where = where,
-                        .homes = homes};
+                        .where = {where, homes, (uint32_t)options->device_count}};
     ash_status status = where && homes ? choose(graph, options, where, diag) : ASH_NO_MEMORY(diag);
     if (status == ASH_OK) {
         choose_homes(graph, options, where, homes);

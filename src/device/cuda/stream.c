@@ -109,11 +109,11 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
 /* The words are zero, and whatever comes on any stream comes after that. */
 void ash_cuda_streams__begin(cuda_streams *s) {
     const cu_driver *f = &s->cuda->driver;
-    s->began = true;
     s->pinned[CUDA_READ] = s->pinned[CUDA_READ + 1] = 0;
     for (uint32_t i = 0; i < s->options.streams; i++)
         atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
-    check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
+    s->began =
+        check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
 }
 
 /* What follows on all streams comes after what is on the control stream. */
@@ -268,11 +268,11 @@ ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *dia
     for (uint32_t i = 0; i < s->options.streams; i++) wait_stream(s, s->streams[i]);
     wait_stream(s, s->control);
     int32_t *read = s->pinned + CUDA_READ;
-    if (s->options.cancel) {
+    if (s->options.cancel && s->began) { /* else the words are those of no round */
         check(s, f->copy_out(read, s->words, 2 * sizeof *read, s->control), "a copy");
         check(s, ash_cuda__wait(s->cuda, s->control), "the GPU");
     }
-    bool left_out = ash_stop__has_left_out(&s->stop) || read[1];
+    bool left_out = ash_stop__has_left_out(&s->stop) || (s->began && read[1]);
     if (s->failed == ASH_OK) read_times(s);
     s->timed = 0;
     int failed = s->failed;
