@@ -2,27 +2,11 @@
 /* Tiles of products and convolutions whose sizes are variables: every size around the tiles' heights,
  * strictly interpreted for several targets, has the values of the reference and the bits of the same size
  * as a number; and the nests are those of tiles. */
-#include "ashlar/builder.h"
 #include "interpreted.h"
 #include "kernel/tile.h"
-#include "one_context.h"
+#include "test_graphs.h"
 
 static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
-
-static ash_graph *new_graph(void) {
-    ash_graph *g;
-    ash_diag diag;
-    assert_ok(ash_graph_create(context, "test", &g, &diag));
-    return g;
-}
-
-static ash_value input(ash_graph *g, const char *name, unsigned rank, const ash_dim *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(g, name, &type);
-}
-#define INPUT(g, name, ...)                                                                                \
-    input(g, name, sizeof((ash_dim[]){__VA_ARGS__}) / sizeof(ash_dim), (ash_dim[]){__VA_ARGS__})
 
 /* A variable of the graph, or where sizes are numbers its value. */
 static ash_dim size(ash_graph *g, const char *name, int64_t min, int64_t max, int64_t number) {
@@ -288,7 +272,7 @@ static ash_graph *conv(const shape *s, int64_t lanes, int64_t h, int64_t w) {
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
     const ash_type *type = ash_graph_type(g, y);
     assert_non_null(type);
-    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, input(g, "r", type->rank, type->dims))));
+    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, input(g, "r", ASH_F32, type->rank, type->dims))));
     return g;
 }
 

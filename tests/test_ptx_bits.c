@@ -6,8 +6,8 @@
  * formulas use it where there is one. */
 #include "base/target.h"
 #include "code/code.h"
-#include "code/llvm.h"
 #include "cuda_room.h"
+#include "gpu_here.h"
 #include "ir/ir.h"
 
 static ash_diag diag;
@@ -268,10 +268,7 @@ static void integers(void **state) {
 }
 
 int main(void) {
-    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
-        fprintf(stderr, "SKIP: %s\n", diag.message);
-        return 77;
-    }
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_room, close_room)
     const struct CMUnitTest tests[] = {TEST(elementwise), TEST(functions_of_f64), TEST(casts),
                                        TEST(movement_and_choice), TEST(integers)};
