@@ -69,7 +69,7 @@ static inline void interp_binary(interp *in, const ash_inst *inst, interp_lane *
 /* Lane j with lane j + ceil(n/2), until one is left. */
 static inline void interp_hreduce(interp *in, ash_ref ref, const ash_inst *inst) {
     unsigned n = in->nest->code.at[inst->a].lanes;
-    interp_lane *held = in->spare[0];
+    interp_lane *held = in->spare;
     bool bad = false;
     for (unsigned i = 0; i < n; i++) {
         held[i] = interp_at(in, inst->a)[i];
@@ -101,6 +101,7 @@ static inline void interp_narrow(interp *in, ash_ref ref, const ash_inst *inst, 
 static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst, unsigned lanes) {
     interp_lane *to = interp_at(in, ref);
     bool *bad = interp_poison(in, ref);
+    const interp_operand a = interp_of(in, inst->a), b = interp_of(in, inst->b), c = interp_of(in, inst->c);
     for (unsigned lane = 0; lane < lanes; lane++) {
         bad[lane] = false;
         switch ((ash_nest_op)inst->op) {
@@ -115,69 +116,64 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst, u
         case ASH_NEST_SPLAT:
         case ASH_NEST_EXTRACT: {
             unsigned from = inst->op == ASH_NEST_EXTRACT ? (unsigned)inst->i : 0;
-            to[lane] = interp_at(in, inst->a)[from];
-            bad[lane] = interp_poison(in, inst->a)[from];
+            to[lane] = a.lane[from];
+            bad[lane] = a.bad[from];
             break;
         }
         case ASH_NEST_SHUFFLE: {
-            unsigned pick = (unsigned)in->nest->shuffles.at[inst->i + lane],
-                     n = in->nest->code.at[inst->a].lanes;
-            ash_ref from = pick < n ? inst->a : inst->b;
-            to[lane] = interp_at(in, from)[pick % n];
-            bad[lane] = interp_poison(in, from)[pick % n];
+            unsigned pick = (unsigned)in->nest->shuffles.at[inst->i + lane], n = in->places[inst->a].lanes;
+            const interp_operand *from = pick < n ? &a : &b;
+            to[lane] = from->lane[pick % n];
+            bad[lane] = from->bad[pick % n];
             break;
         }
         case ASH_NEST_CELL:
         case ASH_NEST_GET:
-            to[lane] = interp_at(in, inst->a)[lane];
-            bad[lane] = interp_poison(in, inst->a)[lane];
+            to[lane] = a.lane[lane];
+            bad[lane] = a.bad[lane];
             break;
         case ASH_NEST_IDIV:
         case ASH_NEST_IMOD: {
-            int64_t a = interp_at(in, inst->a)[lane].i, b = interp_at(in, inst->b)[lane].i;
-            bad[lane] = interp_poison(in, inst->a)[lane] || interp_poison(in, inst->b)[lane] || a < 0;
-            if (b <= 0) {
-                interp_fail(in, ref, "a division by %lld", (long long)b);
+            int64_t x = a.lane[lane].i, y = b.lane[lane].i;
+            bad[lane] = a.bad[lane] || b.bad[lane] || x < 0;
+            if (y <= 0) {
+                interp_fail(in, ref, "a division by %lld", (long long)y);
                 return;
             }
-            to[lane].i = bad[lane] ? INT64_MIN / 3 : inst->op == ASH_NEST_IDIV ? a / b : a % b;
+            to[lane].i = bad[lane] ? INT64_MIN / 3 : inst->op == ASH_NEST_IDIV ? x / y : x % y;
             break;
         }
-        case ASH_NEST_FMA: {
-            double x = interp_at(in, inst->a)[lane].f, y = interp_at(in, inst->b)[lane].f;
-            to[lane].f = fma(x, y, interp_at(in, inst->c)[lane].f);
-            bad[lane] = interp_poison(in, inst->a)[lane] || interp_poison(in, inst->b)[lane] ||
-                        interp_poison(in, inst->c)[lane];
+        case ASH_NEST_FMA:
+            to[lane].f = fma(a.lane[lane].f, b.lane[lane].f, c.lane[lane].f);
+            bad[lane] = a.bad[lane] || b.bad[lane] || c.bad[lane];
             break;
-        }
         case ASH_NEST_DOT4: {
-            bool a_shared = in->nest->code.at[inst->a].lanes == 4;
-            bool b_shared = in->nest->code.at[inst->b].lanes == 4;
-            to[lane] = interp_at(in, inst->c)[lane];
-            bad[lane] = interp_poison(in, inst->c)[lane];
+            bool a_shared = in->places[inst->a].lanes == 4, b_shared = in->places[inst->b].lanes == 4;
+            to[lane] = c.lane[lane];
+            bad[lane] = c.bad[lane];
             for (unsigned i = 0; i < 4; i++) {
-                unsigned a = a_shared ? i : 4 * lane + i, b = b_shared ? i : 4 * lane + i;
-                to[lane].i += interp_at(in, inst->a)[a].i * interp_at(in, inst->b)[b].i;
-                bad[lane] |= interp_poison(in, inst->a)[a] || interp_poison(in, inst->b)[b];
+                unsigned p = a_shared ? i : 4 * lane + i, q = b_shared ? i : 4 * lane + i;
+                to[lane].i += a.lane[p].i * b.lane[q].i;
+                bad[lane] |= a.bad[p] || b.bad[q];
             }
             break;
         }
         case ASH_NEST_WHOLE: {
-            double x = interp_at(in, inst->a)[lane].f;
-            bad[lane] = interp_poison(in, inst->a)[lane];
+            double x = a.lane[lane].f;
+            bad[lane] = a.bad[lane];
             if (!bad[lane] && (x != floor(x) || fabs(x) > 0x1p30))
                 interp_fail(in, ref, "%g is not whole, or large", x);
             to[lane].i = bad[lane] ? 0 : (int64_t)x;
             break;
         }
         case ASH_NEST_TF32: {
-            float x = (float)interp_at(in, inst->a)[lane].f;
+            float x = (float)a.lane[lane].f;
             uint32_t bits;
             memcpy(&bits, &x, sizeof bits);
             bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
             if (!isnan(x)) memcpy(&x, &bits, sizeof x);
             to[lane].f = x;
-            bad[lane] = interp_poison(in, inst->a)[lane];
+            bad[lane] = a.bad[lane];
             break;
         }
         default: interp_fail(in, ref, "operation %u is unknown", inst->op); return;
@@ -199,7 +195,7 @@ typedef struct interp_threads {
 
 /* The tree of ash_nest.h: thread j with j ^ half, the lower one first. */
 static inline void interp_reduce(interp *in, ash_ref ref, const ash_inst *inst, const interp_threads *all) {
-    interp_lane *held = in->spare[0], *low = in->spare[1], *high = in->spare[2];
+    interp_lane *held = in->spare, *low = held + 1024, *high = low + 1024;
     bool bad[1024] = {false}; /* of each group */
     const int32_t group = (int32_t)inst->unroll;
     for (int32_t t = 0; t < in->threads; t++) {
@@ -596,12 +592,14 @@ static inline void interp_run(const ash_nest *nest, const interp_buffer *buffers
         if (op == ASH_NEST_ELSE || op == ASH_NEST_LOOP || op == ASH_NEST_IF) stack[depth++] = ref;
     }
     error[0] = 0;
+    in.spare = malloc(3 * 1024 * sizeof *in.spare);
     in.lanes = calloc(total * (size_t)in.threads + 1, sizeof *in.lanes);
     in.poison = calloc(total * (size_t)in.threads + 1, sizeof *in.poison);
     int32_t *everybody = calloc((size_t)in.threads, sizeof *everybody);
     for (int32_t t = 0; t < in.threads; t++) everybody[t] = t;
     interp_block(&in, 0, (ash_ref)n, &(interp_threads){in.threads, everybody});
     interp_close_block(&in);
+    free(in.spare);
     free(in.lanes);
     free(in.poison);
     free(in.places);

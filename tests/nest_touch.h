@@ -86,7 +86,7 @@ typedef struct interp {
     char *error;          /* 256 bytes; empty: none */
     ash_wide ins[3], out; /* of arithmetic */
     ash_node node;
-    interp_lane spare[3][1024]; /* of reductions */
+    interp_lane *spare; /* of reductions: room for thrice 1024 */
 } interp;
 
 static inline void interp_fail(interp *in, ash_ref ref, const char *fmt, ...) ASH_PRINTF(3, 4);
@@ -105,6 +105,17 @@ static inline interp_lane *interp_at(const interp *in, ash_ref ref) {
 
 static inline bool *interp_poison(const interp *in, ash_ref ref) {
     return in->poison + in->places[ref].first + (size_t)in->thread * in->places[ref].lanes;
+}
+
+/* An operand's lanes, and whether they have no value; NULL where there is no such operand. */
+typedef struct interp_operand {
+    const interp_lane *lane;
+    const bool *bad;
+} interp_operand;
+
+static inline interp_operand interp_of(const interp *in, ash_ref ref) {
+    if (ref >= in->nest->code.len) return (interp_operand){NULL, NULL};
+    return (interp_operand){interp_at(in, ref), interp_poison(in, ref)};
 }
 
 /* Lanes of results as the evaluator has elements: a call for a few of them takes no time to prepare. */

@@ -226,9 +226,9 @@ static void movement_and_choice(void **state) {
         wants(r, "gather",
               ash_gather(graph(r), numbers(r, t), ash_iota(graph(r), ASH_I64, (const ash_dim[]){200}, 1, 0),
                          1));
-        wants(r, "select",
-              ash_select(graph(r), ash_lt(graph(r), numbers(r, t), numbers(r, t)), numbers(r, t),
-                         numbers(r, t)));
+        ash_value four[4];
+        for (int k = 0; k < 4; k++) four[k] = numbers(r, t);
+        wants(r, "select", ash_select(graph(r), ash_lt(graph(r), four[0], four[1]), four[2], four[3]));
         compare(r);
         wants(r, "reduce_max",
               ash_reduce(graph(r), ASH_OP_REDUCE_MAX, numbers(r, t), (const int64_t[]){1}, 1, false));
