@@ -2,13 +2,7 @@
 /* Each core operator as ONNX operators of opset 18. Blocked layouts belong to compiled graphs and are
  * refused. */
 #include "model.h"
-#include "write.h"
-
-typedef const char *name;
-
-static name value(const ash_writer *w, ash_value v) {
-    return w->values[v];
-}
+#include "write_short.h"
 
 static const ash_type *in_type(const ash_writer *w, const ash_node *node, size_t k) {
     return ash_graph__type(w->graph, node->ins[k]);
@@ -18,20 +12,8 @@ static const ash_type *out_type(const ash_writer *w, const ash_node *node) {
     return ash_graph__type(w->graph, node->out);
 }
 
-static name op1(ash_writer *w, name out, const char *op, name a) {
-    return ash_writer__op(w, out, op, &a, 1, NULL, 0);
-}
-
-static name op2(ash_writer *w, name out, const char *op, name a, name b) {
-    return ash_writer__op(w, out, op, (const name[]){a, b}, 2, NULL, 0);
-}
-
-static name op3(ash_writer *w, name out, const char *op, name a, name b, name c) {
-    return ash_writer__op(w, out, op, (const name[]){a, b, c}, 3, NULL, 0);
-}
-
 /* A 0 in the target keeps the operand's dim unless allowzero is set. */
-static name reshape(ash_writer *w, name out, name x, const ash_dim *dims, size_t n) {
+const char *ash_writer__reshape(ash_writer *w, name out, name x, const ash_dim *dims, size_t n) {
     const ash_writer_attr attrs[] = {WRITE_INT("allowzero", 1)};
     const name ins[] = {x, ash_writer__dims(w, dims, n)};
     bool empty = false;
@@ -39,7 +21,7 @@ static name reshape(ash_writer *w, name out, name x, const ash_dim *dims, size_t
     return ash_writer__op(w, out, "Reshape", ins, 2, attrs, empty);
 }
 
-static name cast(ash_writer *w, name out, name x, ash_dtype dtype) {
+const char *ash_writer__cast(ash_writer *w, name out, name x, ash_dtype dtype) {
     const ash_writer_attr attrs[] = {WRITE_INT("to", ash_onnx__dtype_of(dtype))};
     return ash_writer__op(w, out, "Cast", &x, 1, attrs, 1);
 }
@@ -62,10 +44,10 @@ static const char *const same[ASH_OP_COUNT] = {
     [ASH_OP_SELECT] = "Where",
 };
 
-static name zero_like(ash_writer *w, const ash_type *type) {
+const char *ash_writer__zero(ash_writer *w, ash_dtype dtype) {
     static const uint8_t zeros[16];
-    const ash_type scalar = {.dtype = type->dtype};
-    return ash_writer__constant(w, NULL, &scalar, zeros, ash_dtype_size(type->dtype));
+    const ash_type scalar = {.dtype = dtype};
+    return ash_writer__constant(w, NULL, &scalar, zeros, ash_dtype_size(dtype));
 }
 
 /* Logical operators for bool, bitwise ones for integers. */
@@ -78,7 +60,7 @@ static void write_bits(ash_writer *w, const ash_node *node, const char *logical,
 /* Towards zero: the ceiling below it, the floor above. */
 static void write_trunc(ash_writer *w, const ash_node *node) {
     name x = value(w, node->ins[0]);
-    name negative = op2(w, NULL, "Less", x, zero_like(w, in_type(w, node, 0)));
+    name negative = op2(w, NULL, "Less", x, ash_writer__zero(w, in_type(w, node, 0)->dtype));
     op3(w, value(w, node->out), "Where", negative, op1(w, NULL, "Ceil", x), op1(w, NULL, "Floor", x));
 }
 
@@ -130,7 +112,7 @@ static void write_cast(ash_writer *w, const ash_node *node) {
                high = (double)((1 << (bits - is_signed)) - 1);
         x = op3(w, NULL, "Clip", x, number(w, from, low), number(w, from, high));
     }
-    cast(w, value(w, node->out), x, to);
+    ash_writer__cast(w, value(w, node->out), x, to);
 }
 
 static bool write_elementwise(ash_writer *w, const ash_node *node) {
@@ -236,11 +218,11 @@ static name spread(ash_writer *w, name x, ash_type *type, unsigned axis, int64_t
     if (type->dims[axis] == 0) return x;
     memmove(&split.dims[axis + 2], &split.dims[axis + 1], (type->rank - axis - 1) * sizeof *split.dims);
     split.dims[axis + 1] = 1;
-    x = reshape(w, NULL, x, split.dims, type->rank + 1);
+    x = ash_writer__reshape(w, NULL, x, split.dims, type->rank + 1);
     pads[type->rank + 1 + axis + 1] = gap;
     x = op3(w, NULL, "Pad", x, ash_writer__ints(w, pads, 2 * (type->rank + 1)), fill);
     type->dims[axis] *= gap + 1;
-    x = reshape(w, NULL, x, type->dims, type->rank);
+    x = ash_writer__reshape(w, NULL, x, type->dims, type->rank);
     type->dims[axis] -= gap;
     const name ins[] = {x, ash_writer__ints(w, &start, 1), ash_writer__ints(w, &type->dims[axis], 1),
                         ash_writer__ints(w, &at, 1)};
@@ -269,9 +251,9 @@ static void write_iota(ash_writer *w, const ash_node *node) {
     for (unsigned i = 0; i < type->rank; i++) ones[i] = i == axis ? type->dims[axis] : 1;
     name zero = ash_writer__constant(w, NULL, &scalar, &number[0], sizeof *number);
     name one = ash_writer__constant(w, NULL, &scalar, &number[1], sizeof *number);
-    name count = reshape(w, NULL, ash_writer__dims(w, &type->dims[axis], 1), NULL, 0);
-    name range = cast(w, NULL, op3(w, NULL, "Range", zero, count, one), type->dtype);
-    op2(w, value(w, node->out), "Expand", reshape(w, NULL, range, ones, type->rank),
+    name count = ash_writer__reshape(w, NULL, ash_writer__dims(w, &type->dims[axis], 1), NULL, 0);
+    name range = ash_writer__cast(w, NULL, op3(w, NULL, "Range", zero, count, one), type->dtype);
+    op2(w, value(w, node->out), "Expand", ash_writer__reshape(w, NULL, range, ones, type->rank),
         ash_writer__dims(w, type->dims, type->rank));
 }
 
@@ -279,7 +261,7 @@ static void write_move(ash_writer *w, const ash_node *node) {
     name out = value(w, node->out), x = node->n_ins ? value(w, node->ins[0]) : "";
     const ash_type *type = out_type(w, node);
     switch (node->op) {
-    case ASH_OP_RESHAPE: reshape(w, out, x, type->dims, type->rank); break;
+    case ASH_OP_RESHAPE: ash_writer__reshape(w, out, x, type->dims, type->rank); break;
     case ASH_OP_BROADCAST: op2(w, out, "Expand", x, ash_writer__dims(w, type->dims, type->rank)); break;
     case ASH_OP_TRANSPOSE: {
         const ash_writer_attr attrs[] = {
@@ -317,10 +299,10 @@ static void write_reduce(ash_writer *w, const ash_node *node) {
     const ash_writer_attr attrs[] = {WRITE_INT("keepdims", 0), WRITE_INT("noop_with_empty_axes", 1)};
     bool is_bool = in_type(w, node, 0)->dtype == ASH_BOOL;
     name x = value(w, node->ins[0]);
-    if (is_bool) x = cast(w, NULL, x, ASH_U8);
+    if (is_bool) x = ash_writer__cast(w, NULL, x, ASH_U8);
     const name ins[] = {x, ash_writer__ints(w, axes->list, axes->count)};
     x = ash_writer__op(w, is_bool ? NULL : value(w, node->out), op, ins, 2, attrs, 2);
-    if (is_bool) cast(w, value(w, node->out), x, ASH_BOOL);
+    if (is_bool) ash_writer__cast(w, value(w, node->out), x, ASH_BOOL);
 }
 
 static void write_arg(ash_writer *w, const ash_node *node) {
@@ -387,7 +369,7 @@ static name gather_axes(ash_writer *w, const ash_node *node, int64_t *perm, ash_
     }
     const ash_writer_attr attrs[] = {WRITE_INTS("perm", perm, n)};
     name x = ash_writer__op(w, NULL, "Transpose", &w->values[node->ins[0]], 1, attrs, 1);
-    return reshape(w, NULL, x, dims, 2 + axes->count);
+    return ash_writer__reshape(w, NULL, x, dims, 2 + axes->count);
 }
 
 static void scatter_axes(ash_writer *w, const ash_node *node, name x, const int64_t *perm,
@@ -398,7 +380,7 @@ static void scatter_axes(ash_writer *w, const ash_node *node, name x, const int6
     int64_t back[ASH_MAX_RANK];
     for (uint32_t k = 0; k < axes->count; k++) split.dims[split.rank++] = type->dims[axes->list[k]];
     for (unsigned i = 0; i < split.rank; i++) back[perm[i]] = i;
-    x = reshape(w, NULL, x, split.dims, split.rank);
+    x = ash_writer__reshape(w, NULL, x, split.dims, split.rank);
     const ash_writer_attr attrs[] = {WRITE_INTS("perm", back, split.rank)};
     ash_writer__op(w, value(w, node->out), "Transpose", &x, 1, attrs, 1);
 }
@@ -419,7 +401,7 @@ static name sum_windows(ash_writer *w, name out, name x, const ash_node *node, c
     }
     name ones = op2(w, NULL, "Expand", ash_writer__constant(w, NULL, &scalar, &one, sizeof one),
                     ash_writer__ints(w, weight.dims, weight.rank));
-    if (type->dtype != ASH_F32) ones = cast(w, NULL, ones, type->dtype);
+    if (type->dtype != ASH_F32) ones = ash_writer__cast(w, NULL, ones, type->dtype);
     return ash_writer__op(w, out, "Conv", (const name[]){x, ones}, 2, attrs, 4);
 }
 
@@ -518,6 +500,13 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
             ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a form of one target");
         else
             op2(w, value(w, node->out), "MatMul", value(w, node->ins[0]), value(w, node->ins[1]));
+        break;
+    case ASH_CLASS_NONZERO: ash_writer__found(w, node); break;
+    case ASH_CLASS_NMS: ash_writer__chosen(w, node); break;
+    case ASH_CLASS_SETTLE: ash_writer__settle(w, node); break;
+    case ASH_CLASS_LOOP: ash_writer__loop(w, node); break;
+    case ASH_CLASS_CUSTOM:
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a function of the caller, for which ONNX has no form");
         break;
     default: ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has no form for it");
     }
