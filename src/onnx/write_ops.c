@@ -17,7 +17,11 @@ const char *ash_writer__reshape(ash_writer *w, name out, name x, const ash_dim *
     const ash_writer_attr attrs[] = {WRITE_INT("allowzero", 1)};
     const name ins[] = {x, ash_writer__dims(w, dims, n)};
     bool empty = false;
-    for (size_t i = 0; i < n; i++) empty |= dims[i] == 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t min, max;
+        ash_dims_bounds(w->graph->dims, dims[i], &min, &max);
+        empty |= min <= 0;
+    }
     return ash_writer__op(w, out, "Reshape", ins, 2, attrs, empty);
 }
 
