@@ -45,6 +45,7 @@ def count(graph):
 def session(path):
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # what the file says, no more
     return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
@@ -78,6 +79,11 @@ def difference(have, want):
     return most
 
 
+def fits(model, given):
+    """Whether the file is for these sizes: one that was read with given sizes (conformance -g) has numbers for dims."""
+    return all(not isinstance(a, int) or a == b for v in model.get_inputs() for a, b in zip(v.shape, given[v.name].shape))
+
+
 def check(written, folder):
     """What to print, and whether it is right."""
     if not os.path.exists(written):
@@ -103,6 +109,8 @@ def check(written, folder):
             else:
                 paths = glob.glob(f"{data}/output_*.pb")
                 want = [numpy_helper.to_array(onnx.TensorProto.FromString(open(p, "rb").read())) for p in sorted(paths)]
+            if not fits(mine, given):
+                continue
             have = mine.run(None, {v.name: given[v.name] for v in mine.get_inputs()})
         except Exception as error:
             return f"wrong: {str(error).strip().splitlines()[0][:300]}", False
