@@ -11,7 +11,8 @@
  *   Loop   anything else: slices are gathered at the iteration's number
  *
  * A stacked value of a Loop has as many slices as there were iterations, the graph's one for each that there
- * could be: zeros are appended. How many there were is the length of a stacked value, or is counted. */
+ * could be: zeros are appended. How many there were is the length of a stacked value, or is counted. In a body,
+ * where we read no such lengths, what is stacked is carried, zeros to which each iteration adds its slice. */
 #include "write_short.h"
 
 enum { MOST = ASH_OP_OUTS + 4 }; /* operands or results of an operator */
@@ -25,6 +26,7 @@ typedef struct looping {
     ash_loop_parts p;
     uint32_t stacked[ASH_LOOP_PARTS]; /* what is stacked for somebody */
     uint32_t n_stacked;
+    bool fills; /* what is stacked is carried */
 } looping;
 
 bool ash_writer__is_branch(const ash_node *node) {
@@ -45,6 +47,22 @@ static name result(const looping *l, uint32_t k) {
 
 static bool is_backward(const looping *l, uint32_t part) {
     return ash_node_int(l->node, ASH_ATTR_BACKWARD) >> part & 1;
+}
+
+/* The k-th value that is stacked for somebody. */
+static const ash_type *stack_type(const looping *l, uint32_t k) {
+    return ash_graph__type(l->graph, l->node->out + l->p.stacks + l->stacked[k]);
+}
+
+static name stack(const looping *l, uint32_t k) {
+    return result(l, l->p.stacks + l->stacked[k]);
+}
+
+/* What it is without an iteration. */
+static name zeros(const looping *l, uint32_t k) {
+    const ash_type *type = stack_type(l, k);
+    return op2(l->w, NULL, "Expand", ash_writer__zero(l->w, type->dtype),
+               ash_writer__dims(l->w, type->dims, type->rank));
 }
 
 /* Operand k, something that an iteration makes, under a name of the body's own: another than that of an
@@ -91,10 +109,9 @@ static void write_taken(const looping *l, ash_writer_body *body) {
     ash_writer__nodes(w, l->number);
     for (uint32_t k = 0; k < l->p.carried; k++) out_made(l, l->p.next + k);
     for (uint32_t k = 0; k < l->n_stacked; k++) {
-        const ash_value all = l->node->out + l->p.stacks + l->stacked[k];
         name row =
             op2(w, NULL, "Unsqueeze", operand(l, l->p.ys + l->stacked[k]), ash_writer__ints(w, &first, 1));
-        ash_writer__output(w, row, ash_graph__type(l->graph, all));
+        ash_writer__output(w, row, stack_type(l, k));
     }
     ash_writer__end(w);
 }
@@ -105,12 +122,7 @@ static void write_not_taken(const looping *l, ash_writer_body *body) {
     for (uint32_t k = 0; k < l->p.carried; k++)
         ash_writer__output(w, op1(w, NULL, "Identity", operand(l, l->p.init + k)),
                            type_of(l, l->p.init + k));
-    for (uint32_t k = 0; k < l->n_stacked; k++) {
-        const ash_type *type = ash_graph__type(l->graph, l->node->out + l->p.stacks + l->stacked[k]);
-        name zeros = op2(w, NULL, "Expand", ash_writer__zero(w, type->dtype),
-                         ash_writer__dims(w, type->dims, type->rank));
-        ash_writer__output(w, zeros, type);
-    }
+    for (uint32_t k = 0; k < l->n_stacked; k++) ash_writer__output(w, zeros(l, k), stack_type(l, k));
     ash_writer__end(w);
 }
 
@@ -123,7 +135,7 @@ static void write_branch(const looping *l) {
     write_taken(l, &taken);
     write_not_taken(l, &other);
     for (uint32_t k = 0; k < l->p.carried; k++) outs[n++] = result(l, l->p.finals + k);
-    for (uint32_t k = 0; k < l->n_stacked; k++) outs[n++] = result(l, l->p.stacks + l->stacked[k]);
+    for (uint32_t k = 0; k < l->n_stacked; k++) outs[n++] = stack(l, k);
     const ash_writer_attr attrs[] = {WRITE_GRAPH("then_branch", &taken),
                                      WRITE_GRAPH("else_branch", &other)};
     const ash_writer_node node = {
@@ -158,7 +170,7 @@ static void write_scan(const looping *l) {
             op3(w, NULL, "Range", ash_writer__int(w, NULL, 0),
                 ash_writer__dim(w, ash_node_int(l->node, ASH_ATTR_TRIPS)), ash_writer__int(w, NULL, 1));
     for (uint32_t k = 0; k < l->n_stacked; k++) {
-        outs[n_outs++] = result(l, p->stacks + l->stacked[k]);
+        outs[n_outs++] = stack(l, k);
         out_of[k] = is_backward(l, p->scanned + l->stacked[k]);
     }
     ash_writer__begin(w, &body);
@@ -186,33 +198,48 @@ static void write_scan(const looping *l) {
 
 /* --- Loop ----------------------------------------------------------------------------------------- */
 
+/* The number of the slice of a part in an iteration; `trips` is how many there are. */
+static name slice_number(const looping *l, uint32_t part, name trips) {
+    ash_writer *w = l->w;
+    name forward = operand(l, ASH_LOOP_ITERATION);
+    if (!is_backward(l, part)) return forward;
+    return op2(w, NULL, "Sub", op2(w, NULL, "Sub", trips, forward), ash_writer__int(w, NULL, 1));
+}
+
 /* The slices of an iteration. */
 static void gather_slices(const looping *l, name trips) {
-    ash_writer *w = l->w;
     const ash_writer_attr attrs[] = {WRITE_INT("axis", 0)};
     const uint32_t slices = ASH_LOOP_CARRIED + l->p.carried;
-    name forward = operand(l, ASH_LOOP_ITERATION), backward = NULL;
     for (uint32_t k = 0; k < l->p.scanned; k++) {
-        if (!w->used[l->node->ins[slices + k]]) continue;
-        if (is_backward(l, k) && !backward)
-            backward =
-                op2(w, NULL, "Sub", op2(w, NULL, "Sub", trips, forward), ash_writer__int(w, NULL, 1));
-        const name ins[] = {operand(l, l->p.xs + k), is_backward(l, k) ? backward : forward};
-        ash_writer__op(w, operand(l, slices + k), "Gather", ins, 2, attrs, 1);
+        if (!l->w->used[l->node->ins[slices + k]]) continue;
+        const name ins[] = {operand(l, l->p.xs + k), slice_number(l, k, trips)};
+        ash_writer__op(l->w, operand(l, slices + k), "Gather", ins, 2, attrs, 1);
     }
+}
+
+/* `all` with the slice of an iteration. */
+static name put_slice(const looping *l, name all, uint32_t part, name trips) {
+    ash_writer *w = l->w;
+    static const int64_t one_by_one[] = {1, 1}, first = 0;
+    name at = op2(w, NULL, "Reshape", slice_number(l, l->p.scanned + part, trips),
+                  ash_writer__ints(w, one_by_one, 2));
+    name row = op2(w, NULL, "Unsqueeze", operand(l, l->p.ys + part), ash_writer__ints(w, &first, 1));
+    return op3(w, NULL, "ScatterND", all, at, row);
 }
 
 /* Writes the body; whether a count of the iterations is one more carried value. */
 static void write_body(const looping *l, ash_writer_body *body, name trips, bool counts) {
     ash_writer *w = l->w;
     const ash_type *number = type_of(l, ASH_LOOP_ITERATION), go = {.dtype = ASH_BOOL};
-    name iteration = operand(l, ASH_LOOP_ITERATION);
+    name iteration = operand(l, ASH_LOOP_ITERATION), filled[ASH_LOOP_PARTS];
     ash_writer__begin(w, body);
     name before = ash_writer__temporary(w), counted = counts ? ash_writer__temporary(w) : NULL;
     ash_writer__input(w, iteration, number);
     ash_writer__input(w, before, &go);
     in_carried(l);
     if (counts) ash_writer__input(w, counted, number);
+    for (uint32_t k = 0; k < l->n_stacked && l->fills; k++)
+        ash_writer__input(w, filled[k] = ash_writer__temporary(w), stack_type(l, k));
     gather_slices(l, trips);
     ash_writer__nodes(w, l->number);
     if (l->p.until)
@@ -221,7 +248,12 @@ static void write_body(const looping *l, ash_writer_body *body, name trips, bool
         ash_writer__output(w, op1(w, NULL, "Identity", before), &go);
     for (uint32_t k = 0; k < l->p.carried; k++) out_made(l, l->p.next + k);
     if (counts) ash_writer__output(w, op2(w, NULL, "Add", iteration, ash_writer__int(w, NULL, 1)), number);
-    for (uint32_t k = 0; k < l->n_stacked; k++) out_made(l, l->p.ys + l->stacked[k]);
+    for (uint32_t k = 0; k < l->n_stacked; k++) {
+        if (l->fills)
+            ash_writer__output(w, put_slice(l, filled[k], l->stacked[k], trips), stack_type(l, k));
+        else
+            out_made(l, l->p.ys + l->stacked[k]);
+    }
     ash_writer__end(w);
 }
 
@@ -231,25 +263,24 @@ static void out_stacked(const looping *l, const name *raw) {
     const ash_writer_attr attrs[] = {WRITE_INT("start", 0), WRITE_INT("end", 1)};
     name rows = l->p.until ? ash_writer__op(w, NULL, "Shape", &raw[0], 1, attrs, 2) : NULL;
     for (uint32_t k = 0; k < l->n_stacked; k++) {
-        const uint32_t part = l->stacked[k];
-        bool backward = is_backward(l, l->p.scanned + part);
-        name out = result(l, l->p.stacks + part), all = raw[k];
-        const ash_type *type = ash_graph__type(l->graph, l->node->out + l->p.stacks + part);
-        if (l->p.until) all = ash_writer__fill_up(w, backward ? NULL : out, all, rows, type);
+        bool backward = is_backward(l, l->p.scanned + l->stacked[k]);
+        name out = stack(l, k), all = raw[k];
+        if (l->p.until) all = ash_writer__fill_up(w, backward ? NULL : out, all, rows, stack_type(l, k));
         if (backward) reverse(l, out, all);
     }
     if (l->p.until && w->used[l->node->out]) ash_writer__reshape(w, result(l, 0), rows, NULL, 0);
 }
 
-static void write_loop(const looping *l) {
+static void write_loop(looping *l) {
     ash_writer *w = l->w;
     ash_writer_body body;
     const ash_loop_parts *p = &l->p;
-    name ins[MOST], outs[MOST], *raw;
+    name ins[MOST], outs[MOST], raw[ASH_LOOP_PARTS];
     ash_dim most = ash_node_int(l->node, ASH_ATTR_TRIPS);
-    bool counts = p->until && !l->n_stacked && w->used[l->node->out];
-    bool bounded = !p->until || most != ASH_OPEN_MOST || p->scanned;
+    bool bounded = !p->until || most != ASH_OPEN_MOST || p->scanned || p->stacked;
     size_t n_ins = 0, n_outs = 0;
+    l->fills = p->until && w->body;
+    bool counts = p->until && (!l->n_stacked || l->fills) && w->used[l->node->out];
     name trips = bounded ? ash_writer__dim(w, most) : "";
     ins[n_ins++] = trips;
     ins[n_ins++] = p->until ? operand(l, p->go) : "";
@@ -258,10 +289,10 @@ static void write_loop(const looping *l) {
         outs[n_outs++] = result(l, p->finals + k);
     }
     if (counts) ins[n_ins++] = ash_writer__int(w, NULL, 0), outs[n_outs++] = result(l, 0);
-    raw = outs + n_outs;
     for (uint32_t k = 0; k < l->n_stacked; k++) {
-        bool as_it_is = !p->until && !is_backward(l, p->scanned + l->stacked[k]);
-        outs[n_outs++] = as_it_is ? result(l, p->stacks + l->stacked[k]) : ash_writer__temporary(w);
+        bool as_it_is = l->fills || (!p->until && !is_backward(l, p->scanned + l->stacked[k]));
+        raw[k] = outs[n_outs++] = as_it_is ? stack(l, k) : ash_writer__temporary(w);
+        if (l->fills) ins[n_ins++] = zeros(l, k);
     }
     write_body(l, &body, trips, counts);
     const ash_writer_attr attrs[] = {WRITE_GRAPH("body", &body)};
@@ -274,7 +305,7 @@ static void write_loop(const looping *l) {
                                   .n_attrs = 1};
     if (n_outs) ash_writer__node(w, &node);
     ash_writer__free(&body);
-    if (l->n_stacked) out_stacked(l, raw);
+    if (l->n_stacked && !l->fills) out_stacked(l, raw);
 }
 
 /* --- which ---------------------------------------------------------------------------------------- */

@@ -510,7 +510,9 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     case ASH_CLASS_SETTLE: ash_writer__settle(w, node); break;
     case ASH_CLASS_LOOP: ash_writer__loop(w, node); break;
     case ASH_CLASS_CUSTOM:
-        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a function of the caller, for which ONNX has no form");
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED,
+                         "a call of the function \"%.60s\", for which ONNX has no form",
+                         ash_node__function(w->graph, node)->name);
         break;
     default: ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has no form for it");
     }

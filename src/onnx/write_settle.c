@@ -78,7 +78,7 @@ void ash_writer__chosen(ash_writer *w, const ash_node *node) {
     op3(w, value(w, node->out), "ScatterND", all, at, chosen);
 }
 
-/* Whether what settles a variable never exceeds `limit`: a count of what was found among so many, or of
+/* Whether what settles a variable is within 0 and `limit`: a count of what was found among so many, or of
  * iterations. */
 static bool is_within(const ash_graph *g, ash_value count, ash_dim limit) {
     const ash_value_info *info = ash_graph__value(g, count);
@@ -90,6 +90,7 @@ static bool is_within(const ash_graph *g, ash_value count, ash_dim limit) {
            (of_loop && ash_node_int(node, ASH_ATTR_TRIPS) == limit);
 }
 
+/* What is not known to be within its limit is how many numbers from 0 to the limit are below it: a length again. */
 void ash_writer__settle(ash_writer *w, const ash_node *node) {
     uint32_t var = 0;
     ash_dims_is_settled(w->graph->dims, ash_node_int(node, ASH_ATTR_N), &var);
@@ -99,6 +100,9 @@ void ash_writer__settle(ash_writer *w, const ash_node *node) {
         op1(w, out, "Identity", count);
         return;
     }
-    name least = op2(w, NULL, "Max", count, ash_writer__int(w, NULL, 0));
-    op2(w, out, "Min", least, ash_writer__dim(w, limit));
+    name zero = ash_writer__int(w, NULL, 0), one = ash_writer__int(w, NULL, 1);
+    name all = op3(w, NULL, "Range", zero, ash_writer__dim(w, limit), one);
+    name below = op1(w, NULL, "NonZero", op2(w, NULL, "Less", all, count));
+    const ash_writer_attr attrs[] = {WRITE_INT("start", 1), WRITE_INT("end", 2)};
+    ash_writer__reshape(w, out, ash_writer__op(w, NULL, "Shape", &below, 1, attrs, 2), NULL, 0);
 }
