@@ -6,8 +6,8 @@
  *
  *   If     runs at most once, on a condition: a branch, which gives what the loop would begin with, or zeros,
  *          where it is not taken
- *   Scan   as many iterations as there are slices; the iteration's number, where it is asked for, is one more
- *          of them, of a range
+ *   Scan   as many iterations as there are slices, at least one (onnxruntime wants that); the iteration's number,
+ *          where it is asked for, is one more of them, of a range
  *   Loop   anything else: slices are gathered at the iteration's number
  *
  * A stacked value of a Loop has as many slices as there were iterations, the graph's one for each that there
@@ -56,6 +56,13 @@ static const ash_type *stack_type(const looping *l, uint32_t k) {
 
 static name stack(const looping *l, uint32_t k) {
     return result(l, l->p.stacks + l->stacked[k]);
+}
+
+/* Whether the dims of its slices are. */
+static bool has_numbers(const ash_type *type) {
+    bool numbers = true;
+    for (unsigned i = 1; i < type->rank; i++) numbers &= ash_dim_is_const(type->dims[i]);
+    return numbers;
 }
 
 /* What it is without an iteration. */
@@ -265,7 +272,11 @@ static void out_stacked(const looping *l, const name *raw) {
     for (uint32_t k = 0; k < l->n_stacked; k++) {
         bool backward = is_backward(l, l->p.scanned + l->stacked[k]);
         name out = stack(l, k), all = raw[k];
-        if (l->p.until) all = ash_writer__fill_up(w, backward ? NULL : out, all, rows, stack_type(l, k));
+        const ash_type *type = stack_type(l, k);
+        if (l->p.until)
+            all = ash_writer__fill_up(w, backward ? NULL : out, all, rows, type);
+        else if (all != out) /* of no iterations, readers may take dims for 0 that are no numbers */
+            all = ash_writer__reshape(w, backward ? NULL : out, all, type->dims, type->rank);
         if (backward) reverse(l, out, all);
     }
     if (l->p.until && w->used[l->node->out]) ash_writer__reshape(w, result(l, 0), rows, NULL, 0);
@@ -290,8 +301,9 @@ static void write_loop(looping *l) {
     }
     if (counts) ins[n_ins++] = ash_writer__int(w, NULL, 0), outs[n_outs++] = result(l, 0);
     for (uint32_t k = 0; k < l->n_stacked; k++) {
-        bool as_it_is = l->fills || (!p->until && !is_backward(l, p->scanned + l->stacked[k]));
-        raw[k] = outs[n_outs++] = as_it_is ? stack(l, k) : ash_writer__temporary(w);
+        bool as_it_is =
+            !p->until && has_numbers(stack_type(l, k)) && !is_backward(l, p->scanned + l->stacked[k]);
+        raw[k] = outs[n_outs++] = as_it_is || l->fills ? stack(l, k) : ash_writer__temporary(w);
         if (l->fills) ins[n_ins++] = zeros(l, k);
     }
     write_body(l, &body, trips, counts);
@@ -316,15 +328,17 @@ void ash_writer__loop(ash_writer *w, const ash_node *node) {
                  .node = node,
                  .number = ash_graph__value(w->graph, node->out)->node,
                  .p = ash_node__loop(node)};
+    int64_t min, max;
     if (l.p.body) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a body that is a graph of its own");
         return;
     }
+    ash_dims_bounds(w->graph->dims, ash_node_int(node, ASH_ATTR_TRIPS), &min, &max);
     for (uint32_t k = 0; k < l.p.stacked; k++)
         if (w->used[node->out + l.p.stacks + k]) l.stacked[l.n_stacked++] = k;
     if (ash_writer__is_branch(node))
         write_branch(&l);
-    else if (!l.p.until && l.p.scanned)
+    else if (!l.p.until && l.p.scanned && min > 0)
         write_scan(&l);
     else
         write_loop(&l);
