@@ -256,18 +256,27 @@ bool training_evaluate(struct session *s, struct training *t, struct data *d, st
 
 /* --- the trained model ------------------------------------------------------------------------------ */
 
-/* What can be written of the model as it was read: with the dims that the file leaves open, where that can
- * be, which is then the caller's own; else for the batch that is trained with. NULL, and prints why, when
- * it cannot be written. */
+/* The model with the dims that the file leaves open, if it can be written: as variables of a wide range, or of
+ * a narrower one, where several of them together make tensors too large to count. */
+static ash_graph *open_wide(struct session *s) {
+    static const int64_t most[] = {INT32_MAX, 1 << 20, 1 << 15, 1 << 12};
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        const ash_onnx_options wide = {
+            .size = sizeof wide, .var_min = 1, .var_max = most[i], .parameters = true};
+        ash_graph *graph;
+        if (ash_onnx_read(s->context, s->path, &wide, &graph, NULL) != ASH_OK) continue;
+        if (ash_onnx_check(graph, NULL) == ASH_OK) return graph;
+        ash_graph_destroy(graph);
+    }
+    return NULL;
+}
+
+/* What can be written of the model: all of it, which is then the caller's own, or what it is for a batch of the size that
+ * is trained with. NULL, and prints why, when neither can be. */
 static ash_graph *open_model(struct session *s, bool *own) {
-    const ash_onnx_options wide = {
-        .size = sizeof wide, .var_min = 1, .var_max = INT32_MAX, .parameters = true};
-    ash_graph *graph = NULL;
-    *own = ash_onnx_read(s->context, s->path, &wide, &graph, NULL) == ASH_OK &&
-           ash_onnx_check(graph, NULL) == ASH_OK;
-    if (*own) return graph;
-    ash_graph_destroy(graph);
-    if (ash_onnx_check(s->graph, &s->diag) == ASH_OK) return s->graph;
+    ash_graph *graph = open_wide(s);
+    *own = graph != NULL;
+    if (graph || ash_onnx_check(s->graph, &s->diag) == ASH_OK) return graph ? graph : s->graph;
     session_failed(s, s->path);
     fprintf(stderr, "ashlar: a model that is trained must be one that can be written\n");
     return NULL;

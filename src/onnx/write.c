@@ -97,12 +97,12 @@ static void need(void *user, ash_value v) {
     ((ash_writer *)user)->used[v] = true;
 }
 
-/* Of what an iteration makes, only what is stacked for nobody is needless, and whether to go on behind the
- * only one. */
+/* A loop's arguments are needed where its body asks for them. Of what an iteration makes, only what is stacked
+ * for nobody is needless, and whether to go on behind the only one. */
 static void need_operands(ash_writer *w, const ash_node *node) {
     bool loop = node->op == ASH_OP_LOOP;
     ash_loop_parts p = loop ? ash_node__loop(node) : (ash_loop_parts){0};
-    for (uint32_t k = 0; k < node->n_ins; k++) {
+    for (uint32_t k = p.go; k < node->n_ins; k++) {
         bool stacked = loop && k >= p.ys, goes_on = loop && p.until && k == p.next_go;
         if (stacked && !w->used[node->out + p.stacks + (k - p.ys)]) continue;
         if (!goes_on || !ash_writer__is_branch(node)) w->used[node->ins[k]] = true;
