@@ -167,6 +167,51 @@ static void test_variable_dims(void **state) {
     ash_graph_destroy(g);
 }
 
+/* Windows beside variables and over them, padding that depends on them, gaps. */
+static void test_variable_windows(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_dim n = ash_graph_var(g, "n", 2, 64), m = ash_graph_var(g, "m", 2, 64);
+    const ash_dim dims[] = {n, 4, m, 6}, none[] = {0, 0}, wide[] = {ash_graph_dim_div(g, m, 2), 1},
+                  one[] = {1};
+    const ash_dim inner[] = {0, 0, 1, 0}, outer[] = {1, 0, ash_graph_dim_sub(g, m, 1), 0};
+    static const int64_t spatial[] = {2, 3}, channel[] = {1}, k22[] = {2, 2}, k3[] = {3}, ones[] = {1, 1},
+                         gaps[] = {1, 0, 2, 0};
+    const ash_type filter = {.dtype = ASH_F32, .rank = 4, .dims = {2, 4, 2, 2}};
+    ash_value x = input(g, "x", ASH_F32, 4, dims), y = input(g, "y", ASH_I32, 4, dims);
+    for (int op = ASH_OP_POOL_MAX; op <= ASH_OP_POOL_SUM; op++) {
+        const ash_attr a[] = {ASH_ATTR_LIST(AXES, spatial, 2), ASH_ATTR_LIST(KERNEL, k22, 2),
+                              ASH_ATTR_LIST(STRIDES, ones, 2), ASH_ATTR_LIST(DILATIONS, ones, 2),
+                              ASH_ATTR_LIST(BEFORE, none, 2),  ASH_ATTR_LIST(AFTER, wide, 2)};
+        const ash_attr b[] = {ASH_ATTR_LIST(AXES, channel, 1), ASH_ATTR_LIST(KERNEL, k3, 1),
+                              ASH_ATTR_LIST(STRIDES, ones, 1), ASH_ATTR_LIST(DILATIONS, ones, 1),
+                              ASH_ATTR_LIST(BEFORE, one, 1),   ASH_ATTR_LIST(AFTER, one, 1)};
+        output(g, node(g, (ash_op)op, &x, 1, a, 6));
+        output(g, node(g, (ash_op)op, &x, 1, b, 6));
+    }
+    const ash_attr most[] = {ASH_ATTR_LIST(AXES, spatial, 2), ASH_ATTR_LIST(KERNEL, k22, 2),
+                             ASH_ATTR_LIST(STRIDES, ones, 2), ASH_ATTR_LIST(DILATIONS, ones, 2),
+                             ASH_ATTR_LIST(BEFORE, wide, 2),  ASH_ATTR_LIST(AFTER, none, 2)};
+    output(g, node(g, ASH_OP_POOL_MAX, &y, 1, most, 6));
+    const ash_attr conv[] = {ASH_ATTR_LIST(STRIDES, ones, 2),
+                             ASH_ATTR_LIST(DILATIONS, ones, 2),
+                             ASH_ATTR_LIST(BEFORE, none, 2),
+                             ASH_ATTR_LIST(AFTER, wide, 2),
+                             ASH_ATTR_I(GROUPS, 1),
+                             ASH_ATTR_I(X_BLOCK, 0),
+                             ASH_ATTR_I(Y_BLOCK, 0),
+                             ASH_ATTR_I(W_BLOCK, 0),
+                             ASH_ATTR_I(O, 0)};
+    const ash_value filtered[] = {x, ash_broadcast_to(g, ash_scalar(g, ASH_F32, 0.5), filter.dims, 4)};
+    output(g, node(g, ASH_OP_CONV, filtered, 2, conv, 9));
+    const ash_value padded[] = {x, ash_scalar(g, ASH_F32, 7)};
+    const ash_attr pad[] = {ASH_ATTR_LIST(BEFORE, inner, 4), ASH_ATTR_LIST(AFTER, outer, 4),
+                            ASH_ATTR_LIST(INTERIOR, gaps, 4)};
+    output(g, node(g, ASH_OP_PAD, padded, 2, pad, 3));
+    for (int64_t var = 2; var < 6; var++) round_trip(g, NULL, var);
+    ash_graph_destroy(g);
+}
+
 /* Weights in the model lie at multiples of 64, and so do those in a file of their own. */
 static void test_alignment_and_external_data(void **state) {
     (void)state;
@@ -251,6 +296,7 @@ int main(void) {
         cmocka_unit_test(test_movement_reduction_access),
         cmocka_unit_test(test_windows_over_any_axes),
         cmocka_unit_test(test_variable_dims),
+        cmocka_unit_test(test_variable_windows),
         cmocka_unit_test(test_alignment_and_external_data),
         cmocka_unit_test(test_refusals_leave_no_file),
     };

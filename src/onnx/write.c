@@ -336,7 +336,7 @@ void ash_writer__nodes(ash_writer *w, uint32_t loop) {
 static void write_graph(ash_writer *w) {
     const ash_graph *g = w->graph;
     w->temporaries = w->nodes = 0;
-    ash_map_free(&w->dims);
+    ash_map_free(&w->dim_names);
     ash_wire_out__text(&w->out, GRAPH_NAME, g->name && g->name[0] ? g->name : "graph");
     for (size_t v = 0; v < g->values.len; v++) {
         const ash_value_info *info = &g->values.at[v];
@@ -435,7 +435,7 @@ static ash_status open_writer(ash_writer *w, const ash_graph *graph, const ash_o
     const ash_allocator *a = graph->allocator;
     *w = (ash_writer){.graph = graph, .allocator = a, .diag = diag};
     ash_arena_init(&w->names, a);
-    ash_map_init(&w->dims, a);
+    ash_map_init(&w->dim_names, a);
     if (options->external) {
         w->external_name = options->external;
         w->external_min = options->external_min ? options->external_min : EXTERNAL_MIN;
@@ -445,6 +445,7 @@ static ash_status open_writer(ash_writer *w, const ash_graph *graph, const ash_o
         ASH_TRY(ash_graph__gather_stacks(graph, &w->gathered, NULL, diag));
         w->graph = w->gathered;
     }
+    ASH_TRY(ash_dims_copy(w->graph->dims, a, &w->dims, diag));
     size_t values = w->graph->values.len, nodes = w->graph->nodes.len;
     w->values = ash_mem_calloc(a, values, sizeof *w->values);
     w->used = ash_mem_calloc(a, values, sizeof *w->used);
@@ -465,8 +466,9 @@ static void close_writer(ash_writer *w) {
     ash_mem_free(w->allocator, w->loop, nodes, sizeof *w->loop);
     ash_mem_free(w->allocator, w->first, nodes, sizeof *w->first);
     ash_mem_free(w->allocator, w->next, nodes, sizeof *w->next);
-    ash_map_free(&w->dims);
+    ash_map_free(&w->dim_names);
     ash_arena_free(&w->names);
+    ash_dims_release(w->dims);
     ash_graph_destroy(w->gathered);
 }
 

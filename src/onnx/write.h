@@ -35,7 +35,8 @@ typedef struct ash_writer {
     bool *used;             /* whether the file needs the value */
     uint32_t *loop;         /* per node: the loop, a node, whose body it is in */
     uint32_t *first, *next; /* per loop: the first node of its body; per node: the next one of its body */
-    ash_map dims;           /* of the present walk: dims to the names of their values */
+    ash_dims *dims;         /* the graph's, and what the writer makes of them */
+    ash_map dim_names;      /* of the present walk: dims to the names of their values */
     size_t temporaries, nodes; /* so far in the present walk */
     const char *node_name;     /* of the core node that is being written */
     ash_status status;
@@ -94,6 +95,8 @@ void ash_writer__nodes(ash_writer *w, uint32_t loop);
  * shapes of its inputs and the sizes that its nodes settle: write_dims.c. */
 const char *ash_writer__dims(ash_writer *w, const ash_dim *list, size_t n);
 const char *ash_writer__dim(ash_writer *w, ash_dim dim);
+/* A dim that the graph need not have. */
+ash_dim ash_writer__combine(ash_writer *w, ash_dim_op op, ash_dim a, ash_dim b);
 
 /* Writes one core node: write_ops.c. */
 void ash_writer__core(ash_writer *w, const ash_node *node);

@@ -7,7 +7,7 @@
  * tensor [1]. */
 static name variable(ash_writer *w, uint32_t var) {
     const ash_graph *g = w->graph;
-    const ash_var *info = ash_dims_var(g->dims, var);
+    const ash_var *info = ash_dims_var(w->dims, var);
     ash_value settler = ash_graph__settler(g, var);
     if (info->settled && settler != ASH_NO_VALUE) {
         static const int64_t one = 1;
@@ -17,13 +17,21 @@ static name variable(ash_writer *w, uint32_t var) {
         const ash_type *type = ash_graph__type(g, g->inputs.at[i]);
         for (unsigned d = 0; d < type->rank; d++) {
             uint32_t other;
-            if (!ash_dims_is_var(g->dims, type->dims[d], &other) || other != var) continue;
+            if (!ash_dims_is_var(w->dims, type->dims[d], &other) || other != var) continue;
             const ash_writer_attr attrs[] = {WRITE_INT("start", d), WRITE_INT("end", d + 1)};
             return ash_writer__op(w, NULL, "Shape", &w->values[g->inputs.at[i]], 1, attrs, 2);
         }
     }
     ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "the variable '%s' is no dim of an input", info->name);
     return "";
+}
+
+ash_dim ash_writer__combine(ash_writer *w, ash_dim_op op, ash_dim a, ash_dim b) {
+    ash_dim out = 0;
+    ash_diag diag;
+    if (ash_dims_combine(w->dims, op, a, b, &out, &diag) != ASH_OK)
+        ash_writer__fail(w, diag.code, "%.200s", diag.message);
+    return out;
 }
 
 static name combine(ash_writer *w, const char *op, name a, name b) {
@@ -37,13 +45,13 @@ static name atom_value(ash_writer *w, ash_dim_atom atom) {
     static const char *const ops[] = {[ASH_DIM_DIV] = "Div", [ASH_DIM_MIN] = "Min", [ASH_DIM_MAX] = "Max"};
     name a = dim_value(w, atom.a), b = dim_value(w, atom.b);
     int64_t min, max;
-    ash_dims_bounds(w->graph->dims, atom.a, &min, &max);
+    ash_dims_bounds(w->dims, atom.a, &min, &max);
     if (atom.op == ASH_DIM_DIV && min < 0) a = combine(w, "Sub", a, combine(w, "Mod", a, b));
     return combine(w, ops[atom.op], a, b);
 }
 
 static name sum_value(ash_writer *w, ash_dim dim) {
-    const ash_dims *dims = w->graph->dims;
+    const ash_dims *dims = w->dims;
     name sum = NULL;
     size_t count = ash_dims_term_count(dims, dim);
     for (size_t i = 0; i < 2 * count && w->status == ASH_OK; i++) { /* what is taken away comes last */
@@ -67,9 +75,9 @@ static name sum_value(ash_writer *w, ash_dim dim) {
 /* An i64 tensor [1] with the value of a dim. */
 static name dim_value(ash_writer *w, ash_dim dim) {
     uint64_t known;
-    if (ash_map_get(&w->dims, (uint64_t)dim, &known)) return (name)(uintptr_t)known;
+    if (ash_map_get(&w->dim_names, (uint64_t)dim, &known)) return (name)(uintptr_t)known;
     name value_ = ash_dim_is_const(dim) ? ash_writer__ints(w, &dim, 1) : sum_value(w, dim);
-    if (!ash_map_put(&w->dims, (uint64_t)dim, (uintptr_t)value_))
+    if (!ash_map_put(&w->dim_names, (uint64_t)dim, (uintptr_t)value_))
         ash_writer__fail(w, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     return value_;
 }

@@ -333,7 +333,7 @@ void ash_writer__loop(ash_writer *w, const ash_node *node) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a body that is a graph of its own");
         return;
     }
-    ash_dims_bounds(w->graph->dims, ash_node_int(node, ASH_ATTR_TRIPS), &min, &max);
+    ash_dims_bounds(w->dims, ash_node_int(node, ASH_ATTR_TRIPS), &min, &max);
     for (uint32_t k = 0; k < l.p.stacked; k++)
         if (w->used[node->out + l.p.stacks + k]) l.stacked[l.n_stacked++] = k;
     if (ash_writer__is_branch(node))

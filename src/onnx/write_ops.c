@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Each core operator as ONNX operators of opset 18. Blocked layouts belong to compiled graphs and are
  * refused. */
+#include <math.h>
+
 #include "model.h"
 #include "write_short.h"
 
@@ -19,7 +21,7 @@ const char *ash_writer__reshape(ash_writer *w, name out, name x, const ash_dim *
     bool empty = false;
     for (size_t i = 0; i < n; i++) {
         int64_t min, max;
-        ash_dims_bounds(w->graph->dims, dims[i], &min, &max);
+        ash_dims_bounds(w->dims, dims[i], &min, &max);
         empty |= min <= 0;
     }
     return ash_writer__op(w, out, "Reshape", ins, 2, attrs, empty);
@@ -215,8 +217,8 @@ static void write_slice(ash_writer *w, const ash_node *node) {
 static name spread(ash_writer *w, name x, ash_type *type, unsigned axis, int64_t gap, name fill) {
     ash_type split = *type;
     int64_t pads[2 * (ASH_MAX_RANK + 1)] = {0}, start = 0, at = axis;
-    if (type->rank == ASH_MAX_RANK || !ash_dim_is_const(type->dims[axis])) {
-        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "interior padding of a dim that is not a number");
+    if (type->rank == ASH_MAX_RANK) {
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "interior padding of a tensor of rank %d", ASH_MAX_RANK);
         return x;
     }
     if (type->dims[axis] == 0) return x;
@@ -225,10 +227,10 @@ static name spread(ash_writer *w, name x, ash_type *type, unsigned axis, int64_t
     x = ash_writer__reshape(w, NULL, x, split.dims, type->rank + 1);
     pads[type->rank + 1 + axis + 1] = gap;
     x = op3(w, NULL, "Pad", x, ash_writer__ints(w, pads, 2 * (type->rank + 1)), fill);
-    type->dims[axis] *= gap + 1;
+    type->dims[axis] = ash_writer__combine(w, ASH_DIM_MUL, type->dims[axis], gap + 1);
     x = ash_writer__reshape(w, NULL, x, type->dims, type->rank);
-    type->dims[axis] -= gap;
-    const name ins[] = {x, ash_writer__ints(w, &start, 1), ash_writer__ints(w, &type->dims[axis], 1),
+    type->dims[axis] = ash_writer__combine(w, ASH_DIM_SUB, type->dims[axis], gap);
+    const name ins[] = {x, ash_writer__ints(w, &start, 1), ash_writer__dims(w, &type->dims[axis], 1),
                         ash_writer__ints(w, &at, 1)};
     return ash_writer__op(w, NULL, "Slice", ins, 4, NULL, 0);
 }
@@ -317,19 +319,42 @@ static void write_arg(ash_writer *w, const ash_node *node) {
                    &w->values[node->ins[0]], 1, attrs, 3);
 }
 
-/* before and after as one list; false when they are not numbers. */
-static bool window_pads(ash_writer *w, const ash_node *node, size_t n, int64_t *pads) {
+/* What a maximum never is, a scalar: nothing is less. */
+static name least(ash_writer *w, ash_dtype dtype) {
+    if (ash_dtype_is_float(dtype)) return number(w, dtype, -INFINITY);
+    bool is_signed = ash_dtype_kind(dtype) == ASH_KIND_SIGNED;
+    int64_t low = is_signed ? INT64_MIN >> (64 - 8 * ash_dtype_size(dtype)) : 0;
+    const ash_type scalar = {.dtype = dtype};
+    return ash_writer__constant(w, NULL, &scalar, &low,
+                                ash_dtype_size(dtype)); /* the low bytes come first */
+}
+
+/* The operand with its type, and `before` and `after` of the windowed axes as one list. Where they are not
+ * numbers, the operand is padded by a node of its own. */
+static name pad_windows(ash_writer *w, const ash_node *node, const int64_t *axes, size_t n, int64_t *pads,
+                        ash_type *type) {
+    name x = value(w, node->ins[0]);
+    ash_dim all[2 * ASH_MAX_RANK] = {0};
+    bool numbers = true;
+    *type = *in_type(w, node, 0);
     memcpy(pads, ash_node_list(node, ASH_ATTR_BEFORE), n * sizeof *pads);
     memcpy(pads + n, ash_node_list(node, ASH_ATTR_AFTER), n * sizeof *pads);
+    for (size_t i = 0; i < 2 * n; i++) {
+        numbers &= ash_dim_is_const(pads[i]);
+        all[axes[i % n] + (i < n ? 0 : type->rank)] = pads[i];
+    }
+    if (numbers) return x;
     for (size_t i = 0; i < 2 * n; i++)
-        if (!ash_dim_is_const(pads[i]))
-            ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "padding that is not a number");
-    return w->status == ASH_OK;
+        type->dims[axes[i % n]] = ash_writer__combine(w, ASH_DIM_ADD, type->dims[axes[i % n]], pads[i]);
+    memset(pads, 0, 2 * n * sizeof *pads);
+    name fill = node->op == ASH_OP_POOL_MAX ? least(w, type->dtype) : ash_writer__zero(w, type->dtype);
+    return op3(w, NULL, "Pad", x, ash_writer__dims(w, all, 2 * type->rank), fill);
 }
 
 static void write_conv(ash_writer *w, const ash_node *node) {
     size_t n = in_type(w, node, 0)->rank - 2;
-    int64_t pads[2 * ASH_MAX_RANK];
+    int64_t pads[2 * ASH_MAX_RANK], axes[ASH_MAX_RANK];
+    ash_type type;
     if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS ||
         ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
         ash_node_int(node, ASH_ATTR_W_BLOCK)) {
@@ -340,19 +365,20 @@ static void write_conv(ash_writer *w, const ash_node *node) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has convolutions of floating point numbers alone");
         return;
     }
-    if (!window_pads(w, node, n, pads)) return;
+    for (size_t i = 0; i < n; i++) axes[i] = (int64_t)i + 2;
+    name x = pad_windows(w, node, axes, n, pads, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
                                      WRITE_INTS("pads", pads, 2 * n),
                                      WRITE_INT("group", ash_node_int(node, ASH_ATTR_GROUPS))};
-    const name ins[] = {value(w, node->ins[0]), value(w, node->ins[1])};
+    const name ins[] = {x, value(w, node->ins[1])};
     ash_writer__op(w, value(w, node->out), "Conv", ins, 2, attrs, 4);
 }
 
 /* The windowed axes last and all others merged into the first: [others, 1, windowed...], where ONNX pools.
  * `perm` receives the order of the axes. */
-static name gather_axes(ash_writer *w, const ash_node *node, int64_t *perm, ash_type *others) {
-    const ash_type *type = in_type(w, node, 0);
+static name gather_axes(ash_writer *w, const ash_node *node, name x, const ash_type *type, int64_t *perm,
+                        ash_type *others) {
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     unsigned n = 0;
     ash_dim dims[ASH_MAX_RANK + 2] = {1, 1};
@@ -363,16 +389,14 @@ static name gather_axes(ash_writer *w, const ash_node *node, int64_t *perm, ash_
         if (windowed) continue;
         others->dims[others->rank++] = type->dims[i];
         perm[n++] = i;
-        if (!ash_dim_is_const(type->dims[i]))
-            ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "windows beside variable dims");
-        if (w->status == ASH_OK) dims[0] *= type->dims[i];
+        dims[0] = ash_writer__combine(w, ASH_DIM_MUL, dims[0], type->dims[i]);
     }
     for (uint32_t k = 0; k < axes->count; k++) {
         perm[n++] = axes->list[k];
         dims[2 + k] = type->dims[axes->list[k]];
     }
     const ash_writer_attr attrs[] = {WRITE_INTS("perm", perm, n)};
-    name x = ash_writer__op(w, NULL, "Transpose", &w->values[node->ins[0]], 1, attrs, 1);
+    x = ash_writer__op(w, NULL, "Transpose", &x, 1, attrs, 1);
     return ash_writer__reshape(w, NULL, x, dims, 2 + axes->count);
 }
 
@@ -410,24 +434,22 @@ static name sum_windows(ash_writer *w, name out, name x, const ash_node *node, c
 }
 
 static void write_pool(ash_writer *w, const ash_node *node) {
-    const ash_type *type = in_type(w, node, 0);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     size_t n = axes->count;
     int64_t pads[2 * ASH_MAX_RANK], perm[ASH_MAX_RANK];
-    ash_type others;
-    if (!window_pads(w, node, n, pads)) return;
+    ash_type type, others;
+    name x = pad_windows(w, node, axes->list, n, pads, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("kernel_shape", ash_node_list(node, ASH_ATTR_KERNEL), n),
                                      WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
                                      WRITE_INTS("pads", pads, 2 * n)};
-    bool spatial = type->rank == n + 2;
+    bool spatial = type.rank == n + 2;
     for (size_t i = 0; i < n; i++) spatial &= axes->list[i] == (int64_t)i + 2;
     if (node->op == ASH_OP_POOL_MAX && spatial) {
-        ash_writer__op(w, value(w, node->out), "MaxPool", &w->values[node->ins[0]], 1, attrs, 4);
+        ash_writer__op(w, value(w, node->out), "MaxPool", &x, 1, attrs, 4);
         return;
     }
-    name x = gather_axes(w, node, perm, &others);
-    if (w->status != ASH_OK) return;
+    x = gather_axes(w, node, x, &type, perm, &others);
     if (node->op == ASH_OP_POOL_MAX)
         x = ash_writer__op(w, NULL, "MaxPool", &x, 1, attrs, 4);
     else
