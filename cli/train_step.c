@@ -256,8 +256,8 @@ bool training_evaluate(struct session *s, struct training *t, struct data *d, st
 
 /* --- the trained model ------------------------------------------------------------------------------ */
 
-/* The model with the dims that the file leaves open, if it can be written: as variables of a wide range, or of
- * a narrower one, where several of them together make tensors too large to count. */
+/* The model with the dims that the file leaves open, if it can be written: as variables of a wide range,
+ * or of a narrower one, where several of them together make tensors too large to count. */
 static ash_graph *open_wide(struct session *s) {
     static const int64_t most[] = {INT32_MAX, 1 << 20, 1 << 15, 1 << 12};
     for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
@@ -271,8 +271,8 @@ static ash_graph *open_wide(struct session *s) {
     return NULL;
 }
 
-/* What can be written of the model: all of it, which is then the caller's own, or what it is for a batch of the size that
- * is trained with. NULL, and prints why, when neither can be. */
+/* What can be written of the model: all of it, which is then the caller's own, or what it is for a batch
+ * of the size that is trained with. NULL, and prints why, when neither can be. */
 static ash_graph *open_model(struct session *s, bool *own) {
     ash_graph *graph = open_wide(s);
     *own = graph != NULL;

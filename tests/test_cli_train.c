@@ -241,8 +241,8 @@ static void put_floats(bytes *graph, const char *name, const int64_t *dims, size
     put_message(graph, 5, &tensor);
 }
 
-/* x [n, m, 3] -> the last state of an LSTM over m steps -> logits [n, 2], as an ONNX file; with `codes`, the bits of
- * x are an output as well. */
+/* x [n, m, 3] -> the last state of an LSTM over m steps -> logits [n, 2], as an ONNX file; with `codes`,
+ * the bits of x are an output as well. */
 static void write_lstm(const char *path, bool codes) {
     static const int64_t x[] = {-1, -2, IN}, w[] = {1, 4 * HIDDEN, IN}, r[] = {1, 4 * HIDDEN, HIDDEN},
                          b[] = {1, 8 * HIDDEN}, dense[] = {HIDDEN, CLASSES}, out[] = {-1, CLASSES},
@@ -319,8 +319,8 @@ static double held_out(void) {
 
 #define TRAIN_LSTM "train %s/lstm.onnx --data %s/data.npz --batch 8 --hold-out 0.25 --no-cache "
 
-/* A network over sequences of any length is trained, and written as one: it says of the examples held out what was
- * said in training, can be trained on, and takes other batches and lengths. */
+/* A network over sequences of any length is trained, and written as one: it says of the examples held out
+ * what was said in training, can be trained on, and takes other batches and lengths. */
 static void loops_are_written(void **state) {
     (void)state;
     ash_graph *g;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Loops in written models: what is read again gives the same results, is as many loops as there were, with the
- * same dims, and as lazy. (tools/written.py holds written models against onnxruntime.) */
+/* Loops in written models: what is read again gives the same results, is as many loops as there were, with
+ * the same dims, and as lazy. (tools/written.py holds written models against onnxruntime.) */
 #include "onnx_round.h"
 
 #include "ashlar/builder.h"
@@ -55,8 +55,8 @@ static bool has(const char *path, const char *op) {
     return false;
 }
 
-/* The text is written as `op`, and what is read has as many loops, as many variables and outputs of the same
- * dims; both agree for values of the variable from `least` to `most`. */
+/* The text is written as `op`, and what is read has as many loops, as many variables and outputs of the
+ * same dims; both agree for values of the variable from `least` to `most`. */
 static void agree_from(const char *text, const char *op, int64_t least, int64_t most) {
     ash_graph *g = parse(text), *back;
     assert_ok(ash_onnx_write(g, in_folder("m.onnx"), NULL, &diag));
@@ -94,8 +94,8 @@ static void agree(const char *text, const char *op, int64_t most) {
 #define NUMBER        "%i: i64[] = argument() dtype=i64 dims=[]\n"
 #define CARRIED(name) "%" #name ": i32[4] = argument() dtype=i32 dims=[4]\n"
 
-/* A sum over slices and the iteration's number; bits of `backward`: the slices, what is stacked. Names as the
- * writer makes them are the graph's already. */
+/* A sum over slices and the iteration's number; bits of `backward`: the slices, what is stacked. Names as
+ * the writer makes them are the graph's already. */
 static const char cumulate[] = "graph \"cumulate\"\n"
                                "var n 0 9\n"
                                "%x: i32[n, 4] = input \"t0\"\n"
@@ -123,7 +123,8 @@ static void counted(void **state) {
         agree(with("$5 body=0\noutput $\n", (const char *const[]){cumulate, asked[i]}), "Scan", 4);
 }
 
-/* Carried values that change places, one that stays, one from outside, some of them stacked as well; no slices, or one. */
+/* Carried values that change places, one that stays, one from outside, some of them stacked as well; no
+ * slices, or one. */
 static void swapped(void **state) {
     (void)state;
     for (int slices = 0; slices < 2; slices++) {
@@ -150,7 +151,8 @@ static void swapped(void **state) {
     }
 }
 
-/* Ends when a sum is large enough, which may be at once or never: zeros from there on. at the end, what is asked for. */
+/* Ends when a sum is large enough, which may be at once or never: zeros from there on. at the end, what is
+ * asked for. */
 static const char ends[] =
     "graph \"until\"\n"
     "var n 0 9\n"
@@ -212,7 +214,8 @@ static void unbounded(void **state) {
                "Loop", 0, 0);
 }
 
-/* At most one iteration over values from outside: a branch, of which nothing is computed where it is not taken. */
+/* At most one iteration over values from outside: a branch, of which nothing is computed where it is not
+ * taken. */
 static void branch(void **state) {
     (void)state;
     static const char text[] =

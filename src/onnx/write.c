@@ -97,8 +97,8 @@ static void need(void *user, ash_value v) {
     ((ash_writer *)user)->used[v] = true;
 }
 
-/* A loop's arguments are needed where its body asks for them. Of what an iteration makes, only what is stacked
- * for nobody is needless, and whether to go on behind the only one. */
+/* A loop's arguments are needed where its body asks for them. Of what an iteration makes, only what is
+ * stacked for nobody is needless, and whether to go on behind the only one. */
 static void need_operands(ash_writer *w, const ash_node *node) {
     bool loop = node->op == ASH_OP_LOOP;
     ash_loop_parts p = loop ? ash_node__loop(node) : (ash_loop_parts){0};

@@ -114,7 +114,8 @@ bool ash_writer__is_branch(const ash_node *node);
 void ash_writer__found(ash_writer *w, const ash_node *node);
 void ash_writer__chosen(ash_writer *w, const ash_node *node);
 void ash_writer__settle(ash_writer *w, const ash_node *node);
-/* x, of `rows` slices along dim 0, an i64 tensor [1], with zeros behind them: as many slices as `type` says. */
+/* x, of `rows` slices along dim 0, an i64 tensor [1], with zeros behind them: as many slices as `type`
+ * says. */
 const char *ash_writer__fill_up(ash_writer *w, const char *out, const char *x, const char *rows,
                                 const ash_type *type);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Dims that are not numbers, as nodes of the model's graph: variables are dims of its inputs, or were settled
- * by nodes that come before. Each dim is computed once. */
+/* Dims that are not numbers, as nodes of the model's graph: variables are dims of its inputs, or were
+ * settled by nodes that come before. Each dim is computed once. */
 #include "write_short.h"
 
 /* The value of a variable, from the shape of an input that has it as a dim, or from what settles it: an i64

@@ -4,21 +4,22 @@
  * What the graph has in one list, nodes that depend on a loop's arguments and nodes that do not, is already
  * a body that takes the rest by name from around it. Three operators say it:
  *
- *   If     runs at most once, on a condition: a branch, which gives what the loop would begin with, or zeros,
- *          where it is not taken
- *   Scan   as many iterations as there are slices, at least one (onnxruntime wants that); the iteration's number,
- *          where it is asked for, is one more of them, of a range
+ *   If     runs at most once, on a condition: a branch, which gives what the loop would begin with, or
+ *          zeros, where it is not taken
+ *   Scan   as many iterations as there are slices, at least one (onnxruntime wants that); the iteration's
+ *          number, where it is asked for, is one more of them, of a range
  *   Loop   anything else: slices are gathered at the iteration's number
  *
- * A stacked value of a Loop has as many slices as there were iterations, the graph's one for each that there
- * could be: zeros are appended. How many there were is the length of a stacked value, or is counted. In a body,
- * where we read no such lengths, what is stacked is carried, zeros to which each iteration adds its slice. */
+ * A stacked value of a Loop has as many slices as there were iterations, the graph's one for each that
+ * there could be: zeros are appended. How many there were is the length of a stacked value, or is counted.
+ * In a body, where we read no such lengths, what is stacked is carried, zeros to which each iteration adds
+ * its slice. */
 #include "write_short.h"
 
 enum { MOST = ASH_OP_OUTS + 4 }; /* operands or results of an operator */
 
 /* A loop that is being written. */
-typedef struct looping {
+typedef struct written_loop {
     ash_writer *w;
     const ash_graph *graph;
     const ash_node *node;
@@ -27,34 +28,34 @@ typedef struct looping {
     uint32_t stacked[ASH_LOOP_PARTS]; /* what is stacked for somebody */
     uint32_t n_stacked;
     bool fills; /* what is stacked is carried */
-} looping;
+} written_loop;
 
 bool ash_writer__is_branch(const ash_node *node) {
     return ash_node__loop(node).until && ash_node_int(node, ASH_ATTR_TRIPS) == 1;
 }
 
-static const ash_type *type_of(const looping *l, uint32_t operand) {
+static const ash_type *type_of(const written_loop *l, uint32_t operand) {
     return ash_graph__type(l->graph, l->node->ins[operand]);
 }
 
-static name operand(const looping *l, uint32_t k) {
+static name operand(const written_loop *l, uint32_t k) {
     return value(l->w, l->node->ins[k]);
 }
 
-static name result(const looping *l, uint32_t k) {
+static name result(const written_loop *l, uint32_t k) {
     return value(l->w, l->node->out + k);
 }
 
-static bool is_backward(const looping *l, uint32_t part) {
+static bool is_backward(const written_loop *l, uint32_t part) {
     return ash_node_int(l->node, ASH_ATTR_BACKWARD) >> part & 1;
 }
 
 /* The k-th value that is stacked for somebody. */
-static const ash_type *stack_type(const looping *l, uint32_t k) {
+static const ash_type *stack_type(const written_loop *l, uint32_t k) {
     return ash_graph__type(l->graph, l->node->out + l->p.stacks + l->stacked[k]);
 }
 
-static name stack(const looping *l, uint32_t k) {
+static name stack(const written_loop *l, uint32_t k) {
     return result(l, l->p.stacks + l->stacked[k]);
 }
 
@@ -66,7 +67,7 @@ static bool has_numbers(const ash_type *type) {
 }
 
 /* What it is without an iteration. */
-static name zeros(const looping *l, uint32_t k) {
+static name zeros(const written_loop *l, uint32_t k) {
     const ash_type *type = stack_type(l, k);
     return op2(l->w, NULL, "Expand", ash_writer__zero(l->w, type->dtype),
                ash_writer__dims(l->w, type->dims, type->rank));
@@ -74,7 +75,7 @@ static name zeros(const looping *l, uint32_t k) {
 
 /* Operand k, something that an iteration makes, under a name of the body's own: another than that of an
  * operand before it, `from` the first. */
-static name made(const looping *l, uint32_t from, uint32_t k) {
+static name made(const written_loop *l, uint32_t from, uint32_t k) {
     const ash_value *ins = l->node->ins;
     const ash_value_info *info = ash_graph__value(l->graph, ins[k]);
     bool own = info->kind == ASH_VALUE_NODE && l->w->loop[info->node] == l->number &&
@@ -83,23 +84,23 @@ static name made(const looping *l, uint32_t from, uint32_t k) {
     return own ? operand(l, k) : op1(l->w, NULL, "Identity", operand(l, k));
 }
 
-static void out_made(const looping *l, uint32_t k) {
+static void out_made(const written_loop *l, uint32_t k) {
     ash_writer__output(l->w, made(l, l->p.next_go, k), type_of(l, k));
 }
 
 /* Outputs of a body: carried and stacked values. */
-static void out_all(const looping *l) {
+static void out_all(const written_loop *l) {
     for (uint32_t k = 0; k < l->p.carried; k++) out_made(l, l->p.next + k);
     for (uint32_t k = 0; k < l->n_stacked; k++) out_made(l, l->p.ys + l->stacked[k]);
 }
 
-static void in_carried(const looping *l) {
+static void in_carried(const written_loop *l) {
     for (uint32_t k = ASH_LOOP_CARRIED; k < ASH_LOOP_CARRIED + l->p.carried; k++)
         ash_writer__input(l->w, operand(l, k), type_of(l, k));
 }
 
 /* From the last slice along dim 0 to the first. */
-static void reverse(const looping *l, name out, name x) {
+static void reverse(const written_loop *l, name out, name x) {
     static const int64_t back = -1, before_all = INT64_MIN + 1, first = 0;
     ash_writer *w = l->w;
     const name step = ash_writer__ints(w, &back, 1);
@@ -109,7 +110,7 @@ static void reverse(const looping *l, name out, name x) {
 
 /* --- If ------------------------------------------------------------------------------------------- */
 
-static void write_taken(const looping *l, ash_writer_body *body) {
+static void write_taken(const written_loop *l, ash_writer_body *body) {
     ash_writer *w = l->w;
     static const int64_t first = 0;
     ash_writer__begin(w, body);
@@ -123,7 +124,7 @@ static void write_taken(const looping *l, ash_writer_body *body) {
     ash_writer__end(w);
 }
 
-static void write_not_taken(const looping *l, ash_writer_body *body) {
+static void write_not_taken(const written_loop *l, ash_writer_body *body) {
     ash_writer *w = l->w;
     ash_writer__begin(w, body);
     for (uint32_t k = 0; k < l->p.carried; k++)
@@ -133,7 +134,7 @@ static void write_not_taken(const looping *l, ash_writer_body *body) {
     ash_writer__end(w);
 }
 
-static void write_branch(const looping *l) {
+static void write_branch(const written_loop *l) {
     ash_writer *w = l->w;
     ash_writer_body taken, other;
     name outs[MOST], go = operand(l, l->p.go);
@@ -155,7 +156,7 @@ static void write_branch(const looping *l) {
 
 /* --- Scan ----------------------------------------------------------------------------------------- */
 
-static void write_scan(const looping *l) {
+static void write_scan(const written_loop *l) {
     ash_writer *w = l->w;
     ash_writer_body body;
     const ash_loop_parts *p = &l->p;
@@ -206,7 +207,7 @@ static void write_scan(const looping *l) {
 /* --- Loop ----------------------------------------------------------------------------------------- */
 
 /* The number of the slice of a part in an iteration; `trips` is how many there are. */
-static name slice_number(const looping *l, uint32_t part, name trips) {
+static name slice_number(const written_loop *l, uint32_t part, name trips) {
     ash_writer *w = l->w;
     name forward = operand(l, ASH_LOOP_ITERATION);
     if (!is_backward(l, part)) return forward;
@@ -214,7 +215,7 @@ static name slice_number(const looping *l, uint32_t part, name trips) {
 }
 
 /* The slices of an iteration. */
-static void gather_slices(const looping *l, name trips) {
+static void gather_slices(const written_loop *l, name trips) {
     const ash_writer_attr attrs[] = {WRITE_INT("axis", 0)};
     const uint32_t slices = ASH_LOOP_CARRIED + l->p.carried;
     for (uint32_t k = 0; k < l->p.scanned; k++) {
@@ -225,7 +226,7 @@ static void gather_slices(const looping *l, name trips) {
 }
 
 /* `all` with the slice of an iteration. */
-static name put_slice(const looping *l, name all, uint32_t part, name trips) {
+static name put_slice(const written_loop *l, name all, uint32_t part, name trips) {
     ash_writer *w = l->w;
     static const int64_t one_by_one[] = {1, 1}, first = 0;
     name at = op2(w, NULL, "Reshape", slice_number(l, l->p.scanned + part, trips),
@@ -235,7 +236,7 @@ static name put_slice(const looping *l, name all, uint32_t part, name trips) {
 }
 
 /* Writes the body; whether a count of the iterations is one more carried value. */
-static void write_body(const looping *l, ash_writer_body *body, name trips, bool counts) {
+static void write_body(const written_loop *l, ash_writer_body *body, name trips, bool counts) {
     ash_writer *w = l->w;
     const ash_type *number = type_of(l, ASH_LOOP_ITERATION), go = {.dtype = ASH_BOOL};
     name iteration = operand(l, ASH_LOOP_ITERATION), filled[ASH_LOOP_PARTS];
@@ -265,7 +266,7 @@ static void write_body(const looping *l, ash_writer_body *body, name trips, bool
 }
 
 /* The stacked values as the graph has them, from `raw` ones of the iterations that there were. */
-static void out_stacked(const looping *l, const name *raw) {
+static void out_stacked(const written_loop *l, const name *raw) {
     ash_writer *w = l->w;
     const ash_writer_attr attrs[] = {WRITE_INT("start", 0), WRITE_INT("end", 1)};
     name rows = l->p.until ? ash_writer__op(w, NULL, "Shape", &raw[0], 1, attrs, 2) : NULL;
@@ -282,7 +283,7 @@ static void out_stacked(const looping *l, const name *raw) {
     if (l->p.until && w->used[l->node->out]) ash_writer__reshape(w, result(l, 0), rows, NULL, 0);
 }
 
-static void write_loop(looping *l) {
+static void write_loop(written_loop *l) {
     ash_writer *w = l->w;
     ash_writer_body body;
     const ash_loop_parts *p = &l->p;
@@ -323,11 +324,11 @@ static void write_loop(looping *l) {
 /* --- which ---------------------------------------------------------------------------------------- */
 
 void ash_writer__loop(ash_writer *w, const ash_node *node) {
-    looping l = {.w = w,
-                 .graph = w->graph,
-                 .node = node,
-                 .number = ash_graph__value(w->graph, node->out)->node,
-                 .p = ash_node__loop(node)};
+    written_loop l = {.w = w,
+                      .graph = w->graph,
+                      .node = node,
+                      .number = ash_graph__value(w->graph, node->out)->node,
+                      .p = ash_node__loop(node)};
     int64_t min, max;
     if (l.p.body) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a body that is a graph of its own");

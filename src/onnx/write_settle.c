@@ -90,7 +90,8 @@ static bool is_within(const ash_graph *g, ash_value count, ash_dim limit) {
            (of_loop && ash_node_int(node, ASH_ATTR_TRIPS) == limit);
 }
 
-/* What is not known to be within its limit is how many numbers from 0 to the limit are below it: a length again. */
+/* What is not known to be within its limit is how many numbers from 0 to the limit are below it: a length
+ * again. */
 void ash_writer__settle(ash_writer *w, const ash_node *node) {
     uint32_t var = 0;
     ash_dims_is_settled(w->graph->dims, ash_node_int(node, ASH_ATTR_N), &var);
