@@ -124,7 +124,7 @@ static ash_value refuse_at_run(ash_import *im, ash_value taken, const char *bran
     char name[sizeof why->node];
     ash_context *context = im->graph->context;
     const ash_function function = {
-        .size = sizeof function, .name = "ashlar.refuse", .run = refuse, .pure = true};
+        .size = sizeof function, .name = ASH_ONNX_REFUSE, .run = refuse, .pure = true};
     const ash_type flag = {.dtype = ASH_BOOL};
     char text[sizeof why->message + 256];
     snprintf(text, sizeof text, "%s is taken, and does not fit these shapes: %s (%s): %s", branch,

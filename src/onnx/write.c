@@ -97,6 +97,15 @@ static void need(void *user, ash_value v) {
     ((ash_writer *)user)->used[v] = true;
 }
 
+/* A convolution of bytes needs these, and not the numbers that they are cast to. */
+static bool need_bytes(ash_writer *w, const ash_node *node) {
+    ash_value operands[4];
+    if (!ash_writer__bytes(w->graph, node, operands)) return false;
+    for (size_t k = 0; k < ASH_COUNT(operands); k++)
+        if (operands[k] != ASH_NO_VALUE) w->used[operands[k]] = true;
+    return true;
+}
+
 /* A loop's arguments are needed where its body asks for them. Of what an iteration makes, only what is
  * stacked for nobody is needless, and whether to go on behind the only one. */
 static void need_operands(ash_writer *w, const ash_node *node) {
@@ -126,7 +135,7 @@ static ash_status find_needed(ash_writer *w) {
         uint32_t loop = w->loop[n];
         if (loop != ASH_WRITER_OUTSIDE) w->next[n] = w->first[loop], w->first[loop] = n;
         if (!is_needed(w, node)) continue;
-        need_operands(w, node);
+        if (!need_bytes(w, node)) need_operands(w, node);
         ash_graph__each_settler(g, node, need, w);
     }
     return ASH_OK;

@@ -106,6 +106,9 @@ const char *ash_writer__reshape(ash_writer *w, const char *out, const char *x, c
 const char *ash_writer__cast(ash_writer *w, const char *out, const char *x, ash_dtype dtype);
 const char *ash_writer__zero(ash_writer *w, ash_dtype dtype); /* a scalar */
 
+/* Whether a node convolves bytes: operand, weights, and their zero points, one or (of weights) one for each
+ * filter, or ASH_NO_VALUE: write_bytes.c. */
+bool ash_writer__bytes(const ash_graph *graph, const ash_node *node, ash_value operands[4]);
 /* Loops: write_loop.c. */
 void ash_writer__loop(ash_writer *w, const ash_node *node);
 /* Whether ONNX says it as a branch: it runs once, or not at all. */

@@ -3,6 +3,7 @@
  * refused. */
 #include <math.h>
 
+#include "control.h"
 #include "model.h"
 #include "write_short.h"
 
@@ -329,11 +330,11 @@ static name least(ash_writer *w, ash_dtype dtype) {
                                 ash_dtype_size(dtype)); /* the low bytes come first */
 }
 
-/* The operand with its type, and `before` and `after` of the windowed axes as one list. Where they are not
- * numbers, the operand is padded by a node of its own. */
-static name pad_windows(ash_writer *w, const ash_node *node, const int64_t *axes, size_t n, int64_t *pads,
-                        ash_type *type) {
-    name x = value(w, node->ins[0]);
+/* The operand x with its type, and `before` and `after` of the windowed axes as one list. Where they are not
+ * numbers, the operand is padded by a node of its own, with `fill`, or, where that is NULL, what changes no
+ * result. */
+static name pad_windows(ash_writer *w, const ash_node *node, name x, name fill, const int64_t *axes,
+                        size_t n, int64_t *pads, ash_type *type) {
     ash_dim all[2 * ASH_MAX_RANK] = {0};
     bool numbers = true;
     *type = *in_type(w, node, 0);
@@ -347,8 +348,25 @@ static name pad_windows(ash_writer *w, const ash_node *node, const int64_t *axes
     for (size_t i = 0; i < 2 * n; i++)
         type->dims[axes[i % n]] = ash_writer__combine(w, ASH_DIM_ADD, type->dims[axes[i % n]], pads[i]);
     memset(pads, 0, 2 * n * sizeof *pads);
-    name fill = node->op == ASH_OP_POOL_MAX ? least(w, type->dtype) : ash_writer__zero(w, type->dtype);
+    if (!fill)
+        fill = node->op == ASH_OP_POOL_MAX ? least(w, type->dtype) : ash_writer__zero(w, type->dtype);
     return op3(w, NULL, "Pad", x, ash_writer__dims(w, all, 2 * type->rank), fill);
+}
+
+/* The operands of ConvInteger: bytes, weights, and their zero points. */
+static bool bytes_operands(ash_writer *w, const ash_node *node, name ins[4]) {
+    ash_value operands[4];
+    if (!ash_writer__bytes(w->graph, node, operands)) return false;
+    for (size_t k = 0; k < 2; k++) {
+        ash_value zero = operands[2 + k];
+        const ash_type *type = zero == ASH_NO_VALUE ? NULL : ash_graph__type(w->graph, zero);
+        bool rows = type && type->rank == 1 && type->dims[0] != 1;
+        ins[k] = value(w, operands[k]);
+        ins[2 + k] = !type  ? ash_writer__zero(w, ash_graph__type(w->graph, operands[k])->dtype)
+                     : rows ? value(w, zero)
+                            : ash_writer__reshape(w, NULL, value(w, zero), NULL, 0);
+    }
+    return true;
 }
 
 static void write_conv(ash_writer *w, const ash_node *node) {
@@ -361,18 +379,20 @@ static void write_conv(ash_writer *w, const ash_node *node) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
         return;
     }
-    if (!ash_dtype_is_float(in_type(w, node, 0)->dtype)) {
-        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has convolutions of floating point numbers alone");
+    name ins[4] = {value(w, node->ins[0]), value(w, node->ins[1])};
+    bool bytes = bytes_operands(w, node, ins);
+    if (!bytes && !ash_dtype_is_float(in_type(w, node, 0)->dtype)) {
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED,
+                         "ONNX has convolutions of floating point numbers, and of bytes less a zero point");
         return;
     }
     for (size_t i = 0; i < n; i++) axes[i] = (int64_t)i + 2;
-    name x = pad_windows(w, node, axes, n, pads, &type);
+    ins[0] = pad_windows(w, node, ins[0], ins[2], axes, n, pads, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
                                      WRITE_INTS("pads", pads, 2 * n),
                                      WRITE_INT("group", ash_node_int(node, ASH_ATTR_GROUPS))};
-    const name ins[] = {x, value(w, node->ins[1])};
-    ash_writer__op(w, value(w, node->out), "Conv", ins, 2, attrs, 4);
+    ash_writer__op(w, value(w, node->out), bytes ? "ConvInteger" : "Conv", ins, bytes ? 4 : 2, attrs, 4);
 }
 
 /* The windowed axes last and all others merged into the first: [others, 1, windowed...], where ONNX pools.
@@ -438,7 +458,7 @@ static void write_pool(ash_writer *w, const ash_node *node) {
     size_t n = axes->count;
     int64_t pads[2 * ASH_MAX_RANK], perm[ASH_MAX_RANK];
     ash_type type, others;
-    name x = pad_windows(w, node, axes->list, n, pads, &type);
+    name x = pad_windows(w, node, value(w, node->ins[0]), NULL, axes->list, n, pads, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("kernel_shape", ash_node_list(node, ASH_ATTR_KERNEL), n),
                                      WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
@@ -508,6 +528,18 @@ static void write_topk(ash_writer *w, const ash_node *node) {
     ash_writer__node(w, &topk);
 }
 
+static void refuse_call(ash_writer *w, const ash_node *node) {
+    const char *function = ash_node__function(w->graph, node)->name;
+    if (strcmp(function, ASH_ONNX_REFUSE) == 0)
+        ash_writer__fail(
+            w, ASH_ERROR_UNSUPPORTED,
+            "only one branch of this If fits these shapes, and ONNX cannot refuse the other: the "
+            "input that decides must be bound when the model is read");
+    else
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED,
+                         "a call of the function \"%.60s\", for which ONNX has no form", function);
+}
+
 void ash_writer__core(ash_writer *w, const ash_node *node) {
     if (write_elementwise(w, node)) return;
     switch (ash_op_infos[node->op].class) {
@@ -531,11 +563,7 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     case ASH_CLASS_NMS: ash_writer__chosen(w, node); break;
     case ASH_CLASS_SETTLE: ash_writer__settle(w, node); break;
     case ASH_CLASS_LOOP: ash_writer__loop(w, node); break;
-    case ASH_CLASS_CUSTOM:
-        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED,
-                         "a call of the function \"%.60s\", for which ONNX has no form",
-                         ash_node__function(w->graph, node)->name);
-        break;
+    case ASH_CLASS_CUSTOM: refuse_call(w, node); break;
     default: ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has no form for it");
     }
 }
