@@ -244,6 +244,7 @@ static void branch(void **state) {
         assert_true(has(in_folder("m.onnx"), "If"));
         ash_graph *back = written_and_read(g, NULL, 0);
         assert_same_results(g, back, 0);
+        assert_int_equal(count(back, ASH_OP_LOOP), 1);           /* what is not taken computes nothing */
         assert_true(ash_node__loop(first_loop(back)).given > 0); /* the product is inside */
         ash_graph_destroy(g);
         g = back;
