@@ -4,8 +4,8 @@
  *
  * A branch of If is a loop of one iteration at most, whose results are stacked: there are zeros where the
  * branch is not taken, and a select takes the right ones. What it computes belongs to it because names from
- * outside reach it through a gate, as arguments. One that computes nothing is no loop. In a body of Loop and Scan what depends on no argument is
- * computed once, before the loop.
+ * outside reach it through a gate, as arguments. One that computes nothing is no loop. In a body of Loop
+ * and Scan what depends on no argument is computed once, before the loop.
  *
  * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
  * is stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, how many

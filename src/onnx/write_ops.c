@@ -330,11 +330,19 @@ static name least(ash_writer *w, ash_dtype dtype) {
                                 ash_dtype_size(dtype)); /* the low bytes come first */
 }
 
-/* The operand x with its type, and `before` and `after` of the windowed axes as one list. Where they are not
- * numbers, the operand is padded by a node of its own, with `fill`, or, where that is NULL, what changes no
- * result. */
-static name pad_windows(ash_writer *w, const ash_node *node, name x, name fill, const int64_t *axes,
-                        size_t n, int64_t *pads, ash_type *type) {
+typedef struct windows {
+    const int64_t *axes;
+    size_t n;
+    int64_t pads[2 * ASH_MAX_RANK]; /* before the axes, then after them */
+} windows;
+
+/* Fills in the pads, and returns the operand x, with its type. Where pads are not numbers, x is padded by a
+ * node of its own, with `fill`, or, where that is NULL, with what changes no result. */
+static name pad_windows(ash_writer *w, const ash_node *node, name x, name fill, windows *win,
+                        ash_type *type) {
+    const int64_t *axes = win->axes;
+    const size_t n = win->n;
+    int64_t *pads = win->pads;
     ash_dim all[2 * ASH_MAX_RANK] = {0};
     bool numbers = true;
     *type = *in_type(w, node, 0);
@@ -371,7 +379,8 @@ static bool bytes_operands(ash_writer *w, const ash_node *node, name ins[4]) {
 
 static void write_conv(ash_writer *w, const ash_node *node) {
     size_t n = in_type(w, node, 0)->rank - 2;
-    int64_t pads[2 * ASH_MAX_RANK], axes[ASH_MAX_RANK];
+    int64_t axes[ASH_MAX_RANK];
+    windows win = {.axes = axes, .n = n};
     ash_type type;
     if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS ||
         ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
@@ -387,10 +396,10 @@ static void write_conv(ash_writer *w, const ash_node *node) {
         return;
     }
     for (size_t i = 0; i < n; i++) axes[i] = (int64_t)i + 2;
-    ins[0] = pad_windows(w, node, ins[0], ins[2], axes, n, pads, &type);
+    ins[0] = pad_windows(w, node, ins[0], ins[2], &win, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
-                                     WRITE_INTS("pads", pads, 2 * n),
+                                     WRITE_INTS("pads", win.pads, 2 * n),
                                      WRITE_INT("group", ash_node_int(node, ASH_ATTR_GROUPS))};
     ash_writer__op(w, value(w, node->out), bytes ? "ConvInteger" : "Conv", ins, bytes ? 4 : 2, attrs, 4);
 }
@@ -456,13 +465,14 @@ static name sum_windows(ash_writer *w, name out, name x, const ash_node *node, c
 static void write_pool(ash_writer *w, const ash_node *node) {
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     size_t n = axes->count;
-    int64_t pads[2 * ASH_MAX_RANK], perm[ASH_MAX_RANK];
+    int64_t perm[ASH_MAX_RANK];
+    windows win = {.axes = axes->list, .n = n};
     ash_type type, others;
-    name x = pad_windows(w, node, value(w, node->ins[0]), NULL, axes->list, n, pads, &type);
+    name x = pad_windows(w, node, value(w, node->ins[0]), NULL, &win, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("kernel_shape", ash_node_list(node, ASH_ATTR_KERNEL), n),
                                      WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
-                                     WRITE_INTS("pads", pads, 2 * n)};
+                                     WRITE_INTS("pads", win.pads, 2 * n)};
     bool spatial = type.rank == n + 2;
     for (size_t i = 0; i < n; i++) spatial &= axes->list[i] == (int64_t)i + 2;
     if (node->op == ASH_OP_POOL_MAX && spatial) {
