@@ -51,8 +51,7 @@ ASH_API const char *ash_mode_text(ash_mode mode); /* "multi_stream"; "?" outside
 enum { ASH_PLAN_MOST_STREAMS = 64 };
 
 /* Whether the operations of an execution may run in another order than that of the graph, to take less
- * memory. Results are the same, bit for bit, and the arena is never larger. Unless it is off, new values of
- * states are computed as soon as they can be. */
+ * memory. Results are the same, bit for bit, and the arena is never larger. */
 typedef enum ash_plan_order {
     ASH_PLAN_ORDER_AUTO, /* only where memory.capacity is given and the graph's order exceeds it; if another
                             order does too, results are computed again instead of being kept */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A program that needs less memory: its main steps in another order, and results computed again.
  *
- * Updates of states come early, whatever the capacity (hasten.c): what they read is in the cache still, and
- * dies. Not where the arena would be larger.
- *
  * Order. The memory planner's order search reorders the steps under the dependences of their access
  * records. Every candidate is laid out in earnest, and the smallest wins, so the outcome is never larger
  * than the given order's.
@@ -242,34 +239,29 @@ done:
     return status;
 }
 
-/* Updates of states early. Where there are some to be moved, *known: o->size is that of the present order;
- * *given: bytes of the arenas with the order as it was. */
-static ash_status hasten(step_orderer *o, ash_plan_order_report *report, bool *known, uint64_t *given,
-                         ash_diag *diag) {
+/* Updates of states early (hasten.c): what they read is in the cache still, and dies, which gives what
+ * follows more room. */
+static ash_status hasten(step_orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
-    const size_t steps = p->steps.len - p->prologue, bytes = steps * sizeof(ash_step);
-    ash_step *before = ash_mem_alloc(a, 2 * steps, sizeof *before), *main = p->steps.at + p->prologue;
+    size_t steps = p->steps.len - p->prologue, moved = 0;
+    if (steps < 2) return ASH_OK; /* there is but one order */
+    ash_step *given = ash_mem_alloc(a, steps, sizeof *given), *main = p->steps.at + p->prologue;
     ash_status status = ASH_OK;
     order_size size = {0};
-    size_t moved = 0;
-    ASH_FAIL_IF_DONE(!before, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    ash_step *after = before + steps;
-    memcpy(before, main, bytes);
+    ASH_FAIL_IF_DONE(!given, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    memcpy(given, main, steps * sizeof *given);
     ASH_TRY_DONE(ash_plan__hasten(p, o->pinned, &moved, diag));
     if (!moved) goto done;
-    memcpy(after, main, bytes);
-    ASH_TRY_DONE(measure(o, &size, diag));
-    memcpy(main, before, bytes);
-    ASH_TRY_DONE(measure(o, &o->size, diag));
-    *known = true;
-    *given = o->size.all;
-    if (is_less(&o->size, &size)) goto done;
-    memcpy(main, after, bytes);
-    o->size = size;
-    report->moved = moved;
+    status = measure(o, &size, diag);
+    if (status == ASH_OK && !is_less(&o->size, &size)) {
+        o->size = size;
+        report->moved = moved;
+    } else {
+        memcpy(main, given, steps * sizeof *given);
+    }
 done:
-    ash_mem_free(a, before, 2 * steps, sizeof *before);
+    ash_mem_free(a, given, steps, sizeof *given);
     return status;
 }
 
@@ -490,28 +482,24 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
                       .program = program,
                       .options = options,
                       .threads = threads};
-    const bool limited = is_limited(&o), always = options->order == ASH_PLAN_ORDER_ON,
-               search = options->order != ASH_PLAN_ORDER_OFF;
-    bool known = false;
-    uint64_t given = 0;
-    if (!limited && !always && (!search || !program->states.len)) return ASH_OK;
+    const bool limited = is_limited(&o);
+    if (options->order != ASH_PLAN_ORDER_ON && !limited) return ASH_OK;
     o.n_pinned = program->buffers.len;
     o.pinned = ash_mem_calloc(o.allocator, o.n_pinned, sizeof *o.pinned);
     ash_status status = ASH_OK;
     bool made = o.pinned && ash_layout__find_pinned(program, options->keep, options->keep_count, o.pinned);
     ASH_FAIL_IF_DONE(!made, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    if (search && program->steps.len > program->prologue)
-        ASH_TRY_DONE(hasten(&o, report, &known, &given, diag));
-    if (!always && !limited) goto done;
-    if (!known) ASH_TRY_DONE(measure(&o, &o.size, diag));
-    if (!always && is_met(&o)) goto done;
+    ASH_TRY_DONE(measure(&o, &o.size, diag));
+    if (options->order != ASH_PLAN_ORDER_ON && is_met(&o)) goto done;
     for (size_t s = program->prologue; s < program->steps.len; s++)
         report->given_ns += ash_schedule__cost(
             &ash_program__target(program, program->steps.at[s].device)->costs, &program->steps.at[s]);
+    bool search = options->order != ASH_PLAN_ORDER_OFF;
     if (search) {
-        report->given_size = known ? given : o.size.all;
+        report->given_size = o.size.all;
         report->searched = true;
-        ASH_TRY_DONE(reorder(&o, report, diag));
+        ASH_TRY_DONE(hasten(&o, report, diag));
+        if (!is_met(&o)) ASH_TRY_DONE(reorder(&o, report, diag));
     }
     for (uint32_t d = 0; search && d < devices(&o); d++)
         if (exceeds(&o, d)) ASH_TRY_DONE(recompute(&o, d, report, diag));
