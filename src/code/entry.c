@@ -21,9 +21,9 @@
  * It has no address of anything. Work is found by its distance from the first one, so that replicas of a
  * plan, whose steps lie the same way, run the same code at a place of their own: it compiles once. Kernels,
  * what lies in the tables, the variables and last chunks that depend on them are read when it runs, so
- * inputs, weights and variables can be bound anew. On one stream, records and waits are nothing. Nobody else
- * counts while it runs, so the number of steps that are over is stored and not increased: no step waits for
- * the one before.
+ * inputs, weights and variables can be bound anew. On one stream, records and waits are nothing. Nobody
+ * else counts while it runs, so the number of steps that are over is stored and not increased: no step
+ * waits for the one before.
  *
  * Nothing is left for LLVM to improve, so no passes run and the code generator is told not to look for
  * anything; parts keep functions short, whatever the schedule's length. Together they make the time to
