@@ -597,6 +597,21 @@ static void test_what_is_normalised_is_not_stored(void **state) {
     }
 }
 
+/* What is scaled of a value that others read as well is not stored beside it, whoever reads it: what an
+ * activation and its gradient have in common. With a second operand as large it is. */
+static void test_what_is_scaled_is_not_stored(void **state) {
+    (void)state;
+    for (unsigned large = 0; large < 2; large++) {
+        ash_graph *g = new_graph();
+        ash_value x = ash_matmul(g, INPUT(g, "x", 129, 33), INPUT(g, "w", 33, 128));
+        ash_value half = ash_mul(g, x, large ? INPUT(g, "z", 129, 128) : ash_scalar(g, ASH_F32, 0.5)),
+                  bent = ash_tanh(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 0.75)));
+        ash_graph_output(g, "rows", ash_reduce_sum(g, ash_mul(g, half, bent), (int64_t[]){1}, 1, false));
+        ash_graph_output(g, "columns", ash_reduce_max(g, ash_sub(g, half, bent), (int64_t[]){0}, 1, false));
+        assert_int_equal(count_steps(g), 4 + large); /* the product, the function, two readers */
+    }
+}
+
 /* A transposed first operand is read where it lies, unless its neighbours share one set of the cache. */
 static void test_neighbours_that_share_a_set(void **state) {
     (void)state;
@@ -611,6 +626,7 @@ static void test_neighbours_that_share_a_set(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_normalised_is_not_stored),
+        cmocka_unit_test(test_what_is_scaled_is_not_stored),
         cmocka_unit_test(test_neighbours_that_share_a_set),
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_broadcast),

@@ -134,13 +134,13 @@ static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
  * vector axis leaves its sums in, if it is one of them. */
 static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
     unsigned level = 0, behind = 0;
-    int64_t terms = 1;
+    int64_t terms = 1, most = l->vector_inner || l->anchor ? ASH_PARTIAL_TERMS : ASH_PARTIAL_ROWS;
     bool sums = r->combine == ASH_OP_ADD && ash_dtype_is_float(dtype);
     for (unsigned i = l->n_inner; i-- > 0 && sums;) {
         bool vector = l->vector_inner && i + 1 == l->n_inner;
         int64_t trips = ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1);
         if (vector) trips = ash_ceil_div(trips, l->lanes * ASH_MAX(l->threads, 1u));
-        r->blocks[i] = ash_blocks_plan(trips, ASH_PARTIAL_TERMS, &terms, &level);
+        r->blocks[i] = ash_blocks_plan(trips, most, &terms, &level);
         if (vector) behind = level;
     }
     r->top = level;
