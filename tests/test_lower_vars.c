@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Tiles of products and convolutions whose sizes are variables: every size around the tiles' heights,
  * strictly interpreted for several targets, has the values of the reference and the bits of the same size
- * as a number; and the nests are those of tiles. The same of pools, and of what is read through a reshape. */
+ * as a number; and the nests are those of tiles. The same of pools, and of what is read through
+ * a reshape. */
 #include "ashlar/builder.h"
 #include "interpreted.h"
 #include "kernel/tile.h"
@@ -436,7 +437,7 @@ static void pools_of_every_width(void **state) {
 
 /* --- groups of channels ------------------------------------------------------------------------------- */
 
-/* x [2, 32, h, w], in the end in blocks of channels or not, less a number for each of 8 groups of channels. */
+/* x [2, 32, h, w] less a number for each of 8 groups of channels, in blocks of channels or not. */
 static ash_graph *groups(int64_t lanes, bool blocked, int64_t h, int64_t w) {
     ash_graph *g = new_graph();
     const ash_dim high = size(g, "h", 1, WIDEST, h), wide = size(g, "w", 1, WIDEST, w),

@@ -27,6 +27,7 @@
  * Nothing is left for LLVM to improve, so no passes run and the code generator is told not to look for
  * anything; parts keep functions short, whatever the schedule's length. Together they make the time to
  * compile proportional to it. */
+#include "base/clock.h"
 #include "link.h"
 
 #include <llvm-c/Core.h>
@@ -245,8 +246,9 @@ ash_status ash_code__entry(ash_context *context, const ash_command *commands, si
     if (!entry) return ASH_NO_MEMORY(diag);
     *entry = (struct captured_entry){.allocator = a, .linker = ash_compiler__linker(compiler)};
     struct entry_source source = {commands, count};
+    int64_t start = ash_clock__now();
     ash_status status = compile(compiler, &source, entry, diag);
-    ash_code__give_back(context);
+    ash_compiler__give_back(compiler, ash_clock__now() - start);
     if (status != ASH_OK) {
         ash_mem_free(a, entry, 1, sizeof *entry);
         return status;

@@ -90,17 +90,28 @@ static ash_streams_counts get_counts(const ash_streams *streams) {
 
 /* --- one stream: the calling thread ------------------------------------------------------------- */
 
+/* What all threads of a launch need, in a line that nobody writes to meanwhile. */
 struct chunk_run {
-    ash_cpu *cpu;
-    const ash_command *command;
+    _Alignas(ASH_LINE_BYTES) ash_cpu *cpu;
+    ash_command command;
+    bool flush;
 };
 
 static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
     const struct chunk_run *run = arg;
-    int64_t first = ash_cpu__chunks(run->command)->begin;
-    uint64_t mode = ash_denormals__set(run->cpu->flush);
-    ash_cpu__run_range(run->cpu, run->command, first + begin, first + end, worker);
+    int64_t first = ash_cpu__chunks(&run->command)->begin;
+    uint64_t mode = ash_denormals__set(run->flush);
+    ash_cpu__run_range(run->cpu, &run->command, first + begin, first + end, worker);
     ash_denormals__restore(mode);
+}
+
+static unsigned run_on_threads(ash_cpu *cpu, const ash_command *command) {
+    const ash_chunks *chunks = ash_cpu__chunks(command);
+    struct chunk_run run = {cpu, *command, cpu->flush};
+    const ash_launch_ahead *ahead = command->kind == ASH_COMMAND_LAUNCH ? &command->launch->ahead : NULL;
+    const void *next = ahead && ahead->buffer ? (const void *)*ahead->buffer : NULL;
+    ash_pool__set_ahead(cpu->pool, next, next ? ahead->bytes : 0, next ? ahead->most : 0);
+    return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
 }
 
 /* What has no chunks. */
@@ -134,14 +145,7 @@ static inline unsigned run_work(ash_cpu *cpu, const ash_command *command) {
     const ash_chunks *chunks = ash_cpu__chunks(command);
     if (chunks->end <= chunks->begin) return 1;
     if (chunks->parallel && cpu->within) return run_shared(cpu, command);
-    if (chunks->parallel && cpu->pool && cpu->n_streams == 1) {
-        struct chunk_run run = {cpu, command};
-        bool launch = command->kind == ASH_COMMAND_LAUNCH;
-        const ash_launch_ahead *ahead = launch ? &command->launch->ahead : NULL;
-        const void *next = ahead && ahead->buffer ? (const void *)*ahead->buffer : NULL;
-        ash_pool__set_ahead(cpu->pool, next, next ? ahead->bytes : 0, next ? ahead->most : 0);
-        return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
-    }
+    if (chunks->parallel && cpu->pool && cpu->n_streams == 1) return run_on_threads(cpu, command);
     ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, 0);
     return 1;
 }

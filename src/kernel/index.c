@@ -7,9 +7,10 @@ void ash_ixs_init(ash_ixs *ixs, const ash_allocator *allocator, ash_dims *dims) 
     *ixs = (ash_ixs){.allocator = allocator, .dims = dims};
     ash_map_init(&ixs->sum_ids, allocator);
     ash_map_init(&ixs->atom_ids, allocator);
-    if (!ash_vec_push(allocator, &ixs->atoms, (ash_atom){.kind = ASH_ATOM_ONE, .max = 1}))
+    if (!ash_vec_push(allocator, &ixs->atoms, (ash_atom){.kind = ASH_ATOM_ONE, .max = 1}) ||
+        !ash_vec_push(allocator, &ixs->sums,
+                      (ash_sum){0})) /* expression 0, also what failing calls return */
         ixs->failed = true;
-    ash_ix_const(ixs, 0); /* expression 0: what failing calls return */
 }
 
 void ash_ixs_free(ash_ixs *ixs) {
@@ -68,6 +69,7 @@ static int64_t saturating_add(int64_t a, int64_t b) {
 
 static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
     ash_term packed[MAX_TERMS];
+    if (n == 0) return 0;
     memset(packed, 0, n * sizeof *packed); /* padding takes part in the hash */
     for (size_t i = 0; i < n; i++)
         packed[i].c = terms[i].c, packed[i].d = terms[i].d, packed[i].atom = terms[i].atom;
@@ -85,12 +87,12 @@ static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
             if (!ash_vec_reserve(ixs->allocator, &ixs->terms, n) || !ash_map_put(&ixs->sum_ids, hash, id) ||
                 !ash_vec_push(ixs->allocator, &ixs->sums, sum))
                 break;
-            if (n) memcpy(ixs->terms.at + ixs->terms.len, packed, n * sizeof *packed);
+            memcpy(ixs->terms.at + ixs->terms.len, packed, n * sizeof *packed);
             ixs->terms.len += n;
             return (ash_ix)id;
         }
         ash_sum found = ixs->sums.at[id];
-        if (found.n == n && (n == 0 || !memcmp(ixs->terms.at + found.first, packed, n * sizeof *packed)))
+        if (found.n == n && !memcmp(ixs->terms.at + found.first, packed, n * sizeof *packed))
             return (ash_ix)id;
     }
     ixs->failed = true;
@@ -268,6 +270,7 @@ ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms) {
 }
 
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b) {
+    if (a == 0 || b == 0) return a + b;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, 1, 1);
     put_scaled(&sum, b, 1, 1);
@@ -275,6 +278,7 @@ ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b) {
 }
 
 ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b) {
+    if (b == 0) return a;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, 1, 1);
     put_scaled(&sum, b, -1, 1);
@@ -282,12 +286,14 @@ ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b) {
 }
 
 ash_ix ash_ix_scale(ash_ixs *ixs, ash_ix a, int64_t c) {
+    if (a == 0 || c == 1) return a;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, c, 1);
     return finish(&sum);
 }
 
 ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d) {
+    if (a == 0 || d == 1) return a;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, 1, d);
     return finish(&sum);
@@ -396,13 +402,13 @@ static ash_dim common_factor(ash_ixs *ixs, const ash_term *t, ash_dim by) {
 /* What a dividend and its divisor `factor * by` have in common: a is factor * quotient + rest with
  * 0 <= rest < factor. So a / (factor by) is quotient / by, and a % (factor by) is
  * factor (quotient % by) + rest. */
-typedef struct shared {
+typedef struct common_part {
     ash_dim factor, by;
     ash_ix quotient, rest;
-} shared;
+} common_part;
 
 /* Rows of a reshape that regroups dims: of c h w + p below h w, divided by 4 h w, what is left is c / 4. */
-static bool find_shared(ash_ixs *ixs, ash_ix a, ash_dim by, shared *s) {
+static bool find_common(ash_ixs *ixs, ash_ix a, ash_dim by, common_part *s) {
     ash_sum sum = ash_ix_sum(ixs, a);
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         const ash_term of = ixs->terms.at[sum.first + i];
@@ -423,8 +429,7 @@ static bool find_shared(ash_ixs *ixs, ash_ix a, ash_dim by, shared *s) {
 }
 
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
-    shared common;
-    if (d == 1 || ixs->failed) return a;
+    if (a == 0 || d == 1 || ixs->failed) return a;
     if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
     ash_ix rest, quotient = split(ixs, a, d, &rest);
     if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return quotient;
@@ -435,11 +440,12 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
         return ash_ix_add(ixs, quotient, ash_ix_div(ixs, inner, by));
     }
     ash_dim by;
+    common_part common;
     if (sole && sole->kind == ASH_ATOM_MOD && is_multiple(ixs, sole->by, d, &by)) {
         ash_ix inner = sole->ref; /* (x % (e d)) / d is (x / d) % e */
         return ash_ix_add(ixs, quotient, ash_ix_mod(ixs, ash_ix_div(ixs, inner, d), by));
     }
-    if (find_shared(ixs, rest, d, &common))
+    if (find_common(ixs, rest, d, &common))
         return ash_ix_add(ixs, quotient, ash_ix_div(ixs, common.quotient, common.by));
     if (ixs->failed) return 0;
     int64_t d_min, d_max, max = ash_ix_sum(ixs, rest).max;
@@ -450,17 +456,17 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
 }
 
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
-    if (ixs->failed) return a;
+    if (a == 0 || ixs->failed) return a;
     if (d <= 1 && d >= 0) return ash_ix_const(ixs, 0);
     ash_ix rest;
     split(ixs, a, d, &rest);
     if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return rest;
     const ash_atom *sole = sole_atom(ixs, rest);
     ash_dim by;
-    shared common;
+    common_part common;
     if (sole && sole->kind == ASH_ATOM_MOD && is_multiple(ixs, sole->by, d, &by))
         return ash_ix_mod(ixs, sole->ref, d);
-    if (find_shared(ixs, rest, d, &common)) {
+    if (find_common(ixs, rest, d, &common)) {
         ash_ix whole = ash_ix_mod(ixs, common.quotient, common.by);
         return ash_ix_add(ixs, ash_ix_mul(ixs, whole, common.factor), common.rest);
     }

@@ -135,8 +135,8 @@ typedef struct ash_kern {
     bool aligned;                /* vectors along it start at multiples of `lanes` */
     ash_ref mask;                /* lanes that count (vector of bool), or ASH_NO_REF: all */
     ash_ref guard;               /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
-    ash_value roomy; /* loads of its neighbours may touch what the mask leaves out: it lies in the buffer, and
-                        whatever is read is dropped; or ASH_NO_VALUE */
+    ash_value roomy; /* vectors of it may be loaded past what the mask has: that lies in the buffer, too,
+                        and whatever is read there is dropped; or ASH_NO_VALUE */
     ash_kern_turn *turn;         /* the present block, or NULL */
     ash_kern_crossing *crossing; /* the present square, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */

@@ -173,9 +173,10 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
     }
 }
 
-/* Opens the loops over rows [from, to), at most `most` of them; returns how many. Where the last axis has an
- * extent that is a number, each row is decoded: a division by a number is a multiplication. One by a
- * variable is not, so there rows go line by line, and what depends on the line alone leaves the inner loop. */
+/* Opens the loops over rows [from, to), at most `most` of them; returns how many. Where the last axis has
+ * an extent that is a number, each row is decoded: a division by a number is a multiplication. One by a
+ * variable is not, so there rows go line by line, and what depends on the line alone leaves the inner
+ * loop. */
 static unsigned open_rows(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
     ash_kern *k = l->k;
     ash_nest *nest = &k->nest;

@@ -68,12 +68,12 @@ static void reduce_once(ash_loops *l, void *arg) {
 }
 
 /* A window's dim: positions out * stride + step * dilation - before of an input of that extent. */
-typedef struct window {
+typedef struct window_dim {
     ash_ix start;   /* of step 0 */
     ash_dim extent; /* of the input */
     int64_t steps, stride, dilation;
     bool spread; /* it depends on the lane */
-} window;
+} window_dim;
 
 /* Whether an inner axis is one of a window. */
 static bool is_window(const ash_loops *l, unsigned inner) {
@@ -81,7 +81,7 @@ static bool is_window(const ash_loops *l, unsigned inner) {
     return inner || ash_op_infos[l->anchor->op].class != ASH_CLASS_CONV; /* channels come first */
 }
 
-static window window_at(ash_loops *l, unsigned inner) {
+static window_dim window_at(ash_loops *l, unsigned inner) {
     ash_kern *k = l->k;
     bool conv = ash_op_infos[l->anchor->op].class == ASH_CLASS_CONV;
     unsigned w = inner - conv;
@@ -89,11 +89,11 @@ static window window_at(ash_loops *l, unsigned inner) {
     ash_ix out[ASH_MAX_RANK];
     ash_loops__anchor_index(l, out);
     ash_dim before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w];
-    window v = {.extent = ash_graph__type(k->graph, l->anchor->ins[0])->dims[d],
-                .steps = ash_kern_max(k, l->inner[inner].extent),
-                .stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w],
-                .dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w],
-                .spread = k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym)};
+    window_dim v = {.extent = ash_graph__type(k->graph, l->anchor->ins[0])->dims[d],
+                    .steps = ash_kern_max(k, l->inner[inner].extent),
+                    .stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w],
+                    .dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w],
+                    .spread = k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym)};
     v.start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], v.stride), ash_ix_dim(&k->ixs, before));
     return v;
 }
@@ -110,7 +110,7 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
     if (k->mask != ASH_NO_REF || k->low->target->kind == ASH_TARGET_GPU) return false;
     for (unsigned i = 0; i < l->n_inner; i++) {
         if (!is_window(l, i)) return false;
-        const window w = window_at(l, i);
+        const window_dim w = window_at(l, i);
         const ash_sum start = ash_ix_sum(&k->ixs, w.start);
         int64_t apart = 0, span = (w.steps - 1) * w.dilation;
         if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
@@ -130,9 +130,9 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
     return l->n_inner > 0;
 }
 
-/* The condition that whole vectors can be read at each place of a pool's window, as the buffer goes on where
- * rows or images begin and end: then only what is read counts under a mask, and loads have none. *value:
- * what is read. ASH_NO_REF when nothing is known of it, and where masks are numbers anyway. */
+/* The condition that whole vectors can be read at each place of a pool's window, as the buffer goes on
+ * where rows or images begin and end: then what has been read counts under a mask, and loads have none.
+ * *value: what is read. ASH_NO_REF when nothing is known of it, and where masks are numbers anyway. */
 static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_value *value) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
@@ -170,7 +170,7 @@ static void window_bounds(ash_loops *l, unsigned inner, ash_ref *from, ash_ref *
         l->bounded |= 1u << inner;
         return;
     }
-    const window w = window_at(l, inner);
+    const window_dim w = window_at(l, inner);
     if (w.spread && w.steps <= ash_kern_max(k, w.extent)) return;
     ash_ref at = w.spread ? ash_kern_vector_index(k, w.start) : ash_kern_index(k, w.start);
     ash_ref first = w.spread ? ash_nest_hreduce(n, ASH_OP_MIN, at) : at,
@@ -226,8 +226,8 @@ static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
     }
 }
 
-/* The loops in all the ways that the position may allow: of windows that lie inside, of those that have room
- * around them, and of any. */
+/* The loops in all the ways that the position may allow: of windows that lie inside, of those that have
+ * room around them, and of any. */
 static void reduce_anywhere(ash_loops *l, reduction *r) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
