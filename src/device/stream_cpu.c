@@ -215,8 +215,10 @@ static uint64_t done_here(const ash_streams *streams) {
 /* What an entry does at one command, and cannot do otherwise. */
 struct act {
     ash_command_kind kind;
-    bool whole;      /* a launch whose kernel it calls itself, */
-    int64_t at, to;  /* from this chunk on; or: of a copy the first byte in source and target */
+    bool whole; /* a launch whose kernel it calls itself, */
+    int64_t at,
+        to; /* from this chunk on, to that one or, -1, to one that it reads; or: of a copy the first byte
+                        in source and target */
     uint64_t offset; /* bytes from the first work */
 };
 
@@ -270,6 +272,7 @@ static struct act act_of(const ash_command *command, const void *first) {
     } else if (command->kind == ASH_COMMAND_LAUNCH && !ash_launch__has_parts(command->launch)) {
         act.whole = true;
         act.at = command->launch->chunks.begin;
+        act.to = command->launch->chunks.fixed ? command->launch->chunks.end : -1;
     }
     return act;
 }
