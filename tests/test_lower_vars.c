@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Tiles of products and convolutions whose sizes are variables: every size around the tiles' heights,
  * strictly interpreted for several targets, has the values of the reference and the bits of the same size
- * as a number; and the nests are those of tiles. */
+ * as a number; and the nests are those of tiles. The same of pools, and of what is read through a
+ * reshape. */
 #include "interpreted.h"
 #include "kernel/tile.h"
 #include "test_graphs.h"
@@ -379,6 +380,109 @@ static void sums_survive_between_slices(void **state) {
     ash_graph_destroy(open);
 }
 
+/* --- pools -------------------------------------------------------------------------------------------- */
+
+/* A pool of x [2, 3, h, w], or of channels in blocks; variables where the numbers are 0. */
+static ash_graph *pool(const shape *s, ash_op op, int64_t lanes, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim high = size(g, "h", least_size(s, 0), WIDEST, h),
+                  wide = size(g, "w", least_size(s, 1), WIDEST, w);
+    ash_value x = lanes ? INPUT(g, "x", 2, 2, high, wide, lanes) : INPUT(g, "x", 2, 3, high, wide);
+    ash_window windows[2];
+    for (unsigned d = 0; d < 2; d++) {
+        const ash_dim along = d ? wide : high;
+        windows[d] = (ash_window){s->window[d], s->stride, s->dilation, pad(g, s, d, along, false),
+                                  pad(g, s, d, along, true)};
+    }
+    ash_graph_output(g, "y", ash_pool(g, op, x, (int64_t[]){2, 3}, windows, 2));
+    return g;
+}
+
+static const shape pools[] = {
+    {.window = {3, 3}, .stride = 2, .before = 1, .after = 1, .dilation = 1},
+    {.window = {2, 2}, .stride = 2, .dilation = 1},
+    {.window = {3, 3}, .stride = 1, .before = 1, .after = 1, .dilation = 1},
+    {.window = {3, 3}, .stride = 2, .before = SAME, .after = SAME, .dilation = 1},
+    {.window = {2, 5}, .stride = 1, .before = 3, .after = 4, .dilation = 2},
+    {.window = {3, 2}, .stride = 3, .after = 1, .dilation = 1},
+    {.window = {1, 12},
+     .stride = 1,
+     .before = 5,
+     .after = 6,
+     .dilation = 1}, /* more columns than are laid out */
+};
+
+static void pools_of_every_width(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ASH_COUNT(pools); i++)
+        for (int64_t w = least_size(&pools[i], 1), turn = 0; w <= WIDEST; w += w < 20 ? 1 : 3, turn++) {
+            ash_target target;
+            ash_diag diag;
+            assert_ok(ash_target__named(levels[(size_t)turn % 3], &target, &diag));
+            const int64_t lanes = turn % 4 == 3 ? ash_target_lanes(&target, sizeof(float)) : 0,
+                          h = ASH_MIN(least_size(&pools[i], 0) + turn % 5, WIDEST);
+            const ash_op op = turn % 2 ? ASH_OP_POOL_MAX : ASH_OP_POOL_SUM;
+            ash_graph *open = pool(&pools[i], op, lanes, 0, 0), *known = pool(&pools[i], op, lanes, h, w);
+            ash_program *p = lowered(open, &target);
+            compare(open, p, known, (int64_t[]){h, w});
+            ash_program__free(p);
+            ash_graph_destroy(open);
+            ash_graph_destroy(known);
+        }
+}
+
+/* --- groups of channels ------------------------------------------------------------------------------- */
+
+/* x [2, 32, h, w] less a number for each of 8 groups of channels, in blocks of channels or not. */
+static ash_graph *groups(int64_t lanes, bool blocked, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim high = size(g, "h", 1, WIDEST, h), wide = size(g, "w", 1, WIDEST, w),
+                  image = ash_graph_dim_mul(g, high, wide), row = ash_graph_dim_mul(g, image, 4);
+    ash_value x = INPUT(g, "x", 2, 32, high, wide);
+    ash_value rows = ash_reshape(g, x, (ash_dim[]){2, 8, row}, 3);
+    ash_value means = ash_broadcast_to(g, INPUT(g, "m", 2, 8, 1), (ash_dim[]){2, 8, row}, 3);
+    ash_value y = ash_sub(g, rows, means);
+    if (blocked) {
+        y = ash_reshape(g, y, (ash_dim[]){2, 32 / lanes, lanes, high, wide}, 5);
+        y = ash_transpose(g, y, (int64_t[]){0, 1, 3, 4, 2});
+    } else {
+        y = ash_reshape(g, y, (ash_dim[]){2, 32, high, wide}, 4);
+    }
+    ash_graph_output(g, "y", ash_relu(g, y));
+    return g;
+}
+
+/* What is read through a reshape to groups takes no division for each lane. */
+static void groups_are_read_in_order(void **state) {
+    (void)state;
+    for (size_t l = 1; l < ASH_COUNT(levels); l++)
+        for (int blocked = 0; blocked < 2; blocked++) {
+            ash_target target;
+            ash_diag diag;
+            assert_ok(ash_target__named(levels[l], &target, &diag));
+            const int64_t lanes = ash_target_lanes(&target, sizeof(float));
+            ash_graph *open = groups(lanes, blocked, 0, 0);
+            ash_program *p = lowered(open, &target);
+            for (size_t i = 0; i < p->nests.len; i++)
+                for (size_t k = 0; k < p->nests.at[i].code.len; k++) {
+                    const ash_inst *inst = &p->nests.at[i].code.at[k];
+                    if (inst->op != ASH_NEST_IDIV && inst->op != ASH_NEST_IMOD) continue;
+                    assert_true(
+                        inst->lanes == 1 || ash_nest_at(&p->nests.at[i], inst->b)->op != ASH_NEST_SPLAT ||
+                        ash_nest_at(&p->nests.at[i], ash_nest_at(&p->nests.at[i], inst->b)->a)->op ==
+                            ASH_NEST_INT);
+                }
+            static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {4, 16}, {7, 33}};
+            for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
+                ash_graph *known = groups(lanes, blocked, sizes[i][0], sizes[i][1]);
+                compare(open, p, known, sizes[i]);
+                ash_graph_destroy(known);
+            }
+            ash_program__free(p);
+            ash_graph_destroy(open);
+        }
+}
+
 /* --- compiled ----------------------------------------------------------------------------------------- */
 
 /* What is interpreted above is what code generation makes. */
@@ -398,6 +502,11 @@ static void compiled(void **state) {
         test_differential(context, g, (int64_t[]){17, 37}, 1e-6);
         ash_graph_destroy(g);
     }
+    for (size_t i = 0; i < 2 * ASH_COUNT(pools); i++) {
+        ash_graph *g = pool(&pools[i / 2], ASH_OP_POOL_MAX, i % 2 ? lanes : 0, 0, 0);
+        test_differential(context, g, (int64_t[]){17, 39}, 1e-6);
+        ash_graph_destroy(g);
+    }
 }
 
 int main(void) {
@@ -405,7 +514,8 @@ int main(void) {
         cmocka_unit_test(every_row_is_in_one_tile),    cmocka_unit_test(products_of_every_size),
         cmocka_unit_test(products_are_tiles),          cmocka_unit_test(one_row_goes_along_the_keys),
         cmocka_unit_test(convolutions_of_every_width), cmocka_unit_test(convolutions_are_tiles),
-        cmocka_unit_test(sums_survive_between_slices), cmocka_unit_test(compiled),
+        cmocka_unit_test(sums_survive_between_slices), cmocka_unit_test(pools_of_every_width),
+        cmocka_unit_test(groups_are_read_in_order),    cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
