@@ -344,7 +344,7 @@ static bool window_pads(ash_writer *w, const ash_node *node, size_t n, int64_t *
 static void write_conv(ash_writer *w, const ash_node *node) {
     size_t n = in_type(w, node, 0)->rank - 2;
     int64_t pads[2 * ASH_MAX_RANK];
-    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS ||
+    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS || ash_op__is_wide(node->op) ||
         ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
         ash_node_int(node, ASH_ATTR_W_BLOCK)) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
@@ -514,7 +514,8 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     case ASH_CLASS_SCAN: write_cumsum(w, node); break;
     case ASH_CLASS_TOPK: write_topk(w, node); break;
     case ASH_CLASS_MATMUL:
-        if (node->op == ASH_OP_ATTEND || ash_node_int(node, ASH_ATTR_B_BLOCK)) /* so has matmul_bits */
+        if (node->op == ASH_OP_ATTEND || ash_op__is_wide(node->op) ||
+            ash_node_int(node, ASH_ATTR_B_BLOCK)) /* so has matmul_bits */
             ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a form of one target");
         else
             op2(w, value(w, node->out), "MatMul", value(w, node->ins[0]), value(w, node->ins[1]));
