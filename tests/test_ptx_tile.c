@@ -177,8 +177,8 @@ static void halves(void **state) {
         }
 }
 
-/* Windows with padding, of half floats: channels lie side by side, so that nothing is stored to the block's
- * memory but by copies of 16 bytes, and matrices are what is computed. */
+/* Windows with padding, of half floats: channels lie side by side, so that all that comes to the block's
+ * memory are copies of 16 bytes, and matrices are what is computed. */
 static void windows_of_halves(void **state) {
     (void)state;
     enum { C = 64, O = 128, SIZE = 20, WINDOW = 3 };
@@ -199,8 +199,9 @@ static void windows_of_halves(void **state) {
         int64_t least = O * 2 * out * out * C * WINDOW * WINDOW / (16 * 16 * 8); /* all tiles full */
         assert_true(c.matrix >= (uint64_t)least && c.matrix <= (uint64_t)least * 3 / 2);
         assert_int_equal(c.matrix_load.conflicts, 0);
-        assert_int_equal(c.shared_store.requests, 0);
-        assert_int_equal(c.global_load.scattered, 0);
+        assert_true(2 * c.shared_store.requests <= c.matrix); /* 16 bytes a thread, in tiles of any shape */
+        assert_int_equal(c.shared_store.conflicts, 0);
+        assert_true(c.global_load.sectors * 32 * 4 <= c.global_load.bytes * 5); /* runs of 128 bytes */
         assert_int_equal(c.multiply_adds, 0);
         print_message("%.1f instructions of threads to a multiply-add\n",
                       (double)c.lane_instructions / ((double)least * 16 * 16 * 8));
