@@ -88,7 +88,7 @@ def layers(ashlar, sm, model, options):
     processors, peak, rate = gpu_of(sm)
     rows, whole = collections.defaultdict(list), 0.0
     for name, blocks, flop, flop_unit, size, size_unit, bound, us in re.findall(
-            r"^ *\d+  (\S+) +\d+ +(\d+) .*? ([\d.]+) ?([kMG]?)  +([\d.]+) ([kMG]?B)  (\w+) +([\d.]+)$", made.stdout, re.M):
+            r"^ *\d+  (\S.*?) +\d+ +(\d+) .*? ([\d.]+) ?([kMG]?)  +([\d.]+) ([kMG]?B)  (\w+) +([\d.]+)$", made.stdout, re.M):
         blocks, flop, size, us = int(blocks), number_of(flop, flop_unit), number_of(size, size_unit), float(us) + GAP
         roof = max(flop / peak, size / rate)
         even = flop / peak * (-(-blocks // processors) * processors / blocks - 1) if bound == "issue" else 0
