@@ -26,13 +26,17 @@ static unsigned blocks_of(const ash_graph *g) {
 }
 
 /* Interprets the graph as it is lowered for the GPU, and compares. */
-static void check_within(const ash_graph *g, const int64_t *vars, unsigned blocks, double tolerance) {
+static void compare_within(const ash_graph *g, const int64_t *vars, double tolerance) {
     ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
     ash_lower_options options = {.fuse = true};
-    assert_int_equal(blocks_of(g), blocks);
     test_interpreted(g, &sm_80, &options, vars, inputs, expected, tolerance);
     test_free_expected(g, expected);
     test_free_inputs(g, inputs);
+}
+
+static void check_within(const ash_graph *g, const int64_t *vars, unsigned blocks, double tolerance) {
+    assert_int_equal(blocks_of(g), blocks);
+    compare_within(g, vars, tolerance);
 }
 
 static void check(const ash_graph *g, const int64_t *vars, unsigned blocks) {
@@ -271,6 +275,52 @@ static void halves(void **state) {
     }
 }
 
+/* A constant of small numbers. */
+static ash_value weights_of(ash_graph *g, ash_dtype dtype, int64_t filters, int64_t channels,
+                            int64_t window) {
+    static float numbers[64 * 96 * 9];
+    const ash_type type = {.dtype = ASH_F32, .rank = 4, .dims = {filters, channels, window, window}};
+    uint64_t count = (uint64_t)(filters * channels * window * window);
+    assert_true(count <= ASH_COUNT(numbers));
+    for (size_t i = 0; i < count; i++) numbers[i] = (float)((int)(i * 37 % 15) - 7) / 8;
+    ash_value w = ash_graph_constant(g, &type, numbers, count * sizeof *numbers, ASH_DATA_COPY);
+    return dtype == ASH_F32 ? w : ash_cast(g, w, dtype);
+}
+
+/* Windows over constant weights as the optimiser has them: where positions cannot be copied by several,
+ * eight channels lie side by side, else all is as it was. */
+static void blocks_of_halves(void **state) {
+    (void)state;
+    static const struct {
+        int64_t channels, filters, size, window, stride, groups, block;
+    } cases[] = {{32, 64, 6, 3, 1, 1, 8}, {40, 33, 5, 3, 2, 1, 8}, {64, 64, 5, 3, 1, 2, 8},
+                 {16, 32, 7, 1, 2, 1, 8}, {24, 40, 8, 1, 1, 1, 0}, {24, 40, 5, 1, 1, 1, 8},
+                 {20, 40, 6, 3, 1, 1, 0}, {8, 32, 6, 3, 1, 1, 0}};
+    for (size_t i = 0; i < 2 * ASH_COUNT(cases); i++) {
+        const int64_t c = cases[i / 2].channels, o = cases[i / 2].filters, size = cases[i / 2].size,
+                      window = cases[i / 2].window, groups = cases[i / 2].groups;
+        const ash_window windows[] = {{window, cases[i / 2].stride, 1, window / 2, window / 2},
+                                      {window, cases[i / 2].stride, 1, window / 2, window / 2}};
+        const ash_dtype dtype = i % 2 ? ASH_BF16 : ASH_F16;
+        ash_graph *g = next_graph(), *packed;
+        size_t found = 0;
+        ash_value y = ash_conv(g, INPUT_OF(g, "x", dtype, 2, c, size, size),
+                               weights_of(g, dtype, o, c / groups, window), windows, 2, groups);
+        ash_graph_output(g, "y", ash_relu(g, y));
+        assert_ok(ash_opt__run(g, &sm_80, NULL, &packed, &diag));
+        ash_graph_destroy(g);
+        graph = packed;
+        for (size_t n = 0; n < packed->nodes.len; n++) {
+            const ash_node *node = &packed->nodes.at[n];
+            if (node->op != ASH_OP_CONV && node->op != ASH_OP_CONV_WIDE) continue;
+            assert_int_equal(ash_node_int(node, ASH_ATTR_X_BLOCK), cases[i / 2].block);
+            found++;
+        }
+        assert_int_equal(found, 1);
+        compare_within(packed, NULL, 4e-3);
+    }
+}
+
 /* --- bytes ---------------------------------------------------------------------------------------- */
 
 /* Bytes of all values, 0 and 27 times up to 9. */
@@ -336,23 +386,38 @@ static void products_of_bytes(void **state) {
 
 /* --- sums in parts -------------------------------------------------------------------------------- */
 
-/* As the optimiser cuts them: a kernel of tiles, and one that adds and does what comes behind. */
+/* As the optimiser cuts them: a kernel of tiles, and one that adds and does what comes behind. The sums of
+ * half floats are f32 until then. */
 static void parts(void **state) {
     (void)state;
-    for (int conv = 0; conv < 2; conv++) {
+    static const char *const tiles[] = {"matmul", "conv", "conv"};
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_F16, ASH_BF16};
+    for (int i = 0; i < 9; i++) {
         ash_graph *g = next_graph(), *cut;
-        ash_value y = conv ? ash_conv2d(g, INPUT(g, "x", 2, 96, 5, 5), INPUT(g, "w", 40, 96, 3, 3), 1, 1, 1)
-                           : ash_matmul(g, INPUT(g, "a", 33, 1000), INPUT(g, "b", 1000, 20));
-        ash_value bias = conv ? INPUT(g, "bias", 40, 1, 1) : INPUT(g, "bias", 20);
+        const int kind = i % 3;
+        const ash_dtype dtype = dtypes[i / 3];
+        char name[32];
+        ash_value y;
+        if (kind == 0)
+            y = product_of(g, dtype, 33, 1024, 20, 0);
+        else if (kind == 1)
+            y = ash_conv2d(g, INPUT_OF(g, "x", dtype, 2, 96, 5, 5), INPUT_OF(g, "w", dtype, 40, 96, 3, 3),
+                           1, 1, 1);
+        else
+            y = ash_conv2d(g, INPUT_OF(g, "x", dtype, 1, 96, 6, 6), weights_of(g, dtype, 40, 96, 3), 1, 1,
+                           1);
+        ash_value bias = kind ? INPUT_OF(g, "bias", dtype, 40, 1, 1) : INPUT_OF(g, "bias", dtype, 20);
         ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
         assert_ok(ash_opt__run(g, &sm_80, NULL, &cut, &diag));
         ash_graph_destroy(g);
         graph = cut;
-        check(cut, NULL, 1);
+        compare_within(cut, NULL, dtype == ASH_F32 ? 1e-5 : 4e-3);
         ash_program *p;
         assert_ok(ash_program__lower(cut, &sm_80, NULL, &p, &diag));
-        assert_string_equal(p->steps.at[p->steps.len - 2].name, conv ? "conv" : "matmul");
-        assert_string_equal(p->steps.at[p->steps.len - 1].name, "reduce_sum+add+max");
+        snprintf(name, sizeof name, "%s%s", tiles[kind], dtype == ASH_F32 ? "" : "_wide");
+        assert_string_equal(p->steps.at[p->steps.len - 2].name, name);
+        assert_string_equal(p->steps.at[p->steps.len - 1].name,
+                            dtype == ASH_F32 ? "reduce_sum+add+max" : "reduce_sum+cast+add+max");
         ash_program__free(p);
     }
 }
@@ -541,6 +606,7 @@ int main(void) {
         cmocka_unit_test_teardown(infinities, drop_graph),
         cmocka_unit_test_teardown(convolutions, drop_graph),
         cmocka_unit_test_teardown(halves, drop_graph),
+        cmocka_unit_test_teardown(blocks_of_halves, drop_graph),
         cmocka_unit_test_teardown(products_of_bytes, drop_graph),
         cmocka_unit_test_teardown(parts, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),

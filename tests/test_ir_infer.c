@@ -151,6 +151,9 @@ static const row rows[] = {
     {"matmul", "u8[a, 5] i8[5, 4]", "b_block=0 n=0", "i32[a, 4]", 0},
     {"matmul", "i8[a, 5] u8[5, 4]", "b_block=0 n=0", "differ in dtype", ASH_ERROR_TYPE},
     {"matmul", "i8[a, 5] u8[2, 2, 64]", "b_block=16 n=30", "differ in dtype", ASH_ERROR_TYPE},
+    {"matmul_wide", "f16[a, 3] f16[3, 4]", "b_block=0 n=0", "f32[a, 4]", 0},
+    {"matmul_wide", "f32[a, 3] f32[3, 4]", "b_block=0 n=0", "operand 0 is no half float", ASH_ERROR_TYPE},
+    {"matmul_wide", "f16[a, 3] bf16[3, 4]", "b_block=0 n=0", "differ in dtype", ASH_ERROR_TYPE},
 #define CONV(strides, pads, groups, blocks)                                                                \
     "strides=" strides " dilations=[1, 1] before=" pads " after=" pads " groups=" groups " " blocks
 #define PLAIN "x_block=0 y_block=0 w_block=0 o=0"
@@ -220,6 +223,10 @@ static const row rows[] = {
     {"conv", "f32[1, 3, 9, 9] f32[20, 3, 3, 3]",
      CONV("[1, 1]", "[0, 0]", "1", "x_block=0 y_block=0 w_block=0 o=20"), "o is 20, and w_block is 0",
      ASH_ERROR_INVALID_ARGUMENT},
+    {"conv_wide", "bf16[b, 2, 9, 9, 8] bf16[1, 2, 2, 3, 3, 8, 16]",
+     CONV("[1, 1]", "[1, 1]", "1", "x_block=8 y_block=0 w_block=16 o=20"), "f32[b, 20, 9, 9]", 0},
+    {"conv_wide", "i8[1, 3, 9, 9] i8[4, 3, 3, 3]", CONV("[1, 1]", "[0, 0]", "1", PLAIN),
+     "operand 0 is no half float", ASH_ERROR_TYPE},
     {"attend", "f32[b, 3, n] f32[b, n, 5]", "keys=16 empty=0", "f32[b, 3, 5]", 0},
     {"attend", "f32[n, b] f32[b, 5]", "keys=16 empty=1", "f32[n, 5]", 0},
     {"attend", "f32[3, 4] f32[4, 5]", "keys=0 empty=0", "keys is 0, empty is 0",

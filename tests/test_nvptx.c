@@ -224,47 +224,132 @@ static void tiles_do_not_spill(void **state) {
     }
 }
 
-/* One product or convolution. */
+/* One product or convolution, or attention. */
 typedef struct form {
     const char *name;
-    ash_gpu_math singles;
-    int64_t m, k, n, window, stride; /* of a convolution m filters, k channels, n positions to a side */
-    ash_dtype dtype;
+    ash_value (*add)(fixture *f, const struct form *c);
     double least; /* share in the main loop, of every kind of GPU */
+    ash_dtype dtype;
+    ash_gpu_math singles;
+    int64_t m, k,
+        n; /* of a convolution m filters, k channels, n positions to a side; of attention m queries
+                        and n keys of k numbers, in each of 12 heads */
+    int64_t window, stride, bits;
+    bool zeros;                /* of few bits: zero points of their own */
+    bool masked, open, biased; /* queries see the keys before them; their numbers are variables; a number is
+                                  added to each score, and heads lie between positions */
 } form;
 
-static ash_value add_form(fixture *f, const form *c) {
-    ash_graph *g = f->g;
-    if (c->window) {
-        ash_value w = CONSTANT(f, ASH_F32, c->m, c->k, c->window, c->window);
-        ash_value x = INPUT(f, "x", c->dtype, 1, c->k, c->n, c->n);
-        return ash_relu(g, ash_conv2d(g, x, w, c->stride, c->window / 2, 1));
-    }
+static ash_value product(fixture *f, const form *c) {
     ash_value a = INPUT(f, "a", c->dtype, c->m, c->k), b = INPUT(f, "b", c->dtype, c->k, c->n);
-    if (c->dtype != ASH_U8) return ash_relu(g, ash_matmul(g, a, b));
-    return ash_matmul(g, ash_cast(g, a, ASH_I32), ash_cast(g, b, ASH_I32));
+    if (c->dtype != ASH_U8) return ash_relu(f->g, ash_matmul(f->g, a, b));
+    return ash_matmul(f->g, ash_cast(f->g, a, ASH_I32), ash_cast(f->g, b, ASH_I32));
 }
 
-/* TF32, bytes, first layers and products of one row: no spills, and as many multiply-adds in the main loop
+static ash_value convolution(fixture *f, const form *c) {
+    ash_value w = CONSTANT(f, c->dtype, c->m, c->k, c->window, c->window),
+              x = INPUT(f, "x", c->dtype, 1, c->k, c->n, c->n);
+    return ash_relu(f->g, ash_conv2d(f->g, x, w, c->stride, c->window / 2, 1));
+}
+
+/* Weights in blocks of 32 with a scale. */
+static ash_value few_bits(fixture *f, const form *c) {
+    enum { SPAN = 32 };
+    ash_graph *g = f->g;
+    const ash_dim spread[] = {c->k / SPAN, SPAN, c->n}, flat[] = {c->k, c->n};
+    const ash_type type = TYPE(ASH_U8, c->k, c->n);
+    size_t count = (size_t)(c->k * c->n);
+    uint8_t *numbers = malloc(count);
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = (uint8_t)(i * 2654435761u >> 16 & ((1u << c->bits) - 1));
+    ash_value q = ash_graph_constant(g, &type, numbers, count, ASH_DATA_COPY),
+              zero = ash_scalar(g, ASH_F32, 1 << (c->bits - 1)),
+              s = CONSTANT(f, ASH_F32, c->k / SPAN, 1, c->n);
+    if (c->zeros) {
+        const ash_type each = TYPE(ASH_U8, c->k / SPAN, 1, c->n);
+        zero = ash_graph_constant(g, &each, numbers, count / SPAN, ASH_DATA_COPY);
+        zero = ash_reshape(g, ash_broadcast_to(g, ash_cast(g, zero, ASH_F32), spread, 3), flat, 2);
+    }
+    free(numbers);
+    s = ash_reshape(g, ash_broadcast_to(g, s, spread, 3), flat, 2);
+    q = ash_mul(g, ash_sub(g, ash_cast(g, q, ASH_F32), zero), s);
+    return ash_relu(g, ash_matmul(g, INPUT(f, "a", ASH_F32, c->m, c->k), q));
+}
+
+enum { HEADS = 12 };
+
+static ash_value heads(fixture *f, const char *name, const form *c, ash_dim length) {
+    if (!c->biased) return INPUT(f, name, ASH_F32, HEADS, length, c->k);
+    return ash_transpose(f->g, INPUT(f, name, ASH_F32, length, HEADS, c->k), (int64_t[]){1, 0, 2});
+}
+
+static ash_value attention(fixture *f, const form *c) {
+    ash_graph *g = f->g;
+    const int64_t turned[] = {0, 2, 1};
+    const ash_dim rows = c->open ? ash_graph_var(g, "rows", 1, c->m) : c->m,
+                  keys = c->open ? ash_graph_var(g, "keys", 1, c->n) : c->n, dims[] = {rows, keys};
+    ash_value q = heads(f, "q", c, rows), k = heads(f, "k", c, keys), v = heads(f, "v", c, keys);
+    ash_value scores = ash_matmul(g, q, ash_transpose(g, k, turned));
+    scores = ash_mul(g, scores, ash_scalar(g, ASH_F32, 0.125));
+    if (c->biased) scores = ash_add(g, scores, INPUT(f, "bias", ASH_F32, rows, keys));
+    ash_value sees = ash_le(g, ash_iota(g, ASH_I64, dims, 2, 1), ash_iota(g, ASH_I64, dims, 2, 0));
+    if (c->masked) scores = ash_select(g, sees, scores, ash_scalar(g, ASH_F32, -INFINITY));
+    return ash_matmul(g, ash_softmax(g, scores, 2), v);
+}
+
+/* TF32, bytes, half floats, first layers, products of few rows, with weights of few bits as well, and
+ * attention: no spills, and as many multiply-adds in the main loop
  * as its schedule has. */
 static void main_loops(void **state) {
     fixture *f = *state;
     static const char *const kinds[] = {"sm_80", "sm_90", "sm_120"};
     static const form forms[] = {
-        {"tf32, 128 x 128", ASH_GPU_TF32, 4096, 256, 4096, 0, 0, ASH_F32, 0.15},
-        {"tf32, 64 x 64", ASH_GPU_TF32, 896, 256, 768, 0, 0, ASH_F32, 0.12},
-        {"tf32, convolution", ASH_GPU_TF32, 256, 64, 56, 3, 1, ASH_F32, 0.09},
-        {"tf32x3, 64 x 128", ASH_GPU_TF32X3, 4096, 1024, 4096, 0, 0, ASH_F32, 0.14},
-        {"tf32x3, 64 x 64", ASH_GPU_TF32X3, 896, 256, 768, 0, 0, ASH_F32, 0.14},
-        {"bytes, 128 x 128", ASH_GPU_FMA, 4096, 256, 4096, 0, 0, ASH_U8, 0.1},
-        {"first layer, 7 x 7", ASH_GPU_FMA, 64, 3, 224, 7, 2, ASH_F32, 0.8},
-        {"first layer, 3 x 3", ASH_GPU_FMA, 64, 3, 224, 3, 1, ASH_F32, 0.7},
-        {"one row", ASH_GPU_FMA, 1, 4096, 4096, 0, 0, ASH_F32, 0.3},
-        {"three rows", ASH_GPU_FMA, 3, 4096, 4096, 0, 0, ASH_F32, 0.3},
-        {"eight rows", ASH_GPU_FMA, 8, 4096, 4096, 0, 0, ASH_F32, 0.5},
-        {"16 rows", ASH_GPU_FMA, 16, 4096, 4096, 0, 0, ASH_F32, 0.5},
-        {"16 columns", ASH_GPU_FMA, 4096, 4096, 16, 0, 0, ASH_F32, 0.5},
-        {"one column", ASH_GPU_FMA, 4096, 4096, 1, 0, 0, ASH_F32, 0.2},
+        {"tf32, 128 x 128", product, 0.15, .singles = ASH_GPU_TF32, .m = 4096, .k = 256, .n = 4096},
+        {"tf32, 64 x 64", product, 0.12, .singles = ASH_GPU_TF32, .m = 896, .k = 256, .n = 768},
+        {"tf32, convolution", convolution, 0.09, .singles = ASH_GPU_TF32, .m = 256, .k = 64, .n = 56,
+         .window = 3, .stride = 1},
+        {"tf32x3, 64 x 128", product, 0.14, .singles = ASH_GPU_TF32X3, .m = 4096, .k = 1024, .n = 4096},
+        {"tf32x3, 64 x 64", product, 0.14, .singles = ASH_GPU_TF32X3, .m = 896, .k = 256, .n = 768},
+        {"bytes, 128 x 128", product, 0.1, .dtype = ASH_U8, .m = 4096, .k = 256, .n = 4096},
+        {"halves, 128 x 128", product, 0.3, .dtype = ASH_F16, .m = 4096, .k = 256, .n = 4096},
+        {"halves, in parts", product, 0.3, .dtype = ASH_F16, .m = 128, .k = 8192, .n = 256},
+        {"halves, 3 x 3", convolution, 0.12, .dtype = ASH_BF16, .m = 256, .k = 64, .n = 56, .window = 3,
+         .stride = 1},
+        {"halves, 3 x 3 in parts", convolution, 0.15, .dtype = ASH_F16, .m = 512, .k = 512, .n = 7,
+         .window = 3, .stride = 1},
+        {"first layer, 7 x 7", convolution, 0.8, .m = 64, .k = 3, .n = 224, .window = 7, .stride = 2},
+        {"first layer, 3 x 3", convolution, 0.7, .m = 64, .k = 3, .n = 224, .window = 3, .stride = 1},
+        {"one row", product, 0.3, .m = 1, .k = 4096, .n = 4096},
+        {"three rows", product, 0.3, .m = 3, .k = 4096, .n = 4096},
+        {"eight rows", product, 0.5, .m = 8, .k = 4096, .n = 4096},
+        {"16 rows", product, 0.5, .m = 16, .k = 4096, .n = 4096},
+        {"16 columns", product, 0.5, .m = 4096, .k = 4096, .n = 16},
+        {"one column", product, 0.2, .m = 4096, .k = 4096, .n = 1},
+        {"4 bits, 1 row", few_bits, 0.2, .bits = 4, .m = 1, .k = 4096, .n = 4096},
+        {"4 bits, 4 rows", few_bits, 0.5, .bits = 4, .m = 4, .k = 4096, .n = 4096},
+        {"4 bits, 13 rows", few_bits, 0.7, .bits = 4, .m = 13, .k = 4096, .n = 4096},
+        {"4 bits, 16 rows", few_bits, 0.7, .bits = 4, .m = 16, .k = 4096, .n = 4096},
+        {"4 bits, 16 rows, zero points", few_bits, 0.7, .bits = 4, .m = 16, .k = 4000, .n = 4096,
+         .zeros = true},
+        {"2 bits, 1 row", few_bits, 0.2, .bits = 2, .m = 1, .k = 4096, .n = 4096},
+        {"2 bits, 16 rows, zero points", few_bits, 0.7, .bits = 2, .m = 16, .k = 4000, .n = 4096,
+         .zeros = true},
+        {"8 bits, 16 rows", few_bits, 0.7, .bits = 8, .m = 16, .k = 4096, .n = 4096},
+        {"8 bits, 5 rows, zero points", few_bits, 0.4, .bits = 8, .m = 5, .k = 4000, .n = 4096,
+         .zeros = true},
+        {"attention, 16 columns, masked", attention, 0.85, .m = 1500, .k = 16, .n = 1500, .masked = true},
+        {"attention, 64 columns, masked", attention, 0.85, .m = 2048, .k = 64, .n = 2048, .masked = true},
+        {"attention, 64 columns, open", attention, 0.85, .m = 2000, .k = 64, .n = 2000, .masked = true,
+         .open = true},
+        {"attention, 64 columns, biased", attention, 0.85, .m = 2048, .k = 64, .n = 2048, .biased = true},
+        {"attention, 100 columns, masked", attention, 0.85, .m = 2000, .k = 100, .n = 2000, .masked = true},
+        {"attention, 100 columns, open", attention, 0.85, .m = 2000, .k = 100, .n = 2000, .masked = true,
+         .open = true},
+        {"attention, 128 columns", attention, 0.85, .m = 2048, .k = 128, .n = 2048},
+        {"attention, 128 columns, masked", attention, 0.85, .m = 2048, .k = 128, .n = 2048, .masked = true},
+        {"attention, 128 columns, open", attention, 0.85, .m = 2000, .k = 128, .n = 2000, .masked = true,
+         .open = true},
+        {"attention, 128 columns, biased", attention, 0.85, .m = 2048, .k = 128, .n = 2048, .biased = true},
     };
     if (!has_ptxas()) {
         print_message("no ptxas\n");
@@ -278,7 +363,7 @@ static void main_loops(void **state) {
         assert_ok(ash_target__named(kind, &target, &diag));
         target.singles = c->singles;
         restart(f);
-        ash_graph_output(f->g, "y", add_form(f, c));
+        ash_graph_output(f->g, "y", c->add(f, c));
         ash_program *p = lower(f, &target);
         for (size_t j = 0; j < p->nests.len; j++) {
             ash_text text;

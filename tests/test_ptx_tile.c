@@ -147,6 +147,39 @@ static void halves(void **state) {
         }
 }
 
+/* Windows with padding, of half floats: channels lie side by side, so that all that comes to the block's
+ * memory are copies of 16 bytes, and matrices are what is computed. */
+static void windows_of_halves(void **state) {
+    (void)state;
+    enum { C = 64, O = 128, SIZE = 20, WINDOW = 3 };
+    static float numbers[O * C * WINDOW * WINDOW];
+    for (size_t i = 0; i < ASH_COUNT(numbers); i++) numbers[i] = (float)((int)(i * 37 % 15) - 7) / 8;
+    optimised = true;
+    for (int i = 0; i < 4; i++) {
+        const int64_t stride = 1 + i / 2, out = SIZE / stride;
+        const ash_type type = {.dtype = i % 2 ? ASH_BF16 : ASH_F16, .rank = 4, .dims = {2, C, SIZE, SIZE}},
+                       of = {.dtype = ASH_F32, .rank = 4, .dims = {O, C, WINDOW, WINDOW}};
+        ash_graph *g = new_graph();
+        ash_value w = ash_graph_constant(g, &of, numbers, sizeof numbers, ASH_DATA_COPY);
+        ash_value y =
+            ash_conv2d(g, ash_graph_input(g, "x", &type), ash_cast(g, w, type.dtype), stride, 1, 1);
+        ash_graph_output(g, "y", ash_relu(g, y));
+        seed = (uint64_t)i % 2;
+        ptx_counters c = run_within("sm_80", 1, 1, 4e-3);
+        int64_t least = O * 2 * out * out * C * WINDOW * WINDOW / (16 * 16 * 8); /* all tiles full */
+        assert_true(c.matrix >= (uint64_t)least && c.matrix <= (uint64_t)least * 3 / 2);
+        assert_int_equal(c.matrix_load.conflicts, 0);
+        assert_true(2 * c.shared_store.requests <= c.matrix); /* 16 bytes a thread, in tiles of any shape */
+        assert_int_equal(c.shared_store.conflicts, 0);
+        assert_true(c.global_load.sectors * 32 * 4 <= c.global_load.bytes * 5); /* runs of 128 bytes */
+        assert_int_equal(c.multiply_adds, 0);
+        print_message("%.1f instructions of threads to a multiply-add\n",
+                      (double)c.lane_instructions / ((double)least * 16 * 16 * 8));
+    }
+    optimised = false;
+    seed = 7;
+}
+
 /* f32 as numbers of TF32, and as pairs of them: the same. */
 static void numbers_of_tf32(void **state) {
     (void)state;
@@ -442,6 +475,7 @@ int main(void) {
         cmocka_unit_test_teardown(products_of_bytes, drop_graph),
         cmocka_unit_test_teardown(first_layers, drop_graph),
         cmocka_unit_test_teardown(halves, drop_graph),
+        cmocka_unit_test_teardown(windows_of_halves, drop_graph),
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(shapes, drop_graph),
         cmocka_unit_test_teardown(edges, drop_graph),

@@ -707,6 +707,23 @@ def weights_gradients(g):
                [("f32", blocked(x, 1, xb) if xb else x), ("f32", blocked(dy, 1, yb))], [("f32", y)])
 
 
+def wide_sums(g):
+    """Products and convolutions of half floats whose sums, in f32, are no half floats."""
+    own = np.random.default_rng(19)
+    numbers = lambda dtype, *shape: arr(dtype, own.integers(-100, 101, int(np.prod(shape))).tolist(), shape)
+    for dtype in "f16", "bf16":
+        a, b = numbers(dtype, 2, 3, 9), numbers(dtype, 2, 9, 4)
+        g.case(f"matmul_wide {dtype}", "matmul_wide", {"n": 0, "b_block": 0}, [(dtype, a), (dtype, b)], [("f32", a @ b)])
+        x, w = numbers(dtype, 1, 8, 5, 4), numbers(dtype, 6, 4, 3, 2)
+        spec = [1, 2], [1, 1], [1, 0], [1, 1]
+        y = conv(x, w, 2, *spec)
+        attrs = dict(zip(("strides", "dilations", "before", "after"), spec)) | {"groups": 2}
+        for xb, wb in (0, 0), (2, 4):
+            g.case(f"conv_wide {dtype} blocks {xb} {wb}", "conv_wide",
+                   attrs | {"o": 6 if wb else 0, "x_block": xb, "y_block": 0, "w_block": wb},
+                   [(dtype, blocked(x, 1, xb) if xb else x), (dtype, block_weights(w, 2, xb, wb) if wb else w)], [("f32", y)])
+
+
 def few_bits(g):
     """Weights of few bits, packed as ops.def says from the numbers that the product is computed with."""
     own = np.random.default_rng(11)
@@ -904,7 +921,7 @@ def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast, bitcast), "movement": (movement,),
-                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients, attention),
+                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients, attention, wide_sums),
                         "index": (gathers, scatters, choices)}.items():
         for part in parts:
             part(g)

@@ -5,12 +5,21 @@ driver found.
 
     tools/gpu_table.py [--run SECONDS] ASHLAR [STAND_IN] FOLDER...
     tools/gpu_table.py --precisions ASHLAR FOLDER...
+    tools/gpu_table.py --layers ASHLAR sm_90 MODEL.onnx [OPTIONS of ashlar plan]
 
-The second has forecasts in mode graph for each way to multiply f32. FOLDER has model.onnx, and for --run a test_data_set_0 of inputs and expected outputs. With --run and STAND_IN
+FOLDER has model.onnx, and for --run a test_data_set_0 of inputs and expected outputs. With --run and STAND_IN
 (libptx_driver.so) each model is executed there, unless that takes longer: the error against the expected outputs, and
 instructions of threads in one execution (the difference between two runs that differ by one execution). Registers
-are ptxas's where that is found."""
-import os, re, subprocess, sys
+are ptxas's where that is found. The second has forecasts in mode graph for each way to multiply f32.
+
+The third has the roofline of each operation, the longer of its multiply-adds at the GPU's peak and its bytes at the rate of
+its memory, and what its forecast has beyond that: what a launch takes and what lies between two of them in mode graph; that
+blocks do not come out even, so that multiprocessors wait for the fullest; all else, which are instructions that do not
+multiply, latencies, and copies. Operations that are alike in all numbers are one row; rows of less than a
+fiftieth of the whole are one in the end."""
+import collections, os, re, subprocess, sys
+
+LAUNCH, GAP = 1.5, 0.5  # microseconds: as in src/runtime/explain.c
 
 
 def run(command, seconds=None, **environment):
@@ -58,8 +67,52 @@ def precisions(ashlar, folders):
         print(f"| {os.path.basename(folder.rstrip('/'))} | " + " | ".join(f"{t:.0f}" for t in times) + " |", flush=True)
 
 
+def number_of(text, unit):
+    return float(text) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[unit.removesuffix("B").strip()]
+
+
+def gpu_of(sm):
+    """(multiprocessors, operations a microsecond of f32, bytes a microsecond of memory) of the usual GPU of the kind"""
+    with open(os.path.join(os.path.dirname(__file__), "..", "src", "base", "gpus.def")) as f:
+        for row in re.findall(r"^GPU\((.*)\)$", f.read(), re.M):
+            words = [w.strip() for w in row.split(",")]
+            if words[0] == sm.removeprefix("sm_"):
+                return int(words[2]), 2 * int(words[2]) * int(words[3]) * int(words[8]), 1e3 * float(words[14])
+    sys.exit("no usual GPU of the kind " + sm)
+
+
+def layers(ashlar, sm, model, options):
+    made = run([ashlar, "plan", model, "--device", "CUDA:" + sm, "--explain", *options])
+    if made.returncode:
+        sys.exit(made.stderr)
+    processors, peak, rate = gpu_of(sm)
+    rows, whole = collections.defaultdict(list), 0.0
+    for name, blocks, flop, flop_unit, size, size_unit, bound, us in re.findall(
+            r"^ *\d+  (\S.*?) +\d+ +(\d+) .*? ([\d.]+) ?([kMG]?)  +([\d.]+) ([kMG]?B)  (\w+) +([\d.]+)$", made.stdout, re.M):
+        blocks, flop, size, us = int(blocks), number_of(flop, flop_unit), number_of(size, size_unit), float(us) + GAP
+        roof = max(flop / peak, size / rate)
+        even = flop / peak * (-(-blocks // processors) * processors / blocks - 1) if bound == "issue" else 0
+        rows[name, blocks, bound, us].append((roof, LAUNCH + GAP, even, us - roof - LAUNCH - GAP - even))
+        whole += us
+    rest = [0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    all_of = [0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    print("| operation | so many | blocks | bound | us | roofline | launches | uneven | all else |")
+    print("|---|---:|---:|---|---:|---:|---:|---:|---:|")
+    for (name, blocks, bound, us), parts in sorted(rows.items(), key=lambda r: -r[0][3] * len(r[1])):
+        sums = [len(parts), us * len(parts), *(sum(p) for p in zip(*parts))]
+        all_of = [a + b for a, b in zip(all_of, sums)]
+        if sums[1] < whole / 50:
+            rest = [a + b for a, b in zip(rest, sums)]
+            continue
+        print(f"| {name} | {sums[0]} | {blocks} | {bound} | " + " | ".join(f"{v:.1f}" for v in sums[1:]) + " |")
+    for name, sums in ("the rest", rest), ("all", all_of):
+        print(f"| {name} | {sums[0]} |  |  | " + " | ".join(f"{v:.1f}" for v in sums[1:]) + " |")
+
+
 def main(words):
     seconds = None
+    if words[0] == "--layers":
+        return layers(words[1], words[2], words[3], words[4:])
     if words[0] == "--precisions":
         return precisions(words[1], words[2:])
     if words[0] == "--run":

@@ -4,6 +4,7 @@
 instructions of the innermost loop that has any.
 
     tools/ptx_loops.py ASHLAR sm_80[,sm_90,...] MODEL.onnx... [-- OPTIONS]
+    tools/ptx_loops.py --nvcc sm_80[,sm_90,...]
 
 Needs ptxas and nvdisasm (of the CUDA toolkit, or the package nvidia-cuda-nvdisasm): from $PTXAS and $NVDISASM, else from
 PATH. A table for each model, a row for each kernel whose chunks are blocks of threads and that multiplies; in the end the
@@ -11,7 +12,9 @@ share over all of them, each counted by its operations, and how long all steps o
 counting, not a measurement. Of a kernel of tiles: the machine code's loop, as often as it runs, on the multiprocessor with
 the most blocks; issuing its instructions, its multiply-adds, or the wait for a k-tile, whichever is longer; and no kernel is
 quicker than memory. A kernel more in a line takes GAP. PTX is for the GPU that is named, sm_90's for newer ones. Arguments
-behind -- go to ashlar (--var batch=32). Ends with 1 where a kernel is refused or spills, with 77 without the tools."""
+behind -- go to ashlar (--var batch=32). Ends with 1 where a kernel is refused or spills, with 77 without the tools.
+
+The second has the same of what nvcc makes of products in these tiles (tools/tile.cu)."""
 import collections, os, re, shutil, subprocess, sys, tempfile
 
 PTXAS = os.environ.get("PTXAS") or shutil.which("ptxas")
@@ -135,10 +138,35 @@ def table(ashlar, sms, model, options, folder):
     return good
 
 
+def nvcc_table(sms, folder):
+    """A row for each tile of f32 in src/base/gpu_tile.c."""
+    compiler = os.environ.get("NVCC") or shutil.which("nvcc")
+    source, cubin = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tile.cu"), os.path.join(folder, "k.cubin")
+    if not compiler:
+        print("no nvcc")
+        return 77
+    print("| tile, threads | " + " | ".join(f"{sm}: % | registers" for sm in sms) + " |")
+    print("|---|" + 2 * len(sms) * "---:|")
+    for rows, vectors, down, terms in (8, 4, 4, 16), (8, 2, 2, 32), (8, 1, 2, 32), (4, 1, 2, 32):
+        found = []
+        for sm in sms:
+            made = run(compiler, "-O3", "-cubin", "-arch=" + sm, "-Xptxas", "-v", f"-DROWS={rows}", f"-DVECTORS={vectors}",
+                       f"-DDOWN={down}", f"-DTERMS={terms}", "-o", cubin, source)
+            if made.returncode:
+                sys.exit(made.stderr)
+            work, size = loop_of(run(NVDISASM, "-c", cubin).stdout)
+            found.append(f"{100 * work / size:.1f} | " + re.search(r"Used (\d+) registers", made.stderr)[1])
+        print(f"| {4 * rows * down} x {32 * vectors}, {32 * down} | " + " | ".join(found) + " |", flush=True)
+    return 0
+
+
 def main():
     if not PTXAS or not NVDISASM:
         print("no ptxas or no nvdisasm")
         return 77
+    if sys.argv[1] == "--nvcc":
+        with tempfile.TemporaryDirectory() as folder:
+            return nvcc_table(sys.argv[2].split(","), folder)
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     with tempfile.TemporaryDirectory() as folder:
         good = [table(sys.argv[1], sys.argv[2].split(","), model, sys.argv[split + 1:], folder)

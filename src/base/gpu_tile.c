@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "gpu_tile.h"
 
-enum { SCHEDULERS = 4, BYTES = 4, VECTOR = 4 };
+enum { SCHEDULERS = 4, BYTES = 4, VECTOR = 4, COPY = 16 /* bytes of the widest */ };
 enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
 enum { MOST_PARTS = 64 };
 
@@ -166,9 +166,9 @@ int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
     /* a strip is bound by memory: what a second kernel saves has to be seen */
     least /= shape.across && !shape.thread_rows ? ASH_MAX(c->parts_gain, 2) : c->parts_gain;
     double result = (double)work->rows * (double)work->columns * work->batches * BYTES;
-    int64_t best = 1;
+    int64_t best = 1, vector = COPY / ash_gpu_math_bytes(work->math);
     for (int64_t parts = 2; parts <= MOST_PARTS && work->terms / parts >= FEW; parts++) {
-        if (work->terms % (parts * VECTOR)) continue; /* vectors lie in one part */
+        if (work->terms % (parts * vector)) continue; /* vectors lie in one part */
         ash_gpu_work cut = *work;
         cut.terms /= parts;
         cut.batches *= (double)parts;

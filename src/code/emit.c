@@ -278,18 +278,35 @@ static LLVMValueRef count_on(ash_emit *e, LLVMValueRef variable, int64_t step) {
     return LLVMBuildNSWAdd(e->b, variable, const_index(e, step), "");
 }
 
-/* Says that a loop is laid out as often as it is to be: what assembles text would do it once more, and have
- * registers for fewer threads. */
-static void keep_as_it_is(ash_emit *e, LLVMValueRef branch) {
-    static const char loop[] = "llvm.loop", disable[] = "llvm.loop.unroll.disable";
-    if (!e->kind->text) return;
-    LLVMMetadataRef word = LLVMMDStringInContext2(e->ctx, disable, sizeof disable - 1);
+/* Says a word about a loop to LLVM. */
+static void note_loop(ash_emit *e, LLVMValueRef branch, const char *text) {
+    static const char loop[] = "llvm.loop";
+    LLVMMetadataRef word = LLVMMDStringInContext2(e->ctx, text, strlen(text));
     LLVMMetadataRef own = LLVMTemporaryMDNode(e->ctx, NULL, 0);
     LLVMMetadataRef fact[] = {own, LLVMMDNodeInContext2(e->ctx, &word, 1)};
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->ctx, fact, 2);
     LLVMMetadataReplaceAllUsesWith(own, node); /* such a node begins with itself */
     LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(e->ctx, loop, sizeof loop - 1),
                     LLVMMetadataAsValue(e->ctx, node));
+}
+
+/* Whether the threads of a block meet in a loop that is around others. */
+static bool is_around_meetings(const ash_emit *e, ash_ref loop) {
+    if (!has_inner_loop(e, loop)) return false;
+    for (ash_ref ref = loop + 1; ref < e->close[loop]; ref++)
+        if (ash_nest_at(e->nest, ref)->op == ASH_NEST_BARRIER) return true;
+    return false;
+}
+
+/* Loops that are laid out as often as they are to be: what assembles text would do it once more, and have
+ * registers for fewer threads. Loops around those of a block's sums: what is computed ahead of them, once
+ * instead of each time, holds registers all the way, where the sums need all that there are. */
+static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64_t copies) {
+    if (!e->kind->text) return;
+    if (copies > 1)
+        note_loop(e, branch, "llvm.loop.unroll.disable");
+    else if (is_around_meetings(e, loop))
+        note_loop(e, branch, "llvm.licm.disable");
 }
 
 /* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is
@@ -311,7 +328,7 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
     LLVMValueRef again =
         LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, limit, ""), body, after);
-    if (copies > 1) keep_as_it_is(e, again);
+    describe_loop(e, loop, again, copies);
     LLVMAddIncoming(phi, (LLVMValueRef[]){from, next}, (LLVMBasicBlockRef[]){before, latch}, 2);
     LLVMMoveBasicBlockAfter(after, latch);
     LLVMPositionBuilderAtEnd(e->b, after);

@@ -34,6 +34,8 @@ static ash_status check_forms(const ash_graph *graph, const ash_node *node, ash_
                     ash_attr_infos[node->attrs[i].key].name, (long long)node->attrs[i].i);
     ASH_FAIL_IF(ash_node__is_bytes(graph, node), diag, ASH_ERROR_TYPE,
                 "operand 1 is i8, not u8 as operand 0: the compiler chooses such forms for a target");
+    ASH_FAIL_IF(ash_op__is_wide(node->op), diag, ASH_ERROR_UNSUPPORTED,
+                "%s: the compiler chooses such forms for a target", ash_op_name(node->op));
     return ASH_OK;
 }
 

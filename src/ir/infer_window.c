@@ -74,8 +74,15 @@ static ash_status terms_together(const ash_inference *c, bool blocked, int64_t *
     return are_bytes(c) ? ASH_OK : ash_infer__same_dtype(c, 0, 1);
 }
 
-static ash_dtype dtype_of_sums(const ash_inference *c) {
-    return are_bytes(c) ? ASH_I32 : c->ins[0].dtype;
+/* Of products and convolutions: what their sums are, as a result. */
+static ash_status dtype_of_sums(const ash_inference *c, ash_dtype *out) {
+    ash_dtype dtype = c->ins[0].dtype;
+    *out = are_bytes(c) ? ASH_I32 : dtype;
+    if (!ash_op__is_wide(c->op)) return ASH_OK;
+    ASH_INFER_FAIL_IF(dtype != ASH_F16 && dtype != ASH_BF16, c, ASH_ERROR_TYPE,
+                      "operand 0 is no half float");
+    *out = ASH_F32;
+    return ASH_OK;
 }
 
 /* --- matrix products ------------------------------------------------------------------------------ */
@@ -109,9 +116,8 @@ ash_status ash_infer__matmul(const ash_inference *c) {
                           (long long)block);
     }
     c->outs[0] = *a;
-    c->outs[0].dtype = dtype_of_sums(c);
     c->outs[0].dims[batch + 1] = block ? n : b->dims[batch + 1];
-    return ASH_OK;
+    return dtype_of_sums(c, &c->outs[0].dtype);
 }
 
 /* --- attention -------------------------------------------------------------------------------------- */
@@ -272,7 +278,8 @@ ash_status ash_infer__conv(const ash_inference *c) {
     ASH_TRY(v.w_block ? blocked_weights(c, &v) : plain_weights(c, &v));
     ASH_TRY(read_spatial(c, v.spatial, &s));
     ash_type *out = &c->outs[0];
-    *out = (ash_type){.dtype = dtype_of_sums(c), .rank = v.spatial + 2, .dims = {x->dims[0], v.filters}};
+    *out = (ash_type){.rank = v.spatial + 2, .dims = {x->dims[0], v.filters}};
+    ASH_TRY(dtype_of_sums(c, &out->dtype));
     for (unsigned i = 0; i < v.spatial; i++) {
         ASH_INFER_FAIL_IF(v.kernel[i] < 1, c, ASH_ERROR_SHAPE,
                           "the kernel's dims must be numbers of at least 1");

@@ -388,6 +388,10 @@ bool ash_node_has_numbers(const ash_node *node);
  * of their terms lie side by side in the second operand, but for depthwise convolutions. */
 enum { ASH_BYTE_TERMS = 4 };
 bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node);
+/* Those of half floats whose sums are the result, in f32, are another. */
+static inline bool ash_op__is_wide(ash_op op) {
+    return op == ASH_OP_MATMUL_WIDE || op == ASH_OP_CONV_WIDE;
+}
 /* Whether a convolution with packed weights is in lanes (ops.def): by its groups' channels and filters. */
 static inline bool ash_conv__is_in_lanes(int64_t channels, int64_t filters, int64_t x_block) {
     return channels == filters && (channels == 1 || channels < x_block);

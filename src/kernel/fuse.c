@@ -538,14 +538,16 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
         f->packed[node->ins[i]] = true;
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
-    if (node->op == ASH_OP_MATMUL && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
+    if ((node->op == ASH_OP_MATMUL || node->op == ASH_OP_MATMUL_WIDE) && !lies_evenly(f, node->ins[0]))
+        f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_ATTEND &&
         !lies_close(f, node->ins[1], ash_graph__type(f->graph, node->out)->rank - 1))
         f->packed[node->ins[1]] = true;
     bool often = g->kind == ASH_GROUP_POOL || (node->op == ASH_OP_GATHER && reads_all(f, node));
     if (often && needs_order(f, node, g, &r)) f->packed[node->ins[0]] = true;
-    if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
-    if (node->op == ASH_OP_CONV && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
+    bool conv = node->op == ASH_OP_CONV || node->op == ASH_OP_CONV_WIDE;
+    if (conv && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
+    if (conv && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS)
         f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
 }

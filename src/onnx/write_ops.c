@@ -382,7 +382,7 @@ static void write_conv(ash_writer *w, const ash_node *node) {
     int64_t axes[ASH_MAX_RANK];
     windows win = {.axes = axes, .n = n};
     ash_type type;
-    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS ||
+    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS || ash_op__is_wide(node->op) ||
         ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
         ash_node_int(node, ASH_ATTR_W_BLOCK)) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
@@ -564,7 +564,8 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     case ASH_CLASS_SCAN: write_cumsum(w, node); break;
     case ASH_CLASS_TOPK: write_topk(w, node); break;
     case ASH_CLASS_MATMUL:
-        if (node->op == ASH_OP_ATTEND || ash_node_int(node, ASH_ATTR_B_BLOCK)) /* so has matmul_bits */
+        if (node->op == ASH_OP_ATTEND || ash_op__is_wide(node->op) ||
+            ash_node_int(node, ASH_ATTR_B_BLOCK)) /* so has matmul_bits */
             ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a form of one target");
         else
             op2(w, value(w, node->out), "MatMul", value(w, node->ins[0]), value(w, node->ins[1]));

@@ -162,7 +162,7 @@ ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash
         }
     }
     const ash_value ins[] = {x, w};
-    return ash_build(l->rw.to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+    return ash_build(l->rw.to, node->op, ins, 2, attrs, node->n_attrs);
 }
 
 /* --- gradients by weights ------------------------------------------------------------------------- */

@@ -78,7 +78,7 @@ static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP
                     convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT}, stacks[] = {ASH_OP_STACK, ASH_OP_COUNT},
                     least[] = {ASH_OP_REDUCE_MIN, ASH_OP_COUNT},
                     totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
-                    products[] = {ASH_OP_CONV, ASH_OP_MATMUL, ASH_OP_COUNT},
+                    products[] = {ASH_OP_CONV, ASH_OP_CONV_WIDE, ASH_OP_MATMUL, ASH_OP_COUNT},
                     exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
 
 static const pass_row pipeline[] = {
@@ -101,7 +101,7 @@ static const pass_row pipeline[] = {
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, products},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_vectors, NULL},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, convolutions},
-    {"parts", ash_opt__parts, ASH_OPT_FULL, PLAIN, CANONICAL, 0, has_multiprocessors, products},
+    {"parts", ash_opt__parts, ASH_OPT_FULL, PLAIN, CANONICAL | COMMON, 0, has_multiprocessors, products},
     {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_blocks, products},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},
     {"cse", ash_opt__cse, ASH_OPT_EXACT, 0, 0, 0, NULL, NULL},

@@ -9,6 +9,8 @@
  * in a buffer like any other, and the order in which they are added is the graph's: the same bits every
  * time, and others than those of one chain.
  *
+ * Half floats are summed in f32 and rounded once, so the sums of the parts are f32 (ops.def, matmul_wide).
+ *
  * Whether, and into how many, says base/gpu_tile.h. Left alone: convolutions in groups, which have tiles
  * for each, and few channels, of which a k-tile has none to spare. */
 #include "base/gpu_tile.h"
@@ -38,17 +40,42 @@ static int64_t known(ash_dim lines) {
     return ash_dim_is_const(lines) ? lines : 0;
 }
 
+/* How numbers are multiplied that tiles take as they are; false: they take none such. */
+static bool math_of(const ash_rewrite *rw, ash_dtype dtype, ash_gpu_math *out) {
+    const ash_target *target = rw->opt->target;
+    *out = dtype == ASH_F32 ? target->singles : ASH_GPU_HALVES;
+    return dtype == ASH_F32 || (target->halves && (dtype == ASH_F16 || dtype == ASH_BF16));
+}
+
+/* The node over operands that are cut, whose sums are f32. */
+static ash_value sums_of(ash_rewrite *rw, const ash_node *node, const ash_value *ins,
+                         const ash_attr *attrs) {
+    ash_op op = node->op;
+    if (ash_graph__type(rw->from, node->out)->dtype != ASH_F32)
+        op = op == ASH_OP_CONV ? ASH_OP_CONV_WIDE : ASH_OP_MATMUL_WIDE;
+    return ash_build(rw->to, op, ins, 2, attrs, node->n_attrs);
+}
+
+/* The sum over an axis of the parts, as the node's result. */
+static ash_value add_up(ash_rewrite *rw, const ash_node *node, ash_value sums, unsigned axis) {
+    ash_value y = ash_build__reduce(rw->to, ASH_OP_REDUCE_SUM, sums, 1u << axis, false);
+    ash_dtype dtype = ash_graph__type(rw->from, node->out)->dtype;
+    return dtype == ASH_F32 ? y : ash_cast(rw->to, y, dtype);
+}
+
 /* --- products ------------------------------------------------------------------------------------- */
 
 static int64_t parts_of_product(const ash_rewrite *rw, const ash_node *node) {
     const ash_type *a = ash_graph__type(rw->from, node->ins[0]), *y = ash_graph__type(rw->from, node->out);
-    if (y->dtype != ASH_F32 || y->rank == ASH_MAX_RANK || !ash_dim_is_const(a->dims[a->rank - 1])) return 1;
+    ash_gpu_math math;
+    if (!math_of(rw, y->dtype, &math) || y->rank == ASH_MAX_RANK || !ash_dim_is_const(a->dims[a->rank - 1]))
+        return 1;
     ash_gpu_work work = {.rows = most_of(rw->from, y->dims[y->rank - 2]),
                          .columns = most_of(rw->from, y->dims[y->rank - 1]),
                          .batches = 1,
                          .terms = a->dims[a->rank - 1],
                          .runs = 1,
-                         .math = rw->opt->target->singles,
+                         .math = math,
                          .few = ash_gpu_few_of(known(y->dims[y->rank - 2]), known(y->dims[y->rank - 1]))};
     for (unsigned d = 0; d + 2 < y->rank; d++) work.batches *= (double)most_of(rw->from, y->dims[d]);
     return ash_gpu_parts(rw->opt->target, &work);
@@ -59,24 +86,22 @@ static ash_value product(ash_rewrite *rw, const ash_node *node, int64_t parts) {
     ash_value a = ash_rewrite__get(rw, node->ins[0]), b = ash_rewrite__get(rw, node->ins[1]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
     unsigned rank = ash_graph__type(to, a)->rank;
-    ash_value y = ash_matmul(to, cut(to, a, rank - 1, parts), cut(to, b, rank - 2, parts));
-    return ash_build__reduce(to, ASH_OP_REDUCE_SUM, y, 1, false);
+    const ash_value ins[] = {cut(to, a, rank - 1, parts), cut(to, b, rank - 2, parts)};
+    return add_up(rw, node, sums_of(rw, node, ins, node->attrs), 0);
 }
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
 static int64_t parts_of_conv(const ash_rewrite *rw, const ash_node *node) {
     const ash_type *w = ash_graph__type(rw->from, node->ins[1]), *y = ash_graph__type(rw->from, node->out);
-    if (y->dtype != ASH_F32 || y->rank == ASH_MAX_RANK || ash_node_int(node, ASH_ATTR_GROUPS) != 1)
+    ash_gpu_math math;
+    if (!math_of(rw, y->dtype, &math) || y->rank == ASH_MAX_RANK ||
+        ash_node_int(node, ASH_ATTR_GROUPS) != 1)
         return 1;
     for (unsigned d = 0; d < w->rank; d++)
         if (!ash_dim_is_const(w->dims[d])) return 1;
-    ash_gpu_work work = {.rows = w->dims[0],
-                         .columns = 1,
-                         .batches = 1,
-                         .terms = w->dims[1],
-                         .runs = 1,
-                         .math = rw->opt->target->singles};
+    ash_gpu_work work = {
+        .rows = w->dims[0], .columns = 1, .batches = 1, .terms = w->dims[1], .runs = 1, .math = math};
     double columns = 1;
     for (unsigned d = 0; d < y->rank; d++)
         if (d != 1) columns *= (double)most_of(rw->from, y->dims[d]);
@@ -101,11 +126,10 @@ static ash_value convolution(ash_rewrite *rw, const ash_node *node, int64_t part
         attrs[i] = node->attrs[i];
         if (attrs[i].key == ASH_ATTR_GROUPS) attrs[i].i = parts;
     }
-    ash_value sums = ash_build(to, ASH_OP_CONV, ins, 2, attrs, node->n_attrs);
+    ash_value sums = sums_of(rw, node, ins, attrs);
     memmove(y.dims + 2, y.dims + 1, (y.rank - 1) * sizeof *y.dims);
     y.dims[1] = parts;
-    return ash_build__reduce(to, ASH_OP_REDUCE_SUM, ash_reshape(to, sums, y.dims, y.rank + 1), 1u << 1,
-                             false);
+    return add_up(rw, node, ash_reshape(to, sums, y.dims, y.rank + 1), 1);
 }
 
 ash_status ash_opt__parts(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {

@@ -57,24 +57,30 @@ static unsigned vectors_of(int64_t columns) {
 
 /* --- values --------------------------------------------------------------------------------------- */
 
-/* The block's copies of the present keys' values. */
+static int64_t slot_of(int64_t key) {
+    return key % FOUR * (KEYS / FOUR) + key / FOUR;
+}
+
+/* The block's copies of the present keys' values: a thread has its columns of every so many keys, a power
+ * of two, so that slots of sums of keys are sums of slots, and what it copies is apart by numbers. */
 static void copy_values(gpu_attend *a) {
     ash_kern *k = a->k;
     ash_nest *n = &k->nest;
     const ash_gpu_operand *v = &a->of_values.b;
-    ash_ref thread = a->of_scores.thread, four = number(a, FOUR);
-    int64_t per = v->lines / v->width; /* copies of a key */
-    for (int64_t i = 0; i < KEYS * per; i += QUERIES) {
-        size_t mark = ash_kern_mark(k);
-        ash_ref copy = add(a, thread, number(a, i)), key = ash_nest_idiv(n, copy, number(a, per)),
-                column = times(a, ash_nest_imod(n, copy, number(a, per)), v->width);
-        ash_ref slot =
-            add(a, times(a, ash_nest_imod(n, key, four), KEYS / FOUR), ash_nest_idiv(n, key, four));
-        ash_kern_set_sym(k, v->line, column);
-        ash_kern_set_sym(k, v->term, add(a, a->from, key));
-        ash_gpu_copy(k, v, add(a, times(a, slot, v->pitch), column));
-        ash_kern_forget(k, mark);
-    }
+    int64_t per = v->lines / v->width /* copies of a key */, together = ASH_MAX(QUERIES / per, 1);
+    ash_ref thread = a->of_scores.thread, four = number(a, FOUR),
+            key = together > 1 ? ash_nest_idiv(n, thread, number(a, per)) : number(a, 0),
+            column = times(a, together > 1 ? ash_nest_imod(n, thread, number(a, per)) : thread, v->width);
+    ash_ref slot = add(a, times(a, ash_nest_imod(n, key, four), KEYS / FOUR), ash_nest_idiv(n, key, four)),
+            to = add(a, times(a, slot, v->pitch), column), from = add(a, a->from, key);
+    for (int64_t i = 0; i < KEYS; i += together)
+        for (int64_t j = 0; j < v->lines; j += QUERIES * v->width) {
+            size_t mark = ash_kern_mark(k);
+            ash_kern_set_sym(k, v->line, add(a, column, number(a, j)));
+            ash_kern_set_sym(k, v->term, add(a, from, number(a, i)));
+            ash_gpu_copy(k, v, add(a, to, number(a, slot_of(i) * v->pitch + j)));
+            ash_kern_forget(k, mark);
+        }
 }
 
 /* Multiplies the results of each of the thread's queries by its number. */
@@ -143,7 +149,7 @@ static void store_scores(gpu_attend *a, const ash_tile *t, ash_ref row) {
                          all[2][FOUR] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
     ash_kern *k = a->k;
     ash_nest *n = &k->nest;
-    ash_ref key = add(a, a->from, a->across), there = ASH_NO_REF;
+    ash_ref key = add(a, a->from, a->across), own = add(a, row, a->row0), there = ASH_NO_REF;
     bool whole = ash_dim_is_const(a->rows) && a->rows % QUERIES == 0;
     ash_ref last = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, a->rows), number(a, 1));
     if (!ash_dim_is_const(a->keys) || a->keys % KEYS) {
@@ -159,7 +165,7 @@ static void store_scores(gpu_attend *a, const ash_tile *t, ash_ref row) {
     for (unsigned i = 0; i < RUNS; i++) {
         ash_ref x[FOUR], pairs[2][2];
         for (unsigned r = 0; r < FOUR; r++) {
-            ash_ref of_all = add(a, row, add(a, a->row0, number(a, 16 * i + r)));
+            ash_ref of_all = add(a, own, number(a, 16 * i + r));
             if (!whole) of_all = ash_nest_binary(n, ASH_OP_MIN, of_all, last);
             ash_ref sums = a->scores ? ash_nest_get(n, t->cells[t->top][FOUR * i + r]) : ASH_NO_REF;
             x[r] = eval_scores(a, of_all, there, sums);

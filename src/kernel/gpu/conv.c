@@ -16,7 +16,8 @@
  * First layers have a k-tile for each place of their steps: what is copied is the same for all of them, but
  * for a number.
  *
- * Weights lie packed, blocks of output channels side by side (src/opt/filters.c), or as the graph has them.
+ * Weights lie packed, blocks of output channels side by side, or as the graph has them; inputs of half
+ * floats lie in blocks of channels where positions cannot be copied several at a time (src/opt/filters.c).
  * What is left to plain loops: depthwise convolutions, and groups of few channels, which have no rows to
  * fill a tile. */
 #include "tile.h"
@@ -29,7 +30,7 @@ typedef struct gpu_conv {
     ash_kern *k;
     const ash_node *node;
     unsigned space;
-    int64_t w_block, groups, channels, filters; /* channels and filters of one group */
+    int64_t x_block, w_block, groups, channels, filters; /* channels and filters of one group */
     bool padded;
     unsigned axes; /* of a sum */
     int64_t extents[MAX_AXES];
@@ -65,12 +66,13 @@ static bool read_node(gpu_conv *c) {
     const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
                    *w = ash_graph__type(k->graph, node->ins[1]), *y = ash_graph__type(k->graph, node->out);
     c->space = ash_node_attr(node, ASH_ATTR_STRIDES)->count;
+    c->x_block = ash_node_int(node, ASH_ATTR_X_BLOCK);
     c->w_block = ash_node_int(node, ASH_ATTR_W_BLOCK);
     c->groups = ash_node_int(node, ASH_ATTR_GROUPS);
-    bool plain = !ash_node_int(node, ASH_ATTR_X_BLOCK) && !ash_node_int(node, ASH_ATTR_Y_BLOCK);
-    if (!plain || node->op != ASH_OP_CONV || !ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(y->dims[1]))
+    if (ash_node_int(node, ASH_ATTR_Y_BLOCK) || !ash_dim_is_const(x->dims[1]) ||
+        !ash_dim_is_const(y->dims[1]))
         return false;
-    c->channels = x->dims[1] / c->groups;
+    c->channels = x->dims[1] * ASH_MAX(c->x_block, 1) / c->groups;
     c->filters = y->dims[1] / c->groups;
     c->batch = y->dims[0];
     c->positions = c->batch;
@@ -140,14 +142,14 @@ static bool find_weights(gpu_conv *c, ash_ix channel, const ash_ix *place) {
         rows = ash_ceil_div(rows, c->w_block) * c->w_block; /* zeros fill the last block */
         idx[d++] = group;
         idx[d++] = ash_ix_div(ixs, row, c->w_block);
-        idx[d++] = channel;
+        idx[d++] = c->x_block ? ash_ix_div(ixs, channel, c->x_block) : channel;
     } else {
         idx[d++] = ash_ix_add(ixs, ash_ix_scale(ixs, group, c->filters), row);
         idx[d++] = channel;
     }
     for (unsigned s = 0; s < c->space; s++) idx[d++] = place[s];
     if (c->w_block) {
-        idx[d++] = ash_ix_const(ixs, 0);
+        idx[d++] = c->x_block ? ash_ix_mod(ixs, channel, c->x_block) : ash_ix_const(ixs, 0);
         idx[d++] = ash_ix_mod(ixs, row, c->w_block);
     }
     ash_gpu_bound(a, row, rows);
@@ -166,7 +168,9 @@ static bool find_input(gpu_conv *c, ash_ix channel, const ash_ix *place) {
     ash_ix idx[ASH_MAX_RANK], out[MAX_SPACE], line = ash_ix_sym(ixs, b->line);
     ash_gpu_bound(b, line, c->positions);
     idx[0] = place_of(c, line, out);
-    idx[1] = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->channels), channel);
+    channel = ash_ix_add(ixs, ash_ix_scale(ixs, ash_ix_sym(ixs, c->group), c->channels), channel);
+    idx[1] = c->x_block ? ash_ix_div(ixs, channel, c->x_block) : channel;
+    if (c->x_block) idx[2 + c->space] = ash_ix_mod(ixs, channel, c->x_block);
     for (unsigned s = 0; s < c->space; s++) {
         idx[2 + s] = ash_ix_add(ixs, ash_ix_scale(ixs, out[s], strides[s]),
                                 ash_ix_scale(ixs, place[s], dilations[s]));

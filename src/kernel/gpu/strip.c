@@ -21,7 +21,7 @@
  * last are that line, whose results nobody stores.
  *
  * Weights of few bits (matmul_bits) are read packed, a word of each of four lines to a thread, and unpacked
- * in registers: strip_bits.c. The sums of a word are scaled as one. */
+ * in registers: strip_bits.c. */
 #include "strip.h"
 
 enum { THREADS = ASH_GPU_STRIP_THREADS, LINES = ASH_GPU_STRIP_LINES, VECTOR = 4 };
@@ -142,26 +142,33 @@ static void add_lines(strip *p, unsigned line, ash_ref term, const ash_ref *term
     }
 }
 
-/* The next terms, from `term` on, of which there are `count`. */
+/* The next terms, from `term` on, of which there are `count`: what the thread has of its lines goes to all
+ * of the few. The sums of a word's terms are scaled as one, or, of more than fit in registers beside all
+ * other sums, as several. */
 static void add_terms(strip *p, ash_ref term, unsigned count) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    ash_ref terms[ASH_GPU_STRIP_TERMS], scale = ASH_NO_REF, cells[VECTOR];
+    ash_gpu_word word = {.scale = ASH_NO_REF};
+    ash_ref terms[ASH_GPU_STRIP_TERMS], cells[VECTOR];
     ash_ref zero = ash_nest_splat(n, ash_nest_float(n, ASH_F32, 0), LINES);
     size_t mark = ash_kern_mark(k);
     if (p->bits)
-        scale = ash_gpu_strip__unpack(p, line_at(p, 0), term, terms);
+        word = ash_gpu_strip__load(p, line_at(p, 0), term);
     else
         load_lines(p, term, terms);
-    for (unsigned i = 0; i < p->lines; i += p->together) {
-        for (unsigned j = 0; j < p->together; j++)
-            cells[j] = scale == ASH_NO_REF ? p->sums[i + j] : ash_nest_cell(n, zero);
-        add_lines(p, i, term, terms, count, cells);
-        for (unsigned j = 0; j < p->together && scale != ASH_NO_REF; j++) {
-            ash_ref sum = ash_nest_get(n, p->sums[i + j]);
-            ash_nest_set(n, p->sums[i + j], ash_nest_fma(n, ash_nest_get(n, cells[j]), scale, sum));
+    for (unsigned first = 0; first < count; first += ASH_GPU_STRIP_TERMS) {
+        unsigned some = ASH_MIN(count - first, (unsigned)ASH_GPU_STRIP_TERMS);
+        if (p->bits) ash_gpu_strip__unpack(p, &word, first, some, terms);
+        for (unsigned i = 0; i < p->lines; i += p->together) {
+            for (unsigned j = 0; j < p->together; j++)
+                cells[j] = p->bits ? ash_nest_cell(n, zero) : p->sums[i + j];
+            add_lines(p, i, add(p, term, number(p, first)), terms, some, cells);
+            for (unsigned j = 0; p->bits && j < p->together; j++) {
+                ash_ref sum = ash_nest_get(n, p->sums[i + j]), own = ash_nest_get(n, cells[j]);
+                ash_nest_set(n, p->sums[i + j], ash_nest_fma(n, own, word.scale, sum));
+            }
+            ash_kern_forget(k, mark);
         }
-        ash_kern_forget(k, mark);
     }
 }
 
@@ -173,7 +180,7 @@ static void sum_up(strip *p) {
             own = times(p, p->part, p->step);
     ash_ref inner = ash_kern_dim(p->k, p->inner), whole = times(p, div_by(p, inner, step), step);
     for (unsigned i = 0; i < p->lines; i++) p->sums[i] = ash_nest_cell(n, zero);
-    unsigned unroll = ash_gpu_strip_unroll(p->lines) / (p->bits ? 2 : p->step);
+    unsigned unroll = ash_gpu_strip_unroll(p->lines) / (p->bits ? ASH_MAX(p->step / 4, 2u) : p->step);
     ash_ref at = ash_nest_loop(n, number(p, 0), whole, step, ASH_MAX(unroll, 1u));
     add_terms(p, add(p, at, own), p->step);
     ash_nest_end(n);

@@ -5,7 +5,7 @@
 
 #include "tile.h"
 
-enum { ASH_GPU_STRIP_TERMS = 16 /* of a word, at most */ };
+enum { ASH_GPU_STRIP_TERMS = 8 /* that a thread has of its lines at a time, at most */ };
 
 typedef struct ash_gpu_strip {
     ash_kern *k;
@@ -29,10 +29,18 @@ typedef struct ash_gpu_strip {
     ash_tile_operand words, scales, zeros;
 } ash_gpu_strip;
 
+/* A word of each of four lines; what its numbers are scaled by, and, where they have zero points of their
+ * own, those. */
+typedef struct ash_gpu_word {
+    ash_ref bits, shifted, scale, zero;
+} ash_gpu_word;
+
 /* The operands of matmul_bits behind the first; false when one is computed on the way. */
 bool ash_gpu_strip__find_words(ash_gpu_strip *p);
-/* Weights of the word that `term` begins, of four lines from `line` on, not yet scaled: for each term a
- * vector of them. Returns the vector of their scales. */
-ash_ref ash_gpu_strip__unpack(ash_gpu_strip *p, ash_ref line, ash_ref term, ash_ref *terms);
+/* The word that `term` begins, of four lines from `line` on. */
+ash_gpu_word ash_gpu_strip__load(ash_gpu_strip *p, ash_ref line, ash_ref term);
+/* Its weights from number `first` on, not yet scaled: for each term a vector of them. */
+void ash_gpu_strip__unpack(const ash_gpu_strip *p, const ash_gpu_word *word, unsigned first, unsigned count,
+                           ash_ref *terms);
 
 #endif

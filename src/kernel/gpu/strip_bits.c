@@ -43,7 +43,7 @@ static ash_ref load(const ash_gpu_strip *p, const ash_tile_operand *o) {
 }
 
 /* Number `t` of the words less another, exactly. */
-static ash_ref number_of(const ash_gpu_strip *p, ash_ref words, ash_ref shifted, unsigned t, double less) {
+static ash_ref number_of(const ash_gpu_strip *p, const ash_gpu_word *word, unsigned t, double less) {
     ash_nest *n = &p->k->nest;
     unsigned place = t * p->bits;
     bool far = place + p->bits > FIGURES;
@@ -52,28 +52,32 @@ static ash_ref number_of(const ash_gpu_strip *p, ash_ref words, ash_ref shifted,
     float one = (float)(1u << (FIGURES - place));
     uint32_t exponent, mask = ((1u << p->bits) - 1) << place;
     memcpy(&exponent, &one, sizeof exponent);
-    ash_ref x = ash_nest_binary(n, ASH_OP_AND, far ? shifted : words, whole(p, mask));
+    ash_ref x = ash_nest_binary(n, ASH_OP_AND, far ? word->shifted : word->bits, whole(p, mask));
     x = ash_nest_binary(n, ASH_OP_OR, x, whole(p, exponent));
     return ash_nest_binary(n, ASH_OP_SUB, ash_nest_bitcast(n, ASH_F32, x), real(p, (double)one + less));
 }
 
-ash_ref ash_gpu_strip__unpack(ash_gpu_strip *p, ash_ref line, ash_ref term, ash_ref *terms) {
+ash_gpu_word ash_gpu_strip__load(ash_gpu_strip *p, ash_ref line, ash_ref term) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    unsigned count = 32 / p->bits;
     ash_ref width = ash_nest_index(n, ash_node_int(p->node, ASH_ATTR_B_BLOCK));
     ash_kern_set_sym(k, p->block, ash_nest_idiv(n, line, width));
     ash_kern_set_sym(k, p->column, ash_nest_imod(n, line, width));
-    ash_kern_set_sym(k, p->word, ash_nest_idiv(n, term, ash_nest_index(n, count)));
+    ash_kern_set_sym(k, p->word, ash_nest_idiv(n, term, ash_nest_index(n, p->step)));
     ash_kern_set_sym(k, p->span,
                      ash_nest_idiv(n, term, ash_nest_index(n, ash_node_int(p->node, ASH_ATTR_SPAN))));
-    ash_ref words = load(p, &p->words), shifted = ash_nest_binary(n, ASH_OP_SHR, words, whole(p, SHIFT)),
-            scale = ash_nest_cast(n, ASH_F32, load(p, &p->scales));
-    bool zeros = p->node->n_ins > 3; /* else they are the middle */
-    ash_ref zero = zeros ? ash_nest_cast(n, ASH_F32, load(p, &p->zeros)) : ASH_NO_REF;
+    ash_gpu_word word = {.bits = load(p, &p->words), .zero = ASH_NO_REF};
+    word.shifted = ash_nest_binary(n, ASH_OP_SHR, word.bits, whole(p, SHIFT));
+    word.scale = ash_nest_cast(n, ASH_F32, load(p, &p->scales));
+    if (p->node->n_ins > 3) word.zero = ash_nest_cast(n, ASH_F32, load(p, &p->zeros));
+    return word;
+}
+
+void ash_gpu_strip__unpack(const ash_gpu_strip *p, const ash_gpu_word *word, unsigned first, unsigned count,
+                           ash_ref *terms) {
+    bool zeros = word->zero != ASH_NO_REF; /* else they are the middle */
     for (unsigned t = 0; t < count; t++) {
-        terms[t] = number_of(p, words, shifted, t, zeros ? 0 : 1u << (p->bits - 1));
-        if (zeros) terms[t] = ash_nest_binary(n, ASH_OP_SUB, terms[t], zero);
+        terms[t] = number_of(p, word, first + t, zeros ? 0 : 1u << (p->bits - 1));
+        if (zeros) terms[t] = ash_nest_binary(&p->k->nest, ASH_OP_SUB, terms[t], word->zero);
     }
-    return scale;
 }

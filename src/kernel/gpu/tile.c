@@ -306,7 +306,7 @@ void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref 
 }
 
 ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node) {
-    ash_dtype dtype = ash_graph__type(k->graph, node->out)->dtype;
+    ash_dtype dtype = ash_graph__type(k->graph, node->ins[0])->dtype;
     if (ash_node__is_bytes(k->graph, node)) return ASH_GPU_BYTES;
     return dtype == ASH_F32 ? k->low->target->singles : ASH_GPU_HALVES;
 }
