@@ -255,6 +255,37 @@ static inline void interp_lookup(interp *in, ash_ref ref, const ash_inst *inst) 
     }
 }
 
+/* A byte of an operand of TILE_DOT; *undefined is set where it has no value. */
+static inline int64_t interp_byte_at(interp *in, ash_ref ref, uint16_t buf, int64_t index,
+                                     bool *undefined) {
+    int64_t at, offset;
+    const unsigned char *byte = interp_touch(in, ref, buf, index, false, &at);
+    if (!byte) return 0;
+    *undefined |= interp_storage(in, buf, &offset)->undefined[at];
+    return (signed char)*byte;
+}
+
+static inline void interp_tile_dot(interp *in, ash_ref ref, const ash_inst *inst) {
+    enum { LINES = 16, COLUMNS = 16 };
+    const ash_nest_tiles tiles = ash_nest_tiles_of(inst);
+    if (*interp_poison(in, inst->a) || *interp_poison(in, inst->b) || *interp_poison(in, inst->c))
+        interp_fail(in, ref, "a product of tiles without an address");
+    int64_t to = interp_at(in, inst->a)->i, x = interp_at(in, inst->b)->i, y = interp_at(in, inst->c)->i;
+    for (int64_t i = 0; i < LINES * COLUMNS && !in->error[0]; i++) {
+        int64_t row = i / COLUMNS, column = i % COLUMNS, at, offset;
+        uint32_t sum = 0;
+        bool bad = false;
+        for (int64_t t = 0; t < inst->unroll; t++)
+            sum += (uint32_t)(interp_byte_at(in, ref, tiles.x, x + row * tiles.apart + t, &bad) *
+                              interp_byte_at(in, ref, tiles.y, y + (t / 4 * COLUMNS + column) * 4 + t % 4,
+                                             &bad));
+        unsigned char *bytes = interp_touch(in, ref, inst->buf, to + i, true, &at);
+        if (!bytes) return;
+        memcpy(bytes, &sum, sizeof sum);
+        memset(interp_storage(in, inst->buf, &offset)->undefined + at, bad, sizeof sum);
+    }
+}
+
 /* --- arithmetic ----------------------------------------------------------------------------------- */
 
 static inline void interp_compute(interp *in, ash_ref ref, const ash_inst *inst) {
@@ -662,6 +693,7 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_GATHER:
     case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
     case ASH_NEST_LOOKUP: interp_lookup(in, ref, inst); break;
+    case ASH_NEST_TILE_DOT: interp_tile_dot(in, ref, inst); break;
     case ASH_NEST_PREFETCH:
     case ASH_NEST_POLL: break; /* nobody asks */
     case ASH_NEST_COMPUTE:
