@@ -349,8 +349,8 @@ static void shared_digits(void **state) {
 
 enum { TERMS = 64, RESULTS = 16 };
 
-/* What rows of TERMS numbers make of some weights of so many bits with a scale for each of RESULTS columns, read by the
- * interpreter. `fixed`: the number of rows is one, and not a variable. */
+/* What rows of TERMS numbers make of some weights of so many bits with a scale for each of RESULTS
+ * columns, read by the interpreter. `fixed`: the number of rows is one, and not a variable. */
 static void compute(fixture *f, const ash_target *target, int64_t bits, const double *terms, int64_t rows,
                     bool fixed, float *out) {
     enum { K = TERMS, N = RESULTS };
@@ -407,7 +407,8 @@ static void special_terms(void **state) {
     }
 }
 
-/* A row has the same bits alone and among any number of others, which is known or not; in tiles and without. */
+/* A row has the same bits alone and among any number of others, which is known or not; in tiles and
+ * without. */
 static void rows_have_their_bits(void **state) {
     enum { K = TERMS, N = RESULTS, ROWS = 37 };
     fixture *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the kernels of products with weights of few bits share: bits.c, bits_digits.c for its digits, and bits_tiles.c
- * for digits in tiles. */
+/* What the kernels of products with weights of few bits share: bits.c, bits_digits.c for its digits, and
+ * bits_tiles.c for digits in tiles. */
 #ifndef ASH_BITS_H
 #define ASH_BITS_H
 
@@ -75,26 +75,26 @@ void ash_bits__add_record(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref record
 /* Bytes of the numbers of group g of words that were loaded as bytes. */
 ash_ref ash_bits__numbers(const ash_bits *b, ash_ref words, unsigned g);
 unsigned ash_bits__groups(const ash_bits *b);
-/* Where digit d of a row's record begins, in bytes of the buffer: digits of a record's rows lie one behind the other,
- * a row's by their number, each so many bytes. */
+/* Where digit d of a row's record begins, in bytes of the buffer: digits of a record's rows lie one
+ * behind the other, a row's by their number, each so many bytes. */
 ash_ref ash_bits__digit_at(const ash_bits *b, ash_ref row, ash_ref record, unsigned d);
 int64_t ash_bits__digit_bytes(const ash_bits *b);
 /* Digits of a term. */
 unsigned ash_bits__digits(const ash_bits *b);
-/* Adds what a row's sums by its digits (vectors of i32, the middle taken off) come to, in the row's unit, to a cell
- * of f32. `scale` and, where there are zero points, `shift` as loaded. */
+/* Adds what a row's sums by its digits (vectors of i32, the middle taken off) come to, in the row's
+ * unit, to a cell of f32. `scale` and, where there are zero points, `shift` as loaded. */
 void ash_bits__add_sums(const ash_bits *b, ash_ref cell, const ash_ref *sums, ash_ref row, ash_ref record,
                         ash_ref scale, ash_ref shift);
 
 /* The condition for that in a kernel with tiles: so many rows that they pay. */
 ash_ref ash_bits__go_in_tiles(const ash_bits *b);
-/* The rows of a chunk that go in tiles, a number of tiles of one height, and the memory that they want; in front of
- * all chunks. */
+/* The rows of a chunk that go in tiles, a number of tiles of one height, and the memory that they want;
+ * in front of all chunks. */
 int64_t ash_bits__open_tiles(ash_bits *b);
 /* Rows [from, to) of a chunk, and `vectors` vectors of a block, by way of tiles. */
 void ash_bits__emit_tiles(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref first);
-/* A tile whose accumulators are open, for rows from `row0` on and vectors from `first` on, and the blocks that a sum of
- * so many trips is cut into. */
+/* A tile whose accumulators are open, for rows from `row0` on and vectors from `first` on, and the
+ * blocks that a sum of so many trips is cut into. */
 ash_tile ash_bits__make_tile(ash_bits *b, unsigned rows, unsigned vectors, ash_ref first, int64_t trips,
                              ash_partial_blocks *blocks);
 /* Asks for words of the present symbols' vector so many bytes ahead of `index` of `buf`. */

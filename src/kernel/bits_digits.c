@@ -10,8 +10,8 @@
  *
  * and the product adds up number * d for each digit, exactly. The three sums, put together in f32, are
  * rounded about as often as one sum in f32 is within its first terms; what follows is that of bits.c.
- * A row has a record for each part, a head and digits; the heads of all rows, and behind them their digits, lie
- * together, part by part:
+ * A row has a record for each part, a head and digits; the heads of all rows, and behind them their
+ * digits, lie together, part by part:
  *
  *     i32 start[3]        -middle * the sum of each digit: what the sums begin with
  *     f32 unit            NaN where a term is no finite number: then so are all results
@@ -152,7 +152,8 @@ static void store_digits(const ash_bits *b, ash_ref x, ash_ref row, ash_ref reco
     }
 }
 
-/* Stores what the sums by bytes begin with; `sums`: of q, HALVES added, and of that shifted down by bytes. */
+/* Stores what the sums by bytes begin with; `sums`: of q, HALVES added, and of that shifted down by
+ * bytes. */
 static void store_starts(const ash_bits *b, const ash_ref *sums, ash_ref row, ash_ref record,
                          int64_t terms) {
     ash_nest *n = &b->k->nest;
@@ -223,8 +224,8 @@ static void emit_records(ash_bits *b, const ash_ix *at, ash_ref row) {
     ash_kern_forget(k, mark);
 }
 
-/* The records of all rows; false where there is no room for them. A tile is read as a whole, so that behind the last
- * row there is room for one. */
+/* The records of all rows; false where there is no room for them. A tile is read as a whole, so that
+ * behind the last row there is room for one. */
 static bool make_buffer(ash_bits *b) {
     ash_kern *k = b->k;
     ash_program *p = k->low->program;

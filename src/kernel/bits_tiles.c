@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* More than one row by weights of few bits: digits (bits_digits.c) in registers for tiles.
  *
- * An instruction multiplies sixteen lines of bytes by 64 terms of sixteen columns, and takes as long for fewer lines or
- * terms, so what counts is how many there are, and what vectors do for each of their results. A term's number of
- * few bits leaves room in its byte: with the numbers and sixteen times the numbers side by side, a line has digits of
- * 12 bits, in two bytes,
+ * An instruction multiplies sixteen lines of bytes by 64 terms of sixteen columns, and takes as long for
+ * fewer lines or terms, so what counts is how many there are, and what vectors do for each of their
+ * results. A term's number of few bits leaves room in its byte: with the numbers and sixteen times the
+ * numbers side by side, a line has digits of 12 bits, in two bytes,
  *
  *     digit * number = high * (16 number) + low * number        digit = 16 high + low
  *
- * and a row takes two lines, whose sums are put together in f32. The numbers are unpacked once for all rows. Tiles
- * come from memory and go to memory, so a chunk goes in groups of records whose numbers stay in the first-level cache:
+ * and a row takes two lines, whose sums are put together in f32. The numbers are unpacked once for all
+ * rows. Tiles come from memory and go to memory, so a chunk goes in groups of records whose numbers stay
+ * in the first-level cache:
  *
  *     for each group                             GROUP terms of a block of columns
  *         unpack: numbers[vector] = word parts - middle, and 16 times that
  *         for each tile of rows, for each vector
- *             for each record: products[record] = digits x numbers      and asks for the words of the next group
+ *             for each record: products[record] = digits x numbers; ask for words of the next group
  *             for each record: sums += unit * scale * (products of both digits put together)
  *
- * Memory is asked for evenly, in the midst of the arithmetic, and not where it is read. Sums of all rows of a chunk lie
- * in memory, one for each level (partial.h). Products are exact, what is put together is rounded once, and all that
- * follows is as for one row, in the same order: results have the bits of those without tiles. */
+ * Memory is asked for evenly, in the midst of the arithmetic, and not where it is read. Sums of all rows
+ * of a chunk lie in memory, one for each level (partial.h). Products are exact, what is put together is
+ * rounded once, and all that follows is as for one row, in the same order: results have the bits of
+ * those without tiles. */
 #include "bits.h"
 
 enum {
@@ -80,8 +82,8 @@ static ash_ref sum_at(const ash_bits *b, unsigned level, ash_ref row, ash_ref ve
     return add(b, b->scratch.sums_at, times(b, at, b->lanes));
 }
 
-/* Adds the sums of all rows and vectors of a level to those of the next one, unless there is none below it; and
- * makes them zero. */
+/* Adds the sums of all rows and vectors of a level to those of the next one, unless there is none below
+ * it; and makes them zero. */
 static void move_sums(ash_bits *b, unsigned level, bool up, ash_ref rows, unsigned vectors) {
     ash_nest *n = &b->k->nest;
     const ash_bits_scratch *s = &b->scratch;
@@ -102,22 +104,22 @@ static void move_sums(ash_bits *b, unsigned level, bool up, ash_ref rows, unsign
 /* --- a group -------------------------------------------------------------------------------------- */
 
 /* Some records of `terms` terms each, and the rows and vectors that they are taken for. */
-typedef struct group {
+typedef struct tile_group {
     ash_ref record, count; /* the first one; how many */
     int64_t terms;
     ash_ref from, to, first; /* rows; vector 0 */
     unsigned vectors, level;
-} group;
+} tile_group;
 
-/* Where the numbers of a record of a vector are: 16 times the numbers, and behind them the numbers, both in lines of
- * four terms of each column. */
-static ash_ref numbers_at(const ash_bits *b, const group *g, ash_ref vector, ash_ref record) {
+/* Where the numbers of a record of a vector are: 16 times the numbers, and behind them the numbers, both
+ * in lines of four terms of each column. */
+static ash_ref numbers_at(const ash_bits *b, const tile_group *g, ash_ref vector, ash_ref record) {
     ash_ref at = add(b, times(b, vector, group_terms(b)), times(b, record, g->terms));
     return add(b, b->scratch.numbers_at, times(b, at, FORMS * b->lanes));
 }
 
 /* One word of each column of a vector, to element `to`. */
-static void unpack_word(ash_bits *b, const group *g, unsigned vector, ash_ref to) {
+static void unpack_word(ash_bits *b, const tile_group *g, unsigned vector, ash_ref to) {
     enum { UP = 4 };
     ash_nest *n = &b->k->nest;
     const unsigned lanes = 4 * b->lanes;
@@ -137,7 +139,7 @@ static void unpack_word(ash_bits *b, const group *g, unsigned vector, ash_ref to
 }
 
 /* In the order in which the words lie in memory. */
-static void unpack(ash_bits *b, const group *g) {
+static void unpack(ash_bits *b, const tile_group *g) {
     enum { COPIES = 2 };
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
@@ -158,7 +160,7 @@ static void unpack(ash_bits *b, const group *g) {
 }
 
 /* Asks for the words of the next group: each record of each vector for as many lines as it has itself. */
-static void ask_ahead(ash_bits *b, const group *g, ash_ref vector, ash_ref record) {
+static void ask_ahead(ash_bits *b, const tile_group *g, ash_ref vector, ash_ref record) {
     ash_kern *k = b->k;
     int64_t lines = g->terms / b->terms, bytes = group_terms(b) / b->terms * b->per * line_bytes(b);
     ash_kern_set_sym(k, b->word, times(b, g->record, b->part / b->terms));
@@ -170,7 +172,7 @@ static void ask_ahead(ash_bits *b, const group *g, ash_ref vector, ash_ref recor
 }
 
 /* A tile of rows from `row` on. */
-static void add_tile(ash_bits *b, const group *g, unsigned rows, ash_ref row) {
+static void add_tile(ash_bits *b, const tile_group *g, unsigned rows, ash_ref row) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     const ash_bits_scratch *s = &b->scratch;
@@ -214,7 +216,7 @@ static ash_tile_heights heights_of(const ash_bits *b) {
     return ash_tile_cut_rows(b->k->low->target, shape, b->m, b->inner);
 }
 
-static void add_group(ash_bits *b, const group *g) {
+static void add_group(ash_bits *b, const tile_group *g) {
     ash_nest *n = &b->k->nest;
     const ash_tile_heights heights = heights_of(b);
     ash_ref from = g->from;
@@ -226,7 +228,7 @@ static void add_group(ash_bits *b, const group *g) {
 }
 
 /* Groups of records [from, to). */
-static void add_groups(ash_bits *b, group g, ash_ref from, ash_ref to) {
+static void add_groups(ash_bits *b, tile_group g, ash_ref from, ash_ref to) {
     ash_nest *n = &b->k->nest;
     int64_t each = group_records(b);
     g.record = ash_nest_loop(n, from, to, each, 1);
@@ -235,7 +237,7 @@ static void add_groups(ash_bits *b, group g, ash_ref from, ash_ref to) {
     ash_nest_end(n);
 }
 
-static void store(ash_bits *b, const group *g) {
+static void store(ash_bits *b, const tile_group *g) {
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     const ash_tile_heights heights = heights_of(b);
@@ -264,7 +266,7 @@ void ash_bits__emit_tiles(ash_bits *b, unsigned vectors, ash_ref from, ash_ref t
     unsigned top = 0;
     ash_partial_blocks blocks = ash_blocks_plan(whole, ASH_PARTIAL_TILE_TERMS, &terms, &top);
     ash_ref rows = minus(b, to, from), begin = number(b, 0), end = number(b, whole);
-    group g = {.terms = b->part, .from = from, .to = to, .first = first, .vectors = vectors};
+    tile_group g = {.terms = b->part, .from = from, .to = to, .first = first, .vectors = vectors};
     for (unsigned level = 0; level <= top; level++) move_sums(b, level, false, rows, vectors);
     size_t mark = ash_kern_mark(k);
     ash_blocks_open(n, &blocks, 1, &begin, &end);

@@ -83,11 +83,13 @@ typedef enum ash_nest_op {
                          result: i32, exact but that sums wrap. a and b have four times the result's
                          lanes; one of them may have 4, which count for every lane */
     ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
-    /* Between memories, of bytes in three buffers: sixteen lines of sixteen i32, one behind the other from element
+    /* Between memories, of bytes in three buffers: sixteen lines of sixteen i32, one behind the other
+     * from element
        a of `buf` on,
          c[r][j] = the sum over t < unroll of x[r][t] * y[t / 4][j][t % 4]
        exact but that sums wrap. i: the buffers of x and y and the distance of x's lines (ash_nest_tiles);
-       b, c: the first elements of x and y; unroll, a multiple of 4. Of buffers that no other one overlaps. */
+       b, c: the first elements of x and y; unroll, a multiple of 4. Of buffers that no other one
+       overlaps. */
     ASH_NEST_TILE_DOT,
     ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
                          (an index, scalar i64). i8 counts by its bits: -1 is 255 */

@@ -238,8 +238,9 @@ static val lookup(ash_emit *e, val table, val bytes) {
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
 /* AMX: eight registers for tiles of at most 16 lines of 64 bytes, whose shapes are set once for a kernel.
- * Register 0 has sums; of each number of terms that an instruction takes, at most 64, register 2 s + 1 has x and
- * 2 s + 2 has y. LLVM's intrinsics for registers by number touch memory as they like, so nothing passes them. */
+ * Register 0 has sums; of each number of terms that an instruction takes, at most 64, register 2 s + 1
+ * has x and 2 s + 2 has y. LLVM's intrinsics for registers by number touch memory as they like, so
+ * nothing passes them. */
 enum { TILE_BYTES = 64, TILE_SHAPES = 3, TILE_REGISTERS = 8 };
 
 /* The numbers of terms that the instructions of a nest take; how many there are, or too many. */

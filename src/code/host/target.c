@@ -35,8 +35,8 @@ static bool take(char *to, size_t size, char *text) {
     return need >= 0 && (size_t)need < size;
 }
 
-/* Whether this process may use registers for tiles, which the system wants to be asked: every thread's state grows
- * by 8 KiB with the first use. Asking again is allowed. */
+/* Whether this process may use registers for tiles, which the system wants to be asked: every thread's
+ * state grows by 8 KiB with the first use. Asking again is allowed. */
 static bool may_use_tiles(void) {
 #if defined(__linux__) && defined(__x86_64__)
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
