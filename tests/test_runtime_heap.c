@@ -61,14 +61,17 @@ static long long file_bytes(void) {
     return kilobytes * 1024;
 }
 
-/* And who needs the code again has it. */
+/* Not after each compilation, which would find them all again, but once compilations have taken a while. And
+ * who needs the code again has it. */
 static void pages_of_code_go_back_after_compiling(void **state) {
     (void)state;
     for (int round = 0; round < 2; round++) {
         prepare(true, 1);
         long long kept = file_bytes();
-        prepare(false, 1);
-        if (kept) assert_true(file_bytes() < kept - (8 << 20));
+        int times = 0;
+        do prepare(false, 1);
+        while (kept && file_bytes() >= kept - (8 << 20) && ++times < 100);
+        assert_true(times < 100);
     }
 }
 

@@ -14,6 +14,7 @@
 
 /* Names, shapes and constants of models come from anybody, and keys that all meet in one place of a table
  * would make it quadratic. So hashes depend on numbers that are drawn once per process. */
+enum { SHORT = 32 };
 static uint64_t secret[24];
 static atomic_bool drawn;
 
@@ -39,8 +40,30 @@ static const uint64_t *get_secret(void) {
     return secret;
 }
 
+/* The last bytes of a key, fewer than 8. */
+static uint64_t rest_of(const char *data, size_t len) {
+    uint32_t half = 0;
+    uint64_t word = 0;
+    for (size_t i = len; i > (len & 4); i--) word = word << 8 | (uint8_t)data[i - 1];
+    if (len & 4) memcpy(&half, data, sizeof half);
+    return word << 32 | half;
+}
+
+/* Of a key of at most SHORT bytes, as most are. What differs in one word has other hashes; what differs in
+ * several has with another seed, if not with this one. */
+static uint64_t hash_short(const char *data, size_t len, uint64_t seed) {
+    const uint64_t *by = get_secret();
+    uint64_t hash = seed + len * (*by++ | 1), word;
+    for (; len >= sizeof word; data += sizeof word, len -= sizeof word) {
+        memcpy(&word, data, sizeof word);
+        hash = mix((word ^ *by++) + hash);
+    }
+    return mix((rest_of(data, len) ^ *by) + hash);
+}
+
 /* The seed comes last, so that it separates whatever differs in any of the 128 bits. */
 uint64_t ash_hash(const void *data, size_t len, uint64_t seed) {
+    if (len <= SHORT) return hash_short(data, len, seed);
     XXH128_hash_t hash = XXH3_128bits_withSecret(data, len, get_secret(), sizeof secret);
     return mix(hash.high64 ^ mix(hash.low64 + seed));
 }

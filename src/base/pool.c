@@ -12,9 +12,13 @@
  * finds either no units or another number, and can neither take part in a run that is over nor mistake
  * one for another.
  *
+ * A share lies in a line of its own, together with the run's description, and its thread waits for the word
+ * to change: so a launch costs it one line from the caller. What waiting threads look at beside that changes
+ * rarely.
+ *
  * The caller waits for the units to be done, not for the workers: `done` counts units, and only who has
  * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as
- * many threads as cores.
+ * many threads as cores. It counts on from run to run: nobody has to set it back.
  *
  * Place: the system may put a worker that it wakes on the caller's processor, where it can only be in
  * the way, and leave it there for milliseconds while others idle. A worker that finds itself there
@@ -43,9 +47,17 @@
 
 enum { MOST_UNITS = UINT16_MAX };
 
-/* What is left of a thread's share of a run. */
+/* One worker that ran units, among those that are done. */
+#define HELPER (UINT64_C(1) << 32)
+
+/* A thread's share of a run, and the run's description, which is constant until all its units are done. */
 struct pool_share {
-    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t left; /* run << 32 | first unit << 16 | end */
+    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t left; /* run << 32 | first unit << 16 | end; written last */
+    _Atomic(ash_pool_fn) fn;
+    _Atomic(void *) arg;
+    _Atomic int64_t chunks; /* all of them */
+    _Atomic int64_t grain;  /* chunks per unit; the last unit may be smaller */
+    _Atomic uint32_t limit; /* threads that take part */
 };
 
 /* How far a thread has read ahead. */
@@ -68,28 +80,23 @@ struct worker {
 };
 
 struct ash_pool {
-    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t run; /* the newest; its shares are written before */
-    /* The run's description, written before its shares and constant until all units are done. */
-    _Atomic(ash_pool_fn) fn;
-    _Atomic(void *) arg;
-    _Atomic int64_t chunks; /* all of them */
-    _Atomic int64_t grain;  /* chunks per unit; the last unit may be smaller */
-    _Atomic uint32_t units; /* all of them */
-    _Atomic uint32_t limit; /* workers with a lower index take part */
-    _Atomic int cpu;        /* processor that the caller runs on, or -1 */
-    /* What is to be read ahead: address, bytes of all threads, most of one. */
-    _Atomic uintptr_t ahead;
-    _Atomic uint64_t ahead_bytes, ahead_most;
+    /* The caller's own. */
+    _Alignas(ASH_LINE_BYTES) atomic_bool busy; /* a run is under way */
+    _Atomic uint32_t run;                      /* the newest; its shares are written before */
+    _Atomic uint32_t asleep;                   /* workers that have announced sleep */
 
-    _Alignas(ASH_LINE_BYTES) _Atomic uint32_t done; /* units that have run */
-    _Atomic uint32_t helpers;                       /* workers that ran some of them */
-    _Alignas(ASH_LINE_BYTES) atomic_bool busy;      /* a run is under way */
-    _Atomic uint32_t asleep;                        /* workers that have announced sleep */
+    /* What all threads look at, and few write. */
+    _Alignas(ASH_LINE_BYTES) _Atomic uintptr_t ahead; /* what is to be read ahead: address, */
+    _Atomic uint64_t ahead_bytes, ahead_most;         /* bytes of all threads, most of one */
     _Atomic int64_t
-        contended; /* until when the processors are taken to be shared, on the monotonic clock */
+        contended;          /* until when the processors are taken to be shared, on the monotonic clock */
+    _Atomic uint32_t limit; /* threads that take part in the newest run */
+    _Atomic int cpu;        /* processor that the caller runs on, or -1 */
     atomic_bool stop;
     atomic_bool caller_asleep;
-    pthread_mutex_t finish_lock;
+
+    _Alignas(ASH_LINE_BYTES) _Atomic uint64_t done; /* units of all runs, and HELPER for each helper */
+    _Alignas(ASH_LINE_BYTES) pthread_mutex_t finish_lock;
     pthread_cond_t finished;
 
     ash_allocator allocator;
@@ -112,9 +119,13 @@ static unsigned processors(void) {
 
 /* --- taking chunks ---------------------------------------------------------------------------- */
 
-static bool has_work(ash_pool *pool, const struct worker *worker) {
-    return atomic_load(&pool->run) != worker->seen &&
-           worker->index < atomic_load_explicit(&pool->limit, memory_order_relaxed);
+/* The number of the newest run that a thread has a share of. */
+static uint32_t run_of(const ash_pool *pool, unsigned index) {
+    return (uint32_t)(atomic_load_explicit(&pool->shares[index].left, memory_order_acquire) >> 32);
+}
+
+static bool has_work(const ash_pool *pool, const struct worker *worker) {
+    return run_of(pool, worker->index) != worker->seen;
 }
 
 static uint64_t share_of(uint32_t run, uint32_t first, uint32_t end) {
@@ -141,21 +152,20 @@ static bool take(struct pool_share *share, uint32_t run, bool own, uint32_t *fir
 /* Runs units of a run until none is left to take, then reports them all: until it has, the caller
  * waits, and no other run can begin. */
 static uint32_t help(ash_pool *pool, uint32_t run, unsigned index) {
-    uint32_t ran = 0, limit = atomic_load_explicit(&pool->limit, memory_order_relaxed), first, end;
+    const struct pool_share *own = &pool->shares[index];
+    uint32_t ran = 0, limit = atomic_load_explicit(&own->limit, memory_order_relaxed), first, end;
     for (unsigned i = 0; i < limit && index < limit; i++)
         while (take(&pool->shares[(index + i) % limit], run, i == 0, &first, &end)) {
-            ash_pool_fn fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
-            void *arg = atomic_load_explicit(&pool->arg, memory_order_relaxed);
-            int64_t chunks = atomic_load_explicit(&pool->chunks, memory_order_relaxed);
-            int64_t grain = atomic_load_explicit(&pool->grain, memory_order_relaxed);
+            ash_pool_fn fn = atomic_load_explicit(&own->fn, memory_order_relaxed);
+            void *arg = atomic_load_explicit(&own->arg, memory_order_relaxed);
+            int64_t chunks = atomic_load_explicit(&own->chunks, memory_order_relaxed);
+            int64_t grain = atomic_load_explicit(&own->grain, memory_order_relaxed);
             ran += end - first;
             fn(arg, first * grain, ASH_MIN(end * grain, chunks), index);
         }
     if (ran == 0) return 0;
-    if (index != 0) atomic_fetch_add_explicit(&pool->helpers, 1, memory_order_relaxed);
-    uint32_t units = atomic_load_explicit(&pool->units, memory_order_relaxed);
-    bool last = atomic_fetch_add(&pool->done, ran) + ran == units;
-    if (last && index != 0 && atomic_load(&pool->caller_asleep)) {
+    atomic_fetch_add(&pool->done, ran + (index ? HELPER : 0));
+    if (index != 0 && atomic_load(&pool->caller_asleep)) {
         pthread_mutex_lock(&pool->finish_lock);
         pthread_cond_signal(&pool->finished);
         pthread_mutex_unlock(&pool->finish_lock);
@@ -182,6 +192,7 @@ static bool read_ahead(ash_pool *pool, struct reader *reader, unsigned index) {
 }
 
 void ash_pool__set_ahead(ash_pool *pool, const void *from, uint64_t bytes, uint64_t most) {
+    if (!from && !atomic_load_explicit(&pool->ahead, memory_order_relaxed)) return;
     atomic_store_explicit(&pool->ahead, (uintptr_t)from, memory_order_relaxed);
     atomic_store_explicit(&pool->ahead_bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&pool->ahead_most, most, memory_order_relaxed);
@@ -264,7 +275,8 @@ static void sleep_for_work(ash_pool *pool, struct worker *worker) {
     pthread_mutex_lock(&worker->lock);
     atomic_store(&worker->asleep, true);
     atomic_fetch_add(&pool->asleep, 1);
-    while (!has_work(pool, worker) && !atomic_load(&pool->stop))
+    /* Who sees the newest run's number sees its shares. */
+    while (atomic_load(&pool->run), !has_work(pool, worker) && !atomic_load(&pool->stop))
         pthread_cond_wait(&worker->wake, &worker->lock);
     atomic_fetch_sub(&pool->asleep, 1);
     atomic_store(&worker->asleep, false);
@@ -275,7 +287,7 @@ static void *worker_main(void *arg) {
     struct worker *worker = arg;
     ash_pool *pool = worker->pool;
     while (!atomic_load_explicit(&pool->stop, memory_order_acquire)) {
-        uint32_t run = atomic_load(&pool->run);
+        uint32_t run = run_of(pool, worker->index);
         uint32_t ran = run != worker->seen ? help(pool, run, worker->index) : 0;
         worker->seen = run;
         if (ran) continue;
@@ -299,14 +311,31 @@ static void wake_workers(ash_pool *pool, unsigned limit) {
 
 /* --- the caller ------------------------------------------------------------------------------- */
 
+/* Whether so many units were done since `done` was `before`. */
+static bool is_done(ash_pool *pool, uint64_t before, uint32_t units) {
+    return (uint32_t)(atomic_load(&pool->done) - before) == units;
+}
+
+/* Changes what others look at, if it does change. */
+static void set_limit(ash_pool *pool, uint32_t limit) {
+    if (atomic_load_explicit(&pool->limit, memory_order_relaxed) != limit)
+        atomic_store_explicit(&pool->limit, limit, memory_order_relaxed);
+}
+
+static void note_cpu(ash_pool *pool) {
+    int cpu = this_cpu();
+    if (atomic_load_explicit(&pool->cpu, memory_order_relaxed) != cpu)
+        atomic_store_explicit(&pool->cpu, cpu, memory_order_relaxed);
+}
+
 /* Waits for what others have taken. They should be done about when the caller is: it took `own` units since
  * `start`, and by that measure spins for a few units' time. Who takes longer has been put aside; then the
  * caller sleeps, and leaves its processor to whoever can use it. */
-static void wait_for_end(ash_pool *pool, uint32_t units, int64_t start, uint32_t own) {
+static void wait_for_end(ash_pool *pool, uint64_t before, uint32_t units, int64_t start, uint32_t own) {
     int64_t now = 0, end = 0;
     do {
         for (int i = 0; i < 64; i++) {
-            if (atomic_load_explicit(&pool->done, memory_order_acquire) == units) return;
+            if (is_done(pool, before, units)) return;
             if (!read_ahead(pool, &pool->reader, 0)) ash_relax();
         }
         if (!pool->spins) break;
@@ -316,7 +345,7 @@ static void wait_for_end(ash_pool *pool, uint32_t units, int64_t start, uint32_t
     if (pool->spins) note_contention(pool, now);
     pthread_mutex_lock(&pool->finish_lock);
     atomic_store(&pool->caller_asleep, true);
-    while (atomic_load(&pool->done) != units) pthread_cond_wait(&pool->finished, &pool->finish_lock);
+    while (!is_done(pool, before, units)) pthread_cond_wait(&pool->finished, &pool->finish_lock);
     atomic_store(&pool->caller_asleep, false);
     pthread_mutex_unlock(&pool->finish_lock);
 }
@@ -330,29 +359,30 @@ unsigned ash_pool__run(ash_pool *pool, unsigned threads, int64_t chunks, ash_poo
     }
     int64_t grain = ash_ceil_div(chunks, MOST_UNITS);
     uint32_t units = (uint32_t)ash_ceil_div(chunks, grain), limit = ASH_MIN(threads, units);
-    atomic_store_explicit(&pool->fn, fn, memory_order_relaxed);
-    atomic_store_explicit(&pool->arg, arg, memory_order_relaxed);
-    atomic_store_explicit(&pool->chunks, chunks, memory_order_relaxed);
-    atomic_store_explicit(&pool->grain, grain, memory_order_relaxed);
-    atomic_store_explicit(&pool->units, units, memory_order_relaxed);
-    atomic_store_explicit(&pool->limit, limit, memory_order_relaxed);
-    atomic_store_explicit(&pool->cpu, this_cpu(), memory_order_relaxed);
-    atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->helpers, 0, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&pool->done, memory_order_relaxed);
     uint32_t run = atomic_load_explicit(&pool->run, memory_order_relaxed) + 1;
-    for (uint32_t i = 0; i < limit; i++)
-        atomic_store_explicit(&pool->shares[i].left,
+    set_limit(pool, limit);
+    note_cpu(pool);
+    for (uint32_t i = limit; i-- > 0;) { /* the caller's own last */
+        struct pool_share *share = &pool->shares[i];
+        atomic_store_explicit(&share->fn, fn, memory_order_relaxed);
+        atomic_store_explicit(&share->arg, arg, memory_order_relaxed);
+        atomic_store_explicit(&share->chunks, chunks, memory_order_relaxed);
+        atomic_store_explicit(&share->grain, grain, memory_order_relaxed);
+        atomic_store_explicit(&share->limit, limit, memory_order_relaxed);
+        atomic_store_explicit(&share->left,
                               share_of(run, (uint32_t)((uint64_t)units * i / limit),
                                        (uint32_t)((uint64_t)units * (i + 1) / limit)),
                               memory_order_release);
+    }
     atomic_store(&pool->run, run);
     wake_workers(pool, limit);
     int64_t start = pool->spins ? ash_clock__now() : 0;
     uint32_t own = help(pool, run, 0);
-    wait_for_end(pool, units, start, own);
-    unsigned ran = (own != 0) + atomic_load_explicit(&pool->helpers, memory_order_relaxed);
+    wait_for_end(pool, before, units, start, own);
+    uint64_t done = atomic_load_explicit(&pool->done, memory_order_relaxed) - before;
     atomic_store_explicit(&pool->busy, false, memory_order_release);
-    return ran;
+    return (own != 0) + (unsigned)(done / HELPER);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */

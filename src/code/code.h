@@ -20,6 +20,11 @@ ash_status ash_compiler__get(ash_context *context, ash_compiler **out, ash_diag 
 /* The machine that this process runs on. It never changes; only the doors, which choose what a graph is
  * prepared for, ask for it. */
 const ash_target *ash_compiler__target(const ash_compiler *compiler);
+/* Gives back to the system what LLVM has taken and needs no more, where it has worked for long enough since
+ * the last time, and unless the context keeps its heap: free memory of the C library, and the pages of its
+ * code (pages.c). After compilations that took `worked` nanoseconds, before what stays. */
+void ash_compiler__give_back(ash_compiler *compiler, int64_t worked);
+
 /* Fills a target for this machine, or for a level by name: "host", "x86-64", "x86-64-v3" (AVX2),
  * "x86-64-v4" (AVX-512), or for a GPU: "sm_80". What this machine cannot run still compiles to text. */
 ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag);
@@ -53,10 +58,6 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_code_job *job, as
 ash_kernel_image ash_code__image(const ash_code *code, size_t index);
 ash_code *ash_code__retain(ash_code *code);
 void ash_code__release(ash_code *code); /* NULL is allowed */
-
-/* Gives back to the system what LLVM has taken and needs no more, unless the context keeps its heap: free
- * memory of the C library, and the pages of its code (pages.c). After compilations, before what stays. */
-void ash_code__give_back(const ash_context *context);
 
 /* Appends the name of a nest's code: equal for equal code, in every process with this version of ashlar. */
 ash_status ash_code__print_key(const ash_target *target, const ash_nest *nest, struct ash_text *out,

@@ -25,6 +25,7 @@
 #include "extract.h"
 #include "link.h"
 #include "llvm.h"
+#include "pages.h"
 
 enum {
     BUCKETS = 512,
@@ -62,6 +63,7 @@ struct ash_compiler {
     ash_linker *linker;
     entry *buckets[BUCKETS];
     _Atomic uint64_t stored; /* bytes that went to the cache directory since it was pruned */
+    ash_pages pages;
 };
 
 struct ash_code {
@@ -95,6 +97,7 @@ static ash_status create(ash_context *context, void **out, ash_diag *diag) {
     if (!c) return ASH_NO_MEMORY(diag);
     c->context = context;
     c->allocator = a;
+    ash_pages__init(&c->pages);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     ash_status status = ash_target__named("host", &c->target, diag);
@@ -119,6 +122,10 @@ const ash_target *ash_compiler__target(const ash_compiler *compiler) {
 
 ash_linker *ash_compiler__linker(ash_compiler *compiler) {
     return compiler->linker;
+}
+
+void ash_compiler__give_back(ash_compiler *compiler, int64_t worked) {
+    if (!ash_context__keeps_heap(compiler->context)) ash_pages__give_back(&compiler->pages, worked);
 }
 
 /* --- keys -------------------------------------------------------------------------------------------- */

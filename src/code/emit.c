@@ -9,8 +9,8 @@
  * LLVM's reduction of address arithmetic (loop strength reduction, part of its code generator) weighs, for
  * every loop, all addresses in it: half the time of a compilation. Only innermost loops gain from it, 1.4
  * to 1.6 times, and what it does for them is simple, the nest being the schedule already: a product of the
- * variable becomes a count of its own, one for each distance that addresses move by. So the emitter does
- * that, and LLVM does not see that variables count. */
+ * variable becomes a count of its own: addresses that walk, and for further ones the distances that they
+ * move by. So the emitter does that, and LLVM does not see that anything counts. */
 #include <llvm-c/DebugInfo.h>
 
 #include "code_target.h"
@@ -220,7 +220,7 @@ static bool has_inner_loop(const ash_emit *e, ash_ref loop) {
 static LLVMValueRef hidden(ash_emit *e, LLVMValueRef value) {
     const char *constraints = e->kind->same_register;
     if (!constraints) return value;
-    LLVMTypeRef i64 = LLVMTypeOf(value), type = LLVMFunctionType(i64, &i64, 1, false);
+    LLVMTypeRef own = LLVMTypeOf(value), type = LLVMFunctionType(own, &own, 1, false);
     LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, constraints, strlen(constraints), false, false,
                                             LLVMInlineAsmDialectATT, false);
     LLVMValueRef call = LLVMBuildCall2(e->b, type, nothing, &value, 1, "");
@@ -229,33 +229,52 @@ static LLVMValueRef hidden(ash_emit *e, LLVMValueRef value) {
     return call;
 }
 
-LLVMValueRef ash_emit__counter(ash_emit *e, LLVMValueRef value, int64_t bytes) {
+/* Begins a count at a number, or at an address, before the loop. */
+static LLVMValueRef begin_counter(ash_emit *e, ash_emit_counter *c, LLVMValueRef address, int64_t bytes) {
     ash_emit_inner *l = &e->inner;
-    if (value != l->variable || bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) return NULL;
-    for (unsigned i = 0; i < l->n; i++)
-        if (l->counters[i].bytes == bytes) return l->counters[i].value;
-    if (l->n == ASH_EMIT_COUNTERS) return NULL;
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(l->before));
     LLVMValueRef from = LLVMBuildMul(e->b, l->from, const_index(e, bytes), "");
+    if (address) from = LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), address, &from, 1, "");
     LLVMPositionBuilderBefore(e->b, LLVMGetFirstInstruction(l->head));
     LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(from), "");
     LLVMAddIncoming(phi, &from, &l->before, 1);
     LLVMPositionBuilderBefore(e->b, l->variable);
-    LLVMValueRef out = hidden(e, phi);
+    *c = (ash_emit_counter){bytes, phi, hidden(e, phi)};
     LLVMPositionBuilderAtEnd(e->b, here);
-    l->counters[l->n].bytes = bytes;
-    l->counters[l->n].phi = phi;
-    return l->counters[l->n++].value = out;
+    return c->value;
+}
+
+LLVMValueRef ash_emit__counter(ash_emit *e, int64_t bytes) {
+    ash_emit_inner *l = &e->inner;
+    for (unsigned i = 0; i < l->counting; i++)
+        if (l->counters[i].bytes == bytes) return l->counters[i].value;
+    if (l->counting == ASH_EMIT_COUNTERS) return NULL;
+    return begin_counter(e, &l->counters[l->counting++], NULL, bytes);
+}
+
+LLVMValueRef ash_emit__walker(ash_emit *e, const ash_emit_place *place, LLVMValueRef address,
+                              int64_t bytes) {
+    ash_emit_inner *l = &e->inner;
+    l->places[l->walking] = *place;
+    return begin_counter(e, &l->walkers[l->walking++], address, bytes);
+}
+
+static void count_one_on(ash_emit *e, const ash_emit_counter *c, int64_t step, LLVMBasicBlockRef here) {
+    LLVMValueRef by = const_index(e, c->bytes * step);
+    bool walks = LLVMGetTypeKind(LLVMTypeOf(c->value)) == LLVMPointerTypeKind;
+    LLVMValueRef next = walks ? LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), c->value, &by, 1, "")
+                              : LLVMBuildAdd(e->b, c->value, by, "");
+    LLVMAddIncoming(c->phi, &next, &here, 1);
 }
 
 /* The variable's next value, and those of what counts beside it. */
 static LLVMValueRef count_on(ash_emit *e, LLVMValueRef variable, int64_t step) {
+    const ash_emit_inner *l = &e->inner;
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    for (unsigned i = 0; variable == e->inner.variable && i < e->inner.n; i++) {
-        LLVMValueRef by = const_index(e, e->inner.counters[i].bytes * step);
-        LLVMValueRef next = LLVMBuildAdd(e->b, e->inner.counters[i].value, by, "");
-        LLVMAddIncoming(e->inner.counters[i].phi, &next, &here, 1);
+    if (variable == l->variable) {
+        for (unsigned i = 0; i < l->walking; i++) count_one_on(e, &l->walkers[i], step, here);
+        for (unsigned i = 0; i < l->counting; i++) count_one_on(e, &l->counters[i], step, here);
     }
     return LLVMBuildNSWAdd(e->b, variable, const_index(e, step), "");
 }
@@ -286,7 +305,7 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
         LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef phi = LLVMBuildPhi(e->b, i64, ""), variable = hidden(e, phi);
-    e->inner = (ash_emit_inner){.from = from, .before = before, .head = body};
+    e->inner = (ash_emit_inner){.loop = loop, .from = from, .before = before, .head = body};
     if (variable != phi && !has_inner_loop(e, loop)) e->inner.variable = variable;
     emit_bodies(e, loop, variable, 0, copies);
     LLVMValueRef next = count_on(e, variable, ash_nest_at(e->nest, loop)->i * (int64_t)copies);

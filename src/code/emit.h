@@ -30,18 +30,33 @@ typedef struct ash_slot_value {
     int64_t offset;
 } ash_slot_value;
 
-/* An innermost loop while its body is emitted, and what counts beside its variable: the distances in bytes
- * that addresses move by. */
-enum { ASH_EMIT_COUNTERS = 6 };
+/* A count beside the variable of an innermost loop: a distance, or the address of what walks through a
+ * buffer. */
+typedef struct ash_emit_counter {
+    int64_t bytes; /* for 1 of the variable */
+    LLVMValueRef phi, value;
+} ash_emit_counter;
+
+/* The part of an address that does not change in a loop: of a buffer, multiples of values. */
+enum { ASH_EMIT_TERMS = 12 };
+typedef struct ash_emit_place {
+    uint16_t buf;
+    unsigned count;
+    LLVMValueRef values[ASH_EMIT_TERMS];
+    int64_t coefs[ASH_EMIT_TERMS];
+} ash_emit_place;
+
+/* An innermost loop while its body is emitted, and what counts beside its variable: addresses, as many as
+ * have registers in any case, and distances, which further addresses share. */
+enum { ASH_EMIT_WALKERS = 4, ASH_EMIT_COUNTERS = 6 };
 typedef struct ash_emit_inner {
+    ash_ref loop;
     LLVMValueRef variable; /* NULL: there is none */
     LLVMValueRef from;
     LLVMBasicBlockRef before, head;
-    unsigned n;
-    struct {
-        int64_t bytes; /* for 1 of the variable */
-        LLVMValueRef phi, value;
-    } counters[ASH_EMIT_COUNTERS];
+    unsigned walking, counting;
+    ash_emit_counter walkers[ASH_EMIT_WALKERS], counters[ASH_EMIT_COUNTERS];
+    ash_emit_place places[ASH_EMIT_WALKERS]; /* that walkers begin at */
 } ash_emit_inner;
 
 typedef struct ash_emit {
@@ -101,9 +116,11 @@ LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *typ
 LLVMValueRef ash_emit__unary(ash_emit *e, const char *name, LLVMValueRef a);
 LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLVMValueRef b);
 
-/* So many bytes times the innermost loop's variable, as what counts by itself; NULL where `value` is not
- * that variable, or nothing is gained. */
-LLVMValueRef ash_emit__counter(ash_emit *e, LLVMValueRef value, int64_t bytes);
+/* So many bytes times the innermost loop's variable, as what counts by itself; NULL where there are too many.
+ * With an address that does not change in that loop, in the block before it: added to that. */
+LLVMValueRef ash_emit__counter(ash_emit *e, int64_t bytes);
+LLVMValueRef ash_emit__walker(ash_emit *e, const ash_emit_place *place, LLVMValueRef address,
+                              int64_t bytes);
 
 /* --- concepts ---------------------------------------------------------------------------------------- */
 

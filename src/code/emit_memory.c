@@ -12,12 +12,13 @@
 #include "code_target.h"
 
 enum {
-    TERMS = 12, /* products of an index that are kept apart; more are left as one value */
-    NODES = 48, /* instructions that are looked at for one index */
+    TERMS = ASH_EMIT_TERMS, /* products of an index that are kept apart; more are left as one value */
+    NODES = 48,             /* instructions that are looked at for one index */
 };
 
 struct index_term {
     LLVMValueRef value;
+    ash_ref ref;    /* an instruction that it is the value of */
     uint32_t depth; /* loops that it varies in */
     int64_t coef;
     unsigned shift; /* the value is a multiple of 2^shift */
@@ -71,8 +72,8 @@ static void add_constant(struct index_form *f, int64_t value, int64_t coef) {
     f->overflow |= !ash_mul_i64(value, coef, &product) || !ash_add_i64(f->constant, product, &f->constant);
 }
 
-static void add_term(struct index_form *f, LLVMValueRef value, uint32_t depth, int64_t coef,
-                     unsigned shift) {
+static void add_term(const ash_emit *e, struct index_form *f, LLVMValueRef value, ash_ref ref,
+                     int64_t coef) {
     for (unsigned i = 0; i < f->count; i++)
         if (f->terms[i].value == value) {
             f->overflow |= !ash_add_i64(f->terms[i].coef, coef, &f->terms[i].coef);
@@ -82,7 +83,7 @@ static void add_term(struct index_form *f, LLVMValueRef value, uint32_t depth, i
         f->overflow = true;
         return;
     }
-    f->terms[f->count++] = (struct index_term){value, depth, coef, shift};
+    f->terms[f->count++] = (struct index_term){value, ref, e->depth[ref], coef, multiple_of(e, ref, 8)};
 }
 
 static bool as_number(const ash_emit *e, ash_ref ref, int64_t *value) {
@@ -104,7 +105,7 @@ static void take_apart(const ash_emit *e, struct index_form *f, ash_ref ref, int
     }
     if (inst->op == ASH_NEST_LOOP) {
         add_constant(f, e->slots[ref].offset, coef);
-        add_term(f, e->slots[ref].base, e->depth[ref], coef, multiple_of(e, ref, 8));
+        add_term(e, f, e->slots[ref].base, ref, coef);
         return;
     }
     if (inst->op == ASH_NEST_COMPUTE && (inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB)) {
@@ -122,7 +123,7 @@ static void take_apart(const ash_emit *e, struct index_form *f, ash_ref ref, int
             return;
         }
     }
-    add_term(f, ash_emit__value(e, ref), e->depth[ref], coef, multiple_of(e, ref, 8));
+    add_term(e, f, ash_emit__value(e, ref), ref, coef);
 }
 
 /* --- addresses --------------------------------------------------------------------------------------- */
@@ -157,19 +158,73 @@ static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t dep
     return sum;
 }
 
-/* The term at `depth` that the innermost loop counts by itself, in bytes, or NULL; it is taken out of the
- * form. */
-static LLVMValueRef counter_at(ash_emit *e, struct index_form *f, uint32_t depth, int64_t size) {
+/* What the terms at all depths add to an address, from the least varying to the most varying. */
+static LLVMValueRef add_terms(ash_emit *e, const struct index_form *f, LLVMTypeRef element,
+                              LLVMValueRef ptr) {
+    uint32_t deepest = 0;
+    for (unsigned i = 0; i < f->count; i++) deepest = ASH_MAX(deepest, f->terms[i].depth);
+    for (uint32_t depth = 0; depth <= deepest; depth++) {
+        LLVMValueRef sum = sum_at(e, f, depth);
+        if (sum) ptr = offset_by(e, element, ptr, sum);
+    }
+    return ptr;
+}
+
+/* The term that is a multiple of the innermost loop's variable, where an instruction does not multiply by
+ * itself, and how far 1 of the variable moves the address; or NULL. */
+static struct index_term *moving_term(const ash_emit *e, struct index_form *f, int64_t size,
+                                      int64_t *bytes) {
     for (unsigned i = 0; i < f->count; i++) {
         struct index_term *t = &f->terms[i];
-        int64_t bytes;
-        if (t->depth != depth || !t->coef || !ash_mul_i64(t->coef, size, &bytes)) continue;
-        LLVMValueRef counter = ash_emit__counter(e, t->value, bytes);
-        if (!counter) continue;
-        t->coef = 0;
-        return counter;
+        if (t->value != e->inner.variable || !t->coef || !ash_mul_i64(t->coef, size, bytes)) continue;
+        return *bytes == 1 || *bytes == 2 || *bytes == 4 || *bytes == 8 ? NULL : t;
     }
     return NULL;
+}
+
+static bool same_place(const ash_emit_place *a, const ash_emit_place *b) {
+    bool same = a->buf == b->buf && a->count == b->count;
+    for (unsigned i = 0; i < a->count && same; i++)
+        same = a->values[i] == b->values[i] && a->coefs[i] == b->coefs[i];
+    return same;
+}
+
+/* The address where all that does not move is known before the loop, and without the constant; or NULL. */
+static LLVMValueRef walk(ash_emit *e, uint16_t buf, const struct index_form *f, LLVMTypeRef element,
+                         int64_t bytes) {
+    ash_emit_inner *l = &e->inner;
+    ash_emit_place place = {.buf = buf};
+    for (unsigned i = 0; i < f->count; i++) {
+        const struct index_term *t = &f->terms[i];
+        if (!t->coef) continue;
+        if (t->ref >= l->loop) return NULL;
+        place.values[place.count] = t->value;
+        place.coefs[place.count++] = t->coef;
+    }
+    for (unsigned i = 0; i < l->walking; i++)
+        if (l->walkers[i].bytes == bytes && same_place(&l->places[i], &place)) return l->walkers[i].value;
+    if (l->walking == ASH_EMIT_WALKERS) return NULL;
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(l->before));
+    LLVMValueRef start = add_terms(e, f, element, base_of(e, buf));
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return ash_emit__walker(e, &place, start, bytes);
+}
+
+/* The address without the constant. */
+static LLVMValueRef along(ash_emit *e, uint16_t buf, struct index_form *f, LLVMTypeRef element) {
+    int64_t bytes;
+    struct index_term *moves =
+        moving_term(e, f, (int64_t)ash_dtype_size(ash_nest_dtype(e->nest, buf)), &bytes);
+    if (!moves) return add_terms(e, f, element, base_of(e, buf));
+    int64_t coef = moves->coef;
+    moves->coef = 0;
+    LLVMValueRef ptr = buf & ASH_NEST_SHARED ? NULL : walk(e, buf, f, element, bytes);
+    if (ptr) return ptr;
+    LLVMValueRef counter = ash_emit__counter(e, bytes);
+    if (!counter) moves->coef = coef;
+    ptr = add_terms(e, f, element, base_of(e, buf));
+    return counter ? offset_by(e, LLVMInt8TypeInContext(e->ctx), ptr, counter) : ptr;
 }
 
 /* The address of element `index`, and what its distance in bytes from the base is known to be a multiple
@@ -177,26 +232,15 @@ static LLVMValueRef counter_at(ash_emit *e, struct index_form *f, uint32_t depth
 static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *multiple) {
     ash_dtype dtype = ash_nest_dtype(e->nest, buf);
     LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);
-    LLVMValueRef ptr = base_of(e, buf);
     struct index_form f = {0};
     take_apart(e, &f, index, 1);
     if (f.overflow) {
         f = (struct index_form){0};
-        add_term(&f, ash_emit__value(e, index), e->depth[index], 1, multiple_of(e, index, 8));
+        add_term(e, &f, ash_emit__value(e, index), index, 1);
     }
-    uint32_t deepest = 0;
     unsigned shift = twos(f.constant);
-    for (unsigned i = 0; i < f.count; i++) {
-        unsigned own = f.terms[i].shift + twos(f.terms[i].coef);
-        deepest = ASH_MAX(deepest, f.terms[i].depth);
-        shift = ASH_MIN(shift, own);
-    }
-    for (uint32_t depth = 0; depth <= deepest; depth++) {
-        LLVMValueRef counter = counter_at(e, &f, depth, (int64_t)ash_dtype_size(dtype));
-        LLVMValueRef sum = sum_at(e, &f, depth);
-        if (sum) ptr = offset_by(e, element, ptr, sum);
-        if (counter) ptr = offset_by(e, LLVMInt8TypeInContext(e->ctx), ptr, counter);
-    }
+    for (unsigned i = 0; i < f.count; i++) shift = ASH_MIN(shift, f.terms[i].shift + twos(f.terms[i].coef));
+    LLVMValueRef ptr = along(e, buf, &f, element);
     if (f.constant) ptr = offset_by(e, element, ptr, LLVMConstInt(i64, (uint64_t)f.constant, true));
     *multiple = (uint64_t)ash_dtype_size(dtype) << ASH_MIN(shift, 12);
     return ptr;

@@ -9,7 +9,7 @@
  *         before = *at->done;
  *         if (*at->cancel) return false;
  *         l = at->first + offset_0;
- *         if (begin < l->end) l->kernel(l->buffers, l->vars, begin, l->end, 0);
+ *         if (begin < l->end) l->kernel(l->buffers, l->vars, begin, l->end, 0);   (or l->end is a number)
  *         *at->done = before + 1;
  *         if (*at->cancel || !at->run[LAUNCH](streams, at->first + offset_1)) return false;
  *         *at->done = before + 2;
@@ -20,13 +20,14 @@
  *
  * It has no address of anything. Work is found by its distance from the first one, so that replicas of a
  * plan, whose steps lie the same way, run the same code at a place of their own: it compiles once. Kernels,
- * what lies in the tables, the variables and the last chunks are read when it runs, so inputs, weights and
- * variables can be bound anew. On one stream, records and waits are nothing. Nobody else counts while it
+ * what lies in the tables, the variables and last chunks that depend on them are read when it runs, so inputs,
+ * weights and variables can be bound anew. On one stream, records and waits are nothing. Nobody else counts while it
  * runs, so the number of steps that are over is stored and not increased: no step waits for the one before.
  *
  * Nothing is left for LLVM to improve, so no passes run and the code generator is told not to look for
  * anything; parts keep functions short, whatever the schedule's length. Together they make the time to
  * compile proportional to it. */
+#include "base/clock.h"
 #include "link.h"
 
 #include <llvm-c/Core.h>
@@ -110,17 +111,27 @@ static void go_on_if(const struct writer *w, LLVMIntPredicate equal, LLVMTypeRef
     LLVMPositionBuilderAtEnd(w->builder, next);
 }
 
-/* A launch without parts. The last chunk is read twice: kept from block to block it would take a place of
- * its own in the frame, and code that runs once in a replay costs what its bytes cost. */
-static void write_launch(const struct writer *w, const ash_launch *launch) {
-    size_t at = offset(w, launch), end_at = at + offsetof(ash_launch, chunks) + offsetof(ash_chunks, end);
-    LLVMValueRef begin = number(w, launch->chunks.begin);
-    LLVMBasicBlockRef after = begin_if_greater(w, load(w, w->i64, w->first, end_at), begin);
+/* Calls a launch's kernel, which lies `at` bytes from the first work. */
+static void write_kernel_call(const struct writer *w, size_t at, LLVMValueRef begin, LLVMValueRef end) {
     LLVMValueRef args[] = {load(w, w->ptr, w->first, at + offsetof(ash_launch, buffers)),
-                           load(w, w->ptr, w->first, at + offsetof(ash_launch, vars)), begin,
-                           load(w, w->i64, w->first, end_at), number(w, 0)};
+                           load(w, w->ptr, w->first, at + offsetof(ash_launch, vars)), begin, end,
+                           number(w, 0)};
     LLVMValueRef fn = load(w, w->ptr, w->first, at + offsetof(ash_launch, kernel));
     LLVMBuildCall2(w->builder, w->kernel, fn, args, 5, "");
+}
+
+/* A launch without parts. A last chunk that can change is read twice: kept from block to block it would take a
+ * place of its own in the frame, and code that runs once in a replay costs what its bytes cost. */
+static void write_launch(const struct writer *w, const ash_launch *launch) {
+    const ash_chunks *chunks = &launch->chunks;
+    size_t at = offset(w, launch), end_at = at + offsetof(ash_launch, chunks) + offsetof(ash_chunks, end);
+    LLVMValueRef begin = number(w, chunks->begin);
+    if (chunks->fixed) {
+        if (chunks->begin < chunks->end) write_kernel_call(w, at, begin, number(w, chunks->end));
+        return;
+    }
+    LLVMBasicBlockRef after = begin_if_greater(w, load(w, w->i64, w->first, end_at), begin);
+    write_kernel_call(w, at, begin, load(w, w->i64, w->first, end_at));
     end_if(w, after);
 }
 
@@ -245,8 +256,9 @@ ash_status ash_code__entry(ash_context *context, const ash_command *commands, si
     if (!entry) return ASH_NO_MEMORY(diag);
     *entry = (struct captured_entry){.allocator = a, .linker = ash_compiler__linker(compiler)};
     struct entry_source source = {commands, count};
+    int64_t start = ash_clock__now();
     ash_status status = compile(compiler, &source, entry, diag);
-    ash_code__give_back(context);
+    ash_compiler__give_back(compiler, ash_clock__now() - start);
     if (status != ASH_OK) {
         ash_mem_free(a, entry, 1, sizeof *entry);
         return status;

@@ -3,7 +3,11 @@
  * MB of its own code and tables, which were read from the file that it lies in (this program, or a
  * library) and count as the process's until the system is short of memory.
  *
- * Both go back at once. A page of a file that nobody has changed can be dropped: who needs it again finds
+ * Both go back, once LLVM has worked ten times as long as it takes to drop them and to find them again, one
+ * to two milliseconds: so each compilation of a model does, and of some small ones every tenth. Starting LLVM
+ * counts as much.
+ *
+ * A page of a file that nobody has changed can be dropped: who needs it again finds
  * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which
  * pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
  * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
@@ -19,9 +23,12 @@
 
 #include <llvm-c/Core.h>
 
-#include "code.h"
+#include "pages.h"
 
-enum { AT_ONCE = 512 }; /* pages */
+enum {
+    AT_ONCE = 512,   /* pages */
+    WORTH = 20000000 /* nanoseconds of LLVM's work that giving back is worth */
+};
 
 /* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a
  * file's. */
@@ -76,11 +83,20 @@ static int drop_module(struct dl_phdr_info *info, size_t size, void *data) {
     return here;
 }
 
-void ash_code__give_back(const ash_context *context) {
-    if (ash_context__keeps_heap(context)) return;
-    ash_mem_trim();
+static void drop_all(void) {
     int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (map < 0) return;
     dl_iterate_phdr(drop_module, &map);
     close(map);
+}
+
+void ash_pages__init(ash_pages *pages) {
+    atomic_init(&pages->worked, WORTH);
+}
+
+void ash_pages__give_back(ash_pages *pages, int64_t worked) {
+    if (atomic_fetch_add(&pages->worked, worked) + worked < WORTH) return;
+    atomic_store(&pages->worked, 0);
+    ash_mem_trim();
+    drop_all();
 }

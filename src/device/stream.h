@@ -52,6 +52,7 @@ typedef struct ash_chunks {
     int64_t begin, end; /* half-open */
     int64_t piece;      /* most of them to run before the switch is looked at again; 0: all */
     bool parallel;      /* worth more than one thread; otherwise it runs on one, as worker 0 */
+    bool fixed;         /* the end stays what it is when a command is captured */
 } ash_chunks;
 
 /* What a later launch reads that no execution writes: threads that wait meanwhile may ask the memory

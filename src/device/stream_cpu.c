@@ -90,17 +90,28 @@ static ash_streams_counts get_counts(const ash_streams *streams) {
 
 /* --- one stream: the calling thread ------------------------------------------------------------- */
 
+/* What all threads of a launch need, in a line that nobody writes to meanwhile. */
 struct chunk_run {
-    ash_cpu *cpu;
-    const ash_command *command;
+    _Alignas(ASH_LINE_BYTES) ash_cpu *cpu;
+    ash_command command;
+    bool flush;
 };
 
 static void run_chunks(void *arg, int64_t begin, int64_t end, unsigned worker) {
     const struct chunk_run *run = arg;
-    int64_t first = ash_cpu__chunks(run->command)->begin;
-    uint64_t mode = ash_denormals__set(run->cpu->flush);
-    ash_cpu__run_range(run->cpu, run->command, first + begin, first + end, worker);
+    int64_t first = ash_cpu__chunks(&run->command)->begin;
+    uint64_t mode = ash_denormals__set(run->flush);
+    ash_cpu__run_range(run->cpu, &run->command, first + begin, first + end, worker);
     ash_denormals__restore(mode);
+}
+
+static unsigned run_on_threads(ash_cpu *cpu, const ash_command *command) {
+    const ash_chunks *chunks = ash_cpu__chunks(command);
+    struct chunk_run run = {cpu, *command, cpu->flush};
+    const ash_launch_ahead *ahead = command->kind == ASH_COMMAND_LAUNCH ? &command->launch->ahead : NULL;
+    const void *next = ahead && ahead->buffer ? (const void *)*ahead->buffer : NULL;
+    ash_pool__set_ahead(cpu->pool, next, next ? ahead->bytes : 0, next ? ahead->most : 0);
+    return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
 }
 
 /* What has no chunks. */
@@ -134,14 +145,7 @@ static inline unsigned run_work(ash_cpu *cpu, const ash_command *command) {
     const ash_chunks *chunks = ash_cpu__chunks(command);
     if (chunks->end <= chunks->begin) return 1;
     if (chunks->parallel && cpu->within) return run_shared(cpu, command);
-    if (chunks->parallel && cpu->pool && cpu->n_streams == 1) {
-        struct chunk_run run = {cpu, command};
-        bool launch = command->kind == ASH_COMMAND_LAUNCH;
-        const ash_launch_ahead *ahead = launch ? &command->launch->ahead : NULL;
-        const void *next = ahead && ahead->buffer ? (const void *)*ahead->buffer : NULL;
-        ash_pool__set_ahead(cpu->pool, next, next ? ahead->bytes : 0, next ? ahead->most : 0);
-        return ash_pool__run(cpu->pool, cpu->threads, chunks->end - chunks->begin, run_chunks, &run);
-    }
+    if (chunks->parallel && cpu->pool && cpu->n_streams == 1) return run_on_threads(cpu, command);
     ash_cpu__run_range(cpu, command, chunks->begin, chunks->end, 0);
     return 1;
 }
@@ -211,8 +215,10 @@ static uint64_t done_here(const ash_streams *streams) {
 /* What an entry does at one command, and cannot do otherwise. */
 struct act {
     ash_command_kind kind;
-    bool whole;      /* a launch whose kernel it calls itself, */
-    int64_t at, to;  /* from this chunk on; or: of a copy the first byte in source and target */
+    bool whole; /* a launch whose kernel it calls itself, */
+    int64_t at,
+        to; /* from this chunk on, to that one or, -1, to one that it reads; or: of a copy the first byte
+                        in source and target */
     uint64_t offset; /* bytes from the first work */
 };
 
@@ -266,6 +272,7 @@ static struct act act_of(const ash_command *command, const void *first) {
     } else if (command->kind == ASH_COMMAND_LAUNCH && !ash_launch__has_parts(command->launch)) {
         act.whole = true;
         act.at = command->launch->chunks.begin;
+        act.to = command->launch->chunks.fixed ? command->launch->chunks.end : -1;
     }
     return act;
 }

@@ -7,9 +7,10 @@ void ash_ixs_init(ash_ixs *ixs, const ash_allocator *allocator, ash_dims *dims) 
     *ixs = (ash_ixs){.allocator = allocator, .dims = dims};
     ash_map_init(&ixs->sum_ids, allocator);
     ash_map_init(&ixs->atom_ids, allocator);
-    if (!ash_vec_push(allocator, &ixs->atoms, (ash_atom){.kind = ASH_ATOM_ONE, .max = 1}))
+    if (!ash_vec_push(allocator, &ixs->atoms, (ash_atom){.kind = ASH_ATOM_ONE, .max = 1}) ||
+        !ash_vec_push(allocator, &ixs->sums,
+                      (ash_sum){0})) /* expression 0, also what failing calls return */
         ixs->failed = true;
-    ash_ix_const(ixs, 0); /* expression 0: what failing calls return */
 }
 
 void ash_ixs_free(ash_ixs *ixs) {
@@ -68,6 +69,7 @@ static int64_t saturating_add(int64_t a, int64_t b) {
 
 static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
     ash_term packed[MAX_TERMS];
+    if (n == 0) return 0;
     memset(packed, 0, n * sizeof *packed); /* padding takes part in the hash */
     for (size_t i = 0; i < n; i++)
         packed[i].c = terms[i].c, packed[i].d = terms[i].d, packed[i].atom = terms[i].atom;
@@ -85,12 +87,12 @@ static ash_ix intern(ash_ixs *ixs, const ash_term *terms, size_t n) {
             if (!ash_vec_reserve(ixs->allocator, &ixs->terms, n) || !ash_map_put(&ixs->sum_ids, hash, id) ||
                 !ash_vec_push(ixs->allocator, &ixs->sums, sum))
                 break;
-            if (n) memcpy(ixs->terms.at + ixs->terms.len, packed, n * sizeof *packed);
+            memcpy(ixs->terms.at + ixs->terms.len, packed, n * sizeof *packed);
             ixs->terms.len += n;
             return (ash_ix)id;
         }
         ash_sum found = ixs->sums.at[id];
-        if (found.n == n && (n == 0 || !memcmp(ixs->terms.at + found.first, packed, n * sizeof *packed)))
+        if (found.n == n && !memcmp(ixs->terms.at + found.first, packed, n * sizeof *packed))
             return (ash_ix)id;
     }
     ixs->failed = true;
@@ -266,6 +268,7 @@ ash_ix ash_ix_loaded(ash_ixs *ixs, ash_ref ref, int64_t max, uint64_t syms) {
 }
 
 ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b) {
+    if (a == 0 || b == 0) return a + b;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, 1, 1);
     put_scaled(&sum, b, 1, 1);
@@ -273,6 +276,7 @@ ash_ix ash_ix_add(ash_ixs *ixs, ash_ix a, ash_ix b) {
 }
 
 ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b) {
+    if (b == 0) return a;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, 1, 1);
     put_scaled(&sum, b, -1, 1);
@@ -280,12 +284,14 @@ ash_ix ash_ix_sub(ash_ixs *ixs, ash_ix a, ash_ix b) {
 }
 
 ash_ix ash_ix_scale(ash_ixs *ixs, ash_ix a, int64_t c) {
+    if (a == 0 || c == 1) return a;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, c, 1);
     return finish(&sum);
 }
 
 ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d) {
+    if (a == 0 || d == 1) return a;
     building sum = {.ixs = ixs};
     put_scaled(&sum, a, 1, d);
     return finish(&sum);
@@ -374,7 +380,7 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
 }
 
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
-    if (d == 1 || ixs->failed) return a;
+    if (a == 0 || d == 1 || ixs->failed) return a;
     if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
     ash_ix rest, quotient = split(ixs, a, d, &rest);
     if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return quotient;
@@ -397,7 +403,7 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
 }
 
 ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
-    if (ixs->failed) return a;
+    if (a == 0 || ixs->failed) return a;
     if (d <= 1 && d >= 0) return ash_ix_const(ixs, 0);
     ash_ix rest;
     split(ixs, a, d, &rest);

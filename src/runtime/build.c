@@ -52,7 +52,8 @@ static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_sett
     const ash_step *step = &plan->program->steps.at[index];
     const ash_plan_work *work = &plan->core->work[index];
     const ash_address *table = plan->table + work->slot;
-    ash_chunks chunks = {.piece = work->piece, .parallel = work->parallel};
+    ash_chunks chunks = {
+        .piece = work->piece, .parallel = work->parallel, .fixed = ash_dim_is_const(step->chunks)};
     ash_plan_step s = {.kind = work->kind, .index = index};
     switch (step->kind) {
     case ASH_STEP_COPY:

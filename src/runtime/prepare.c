@@ -86,6 +86,7 @@ static ash_status compile_part(struct making *m, uint32_t device, size_t first, 
     m->stats.shared += stats.shared;
     m->stats.refused += stats.refused;
     m->stats.code_bytes += stats.code_bytes;
+    m->stats.nanoseconds += stats.nanoseconds;
     return ASH_OK;
 }
 
@@ -112,7 +113,8 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
         if (codes) release_codes(codes);
         return status;
     }
-    if (m->stats.compiled || m->stats.from_disk) ash_code__give_back(m->context);
+    if (m->stats.compiled || m->stats.from_disk)
+        ash_compiler__give_back(m->compiler, m->stats.compiled ? (int64_t)m->stats.nanoseconds : 0);
     *out = (ash_kernel_source){
         .images = images, .maker = ash_code__entry, .owner = codes, .release = release_codes};
     m->compile_ns = ash_clock__now() - start;

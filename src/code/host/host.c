@@ -59,6 +59,20 @@ static void add_text_attribute(ash_emit *e, const char *name, const char *value)
         LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value, (unsigned)strlen(value)));
 }
 
+/* Whether vectors may have to leave their registers: cells take more than half of them, or there is much to
+ * compute. */
+static bool may_spill(const ash_emit *e) {
+    enum { MUCH = 128 }; /* instructions */
+    const ash_nest *n = e->nest;
+    uint64_t bytes = 0, registers = e->target->vector_registers;
+    for (ash_ref i = 0; i < n->code.len; i++) {
+        const ash_inst *inst = ash_nest_at(n, i);
+        if (inst->op == ASH_NEST_CELL && inst->lanes > 1)
+            bytes += (uint64_t)inst->lanes * ash_dtype_size(inst->dtype);
+    }
+    return n->code.len > MUCH || bytes > registers / 2 * e->target->vector_bytes;
+}
+
 static void declare(ash_emit *e, const char *symbol) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), ptr = LLVMPointerTypeInContext(e->ctx, 0);
     LLVMTypeRef params[PARAMS] = {ptr, ptr, i64, i64, i64};
@@ -75,7 +89,8 @@ static void declare(ash_emit *e, const char *symbol) {
     add_text_attribute(e, "prefer-vector-width", bits);
     add_text_attribute(e, "min-legal-vector-width", bits);
     add_text_attribute(e, "no-trapping-math", "true");
-    add_text_attribute(e, "stackrealign", ""); /* or registers that are spilled lie across two lines */
+    if (may_spill(e))
+        add_text_attribute(e, "stackrealign", ""); /* or what is spilled lies across two lines */
 }
 
 static LLVMValueRef special(ash_emit *e, ash_nest_op op) {

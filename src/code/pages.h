@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* What LLVM leaves behind in memory. */
+#ifndef ASH_PAGES_H
+#define ASH_PAGES_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+typedef struct ash_pages {
+    _Atomic int64_t worked; /* nanoseconds that LLVM has worked since its pages were dropped */
+} ash_pages;
+
+void ash_pages__init(ash_pages *pages);
+/* After LLVM has worked so many nanoseconds, and before what stays is allocated. */
+void ash_pages__give_back(ash_pages *pages, int64_t worked);
+
+#endif
