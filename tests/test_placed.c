@@ -498,7 +498,7 @@ static void the_division(void **state) {
     uint32_t where[16] = {0};
     where[g->values.at[b].node] = 1;
     ash_division d;
-    assert_ok(ash_graph__divide(g, where, 2, NULL, 0, &d, &diag));
+    assert_ok(ash_graph__divide(g, &(ash_placement){where, NULL, 2}, NULL, 0, &d, &diag));
     assert_int_equal(d.crossings.len, 2);
     assert_int_equal(d.crossings.at[0].value, a);
     assert_int_equal(d.crossings.at[0].to, 1);

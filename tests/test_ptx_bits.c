@@ -6,8 +6,8 @@
  * formulas use it where there is one. */
 #include "base/target.h"
 #include "code/code.h"
-#include "code/llvm.h"
 #include "cuda_room.h"
+#include "gpu_here.h"
 #include "ir/ir.h"
 
 static ash_diag diag;
@@ -179,6 +179,39 @@ static void elementwise(void **state) {
     }
 }
 
+/* What code generation knows of a number it uses: operators with one beside all others, on either side,
+ * and the choice between the two of those that are compared. */
+static void beside_a_number(void **state) {
+    room *r = *state;
+    static const double some[] = {0, -0.0, 0.25, -1, 3, INFINITY, NAN};
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_F64, ASH_F16, ASH_I32};
+    if (!has_fma(r)) skip();
+    for (size_t i = 0; i < 4 * sizeof some / sizeof *some; i++) {
+        const ash_dtype dtype = dtypes[i % 4];
+        const double number = some[i / 4];
+        if (dtype == ASH_I32 && (isinf(number) || number != floor(number))) continue;
+        for (ash_op op = 0; op < ASH_OP_COUNT; op++) {
+            if (operators[op].class != ASH_CLASS_BINARY && operators[op].class != ASH_CLASS_COMPARE)
+                continue;
+            if (from_library(op, dtype) || !takes(r, op, dtype, 2)) continue;
+            for (int side = 0; side < 2; side++) {
+                if (r->n + 2 > ROOM_OUTPUTS) compare(r);
+                ash_value x = numbers(r, dtype), c = ash_scalar_like(graph(r), x, number);
+                c = ash_broadcast_to(graph(r), c, ash_graph_type(graph(r), x)->dims, 2);
+                const ash_value ins[] = {side ? c : x, side ? x : c};
+                ash_value y = ash_build(graph(r), op, ins, 2, NULL, 0);
+                if (operators[op].class == ASH_CLASS_COMPARE) /* which the choice alone reads */
+                    y = ash_select(graph(r), y, ins[0], ins[1]);
+                wants(r, operators[op].name, y);
+                if (operators[op].class != ASH_CLASS_COMPARE) continue;
+                y = ash_build(graph(r), op, ins, 2, NULL, 0);
+                wants(r, operators[op].name, ash_select(graph(r), y, ins[1], ins[0]));
+            }
+        }
+        compare(r);
+    }
+}
+
 /* Within some units of the last place: each side has an error of its own. */
 static void functions_of_f64(void **state) {
     room *r = *state;
@@ -226,9 +259,9 @@ static void movement_and_choice(void **state) {
         wants(r, "gather",
               ash_gather(graph(r), numbers(r, t), ash_iota(graph(r), ASH_I64, (const ash_dim[]){200}, 1, 0),
                          1));
-        wants(r, "select",
-              ash_select(graph(r), ash_lt(graph(r), numbers(r, t), numbers(r, t)), numbers(r, t),
-                         numbers(r, t)));
+        ash_value four[4];
+        for (int k = 0; k < 4; k++) four[k] = numbers(r, t);
+        wants(r, "select", ash_select(graph(r), ash_lt(graph(r), four[0], four[1]), four[2], four[3]));
         compare(r);
         wants(r, "reduce_max",
               ash_reduce(graph(r), ASH_OP_REDUCE_MAX, numbers(r, t), (const int64_t[]){1}, 1, false));
@@ -268,12 +301,9 @@ static void integers(void **state) {
 }
 
 int main(void) {
-    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
-        fprintf(stderr, "SKIP: %s\n", diag.message);
-        return 77;
-    }
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_room, close_room)
-    const struct CMUnitTest tests[] = {TEST(elementwise), TEST(functions_of_f64), TEST(casts),
-                                       TEST(movement_and_choice), TEST(integers)};
+    const struct CMUnitTest tests[] = {TEST(elementwise), TEST(beside_a_number),     TEST(functions_of_f64),
+                                       TEST(casts),       TEST(movement_and_choice), TEST(integers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,8 +274,102 @@ static void training(void **state) {
     }
 }
 
+/* A cache that is written row by row, at a place that a variable says, and a sum of all rows: both states
+ * on the second device, the sum's new value computed on the first. */
+static ash_graph *make_cache(ash_context *context, bool placed) {
+    ash_graph *g;
+    assert_ok(ash_graph_create(context, "g", &g, &diag));
+    ash_dim at = ash_graph_var(g, "at", 0, ROWS - 1);
+    const ash_type row = {.dtype = ASH_F32, .rank = 2, .dims = {1, COLUMNS}};
+    const int64_t rows[] = {0};
+    ash_value x = ash_graph_input(g, "x", &row),
+              cache = ash_graph_state(g, "cache", &matrix, NULL, 0, ASH_DATA_COPY),
+              sum = ash_graph_state(g, "sum", &row, NULL, 0, ASH_DATA_COPY);
+    ash_value next =
+        ash_write_axis(g, cache, ash_round(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 8))), 0, at);
+    ash_graph_update(g, cache, next);
+    ash_value all = ash_reduce_sum(g, next, rows, 1, true), more = ash_add(g, sum, all);
+    ash_graph_update(g, sum, more);
+    ash_graph_output(g, "y", ash_mul(g, more, all));
+    assert_ok(ash_graph_status(g, &diag));
+    for (size_t n = 0; placed && n < g->nodes.len; n++) g->nodes.at[n].place = 2;
+    if (placed) on(g, 0, more), on(g, 1, sum);
+    return g;
+}
+
+static void run_cache(ash_context *context, const ash_graph *g, const ash_plan_options *options,
+                      float *out) {
+    ash_plan *plan, *twin = NULL;
+    const ash_view *view;
+    assert_ok(ash_plan_prepare(context, g, options, &plan, &diag));
+    for (int step = 0; step < 6; step++) {
+        const ash_var_binding at = {"at", step * 7 % ROWS};
+        assert_ok(ash_plan_set_vars(plan, &at, 1, &diag));
+        assert_ok(cuda_room_fill(plan, &diag));
+        assert_ok(ash_plan_execute(plan, &diag));
+        assert_ok(ash_plan_output(plan, 0, &view, &diag));
+        assert_ok(ash_view_copy_out(view, out, COLUMNS * sizeof *out, &diag));
+        out += COLUMNS;
+        if (step != 2) continue;
+        assert_ok(ash_plan_replicate(plan, &twin, &diag)); /* goes on with copies of what there is */
+        for (size_t i = 0; i < 2; i++) {
+            assert_ok(ash_plan_state(plan, i, &view, &diag));
+            assert_ok(ash_plan_set_state_view(twin, i, view, &diag));
+        }
+        ash_plan_destroy(plan);
+        plan = twin;
+    }
+    if (options->device_count)
+        for (size_t i = 0; i < 2; i++) {
+            assert_ok(ash_plan_state(plan, i, &view, &diag));
+            assert_ptr_equal(ash_storage_device(ash_view_storage(view)), options->devices[1]);
+        }
+    ash_plan_destroy(plan);
+}
+
+static void states(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 2; seed++)
+        for (int pair = 0; pair < 3; pair++) { /* the processor and a GPU, and the other way, two GPUs */
+            static const char *const names[][2] = {
+                {"CPU", "CUDA:0"}, {"CUDA:0", "CPU"}, {"CUDA:0", "CUDA:1"}};
+            const ash_context_options threads = {.size = sizeof threads, .threads = 2};
+            const ptx_machine machine = {.devices = 2,
+                                         .capability = 80,
+                                         .driver_version = 12080,
+                                         .memory = UINT64_C(1) << 30,
+                                         .multiprocessors = 8,
+                                         .instruction_limit = UINT64_C(1) << 36};
+            float want[6 * COLUMNS], have[6 * COLUMNS];
+            ash_context *context;
+            ash_device *devices[2];
+            cuda_room_driver(seed);
+            ptx_reset(&machine, seed);
+            assert_ok(ash_context_create(&threads, &context, &diag));
+            for (int d = 0; d < 2; d++)
+                assert_ok(ash_device_open(context, names[pair][d], &devices[d], &diag));
+            ash_graph *g = make_cache(context, false), *placed = make_cache(context, true);
+            ash_plan_options options = ash_plan_options_default();
+            run_cache(context, g, &options, want);
+            for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
+                options.devices = devices;
+                options.device_count = 2;
+                options.mode = (ash_mode)mode;
+                options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 0;
+                run_cache(context, placed, &options, have);
+                assert_memory_equal(have, want, sizeof want);
+            }
+            ash_graph_destroy(g);
+            ash_graph_destroy(placed);
+            for (int d = 0; d < 2; d++) ash_device_close(devices[d]);
+            ash_context_destroy(context);
+            assert_int_equal(ptx_live(), 0);
+            assert_string_equal(ptx_finding(), "");
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_processor_and_a_gpu), cmocka_unit_test(two_gpus),
-                                       cmocka_unit_test(training)};
+                                       cmocka_unit_test(training), cmocka_unit_test(states)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,8 @@ static long long file_bytes(void) {
     return kilobytes * 1024;
 }
 
-/* Not after each compilation, which would find them all again, but once compilations have taken a while. And
- * who needs the code again has it. */
+/* Not after each compilation, which would find them all again, but once compilations have taken a while.
+ * And who needs the code again has it. */
 static void pages_of_code_go_back_after_compiling(void **state) {
     (void)state;
     for (int round = 0; round < 2; round++) {

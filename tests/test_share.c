@@ -68,6 +68,28 @@ static void thousands_become_a_few(void **state) {
         }
 }
 
+/* Those whose chunks are long look whether they are to stop, and so does what they become. */
+static void long_ones_still_look(void **state) {
+    struct room *r = *state;
+    ash_target target;
+    ash_program *p;
+    assert_ok(ash_target__named("x86-64-v4", &target, &diag));
+    fresh_graph(r);
+    ash_value x = plane_input(r->g, "x", ASH_F32, 1, INT64_C(1) << 32);
+    for (int k = 0; k < ALIKE; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%d", k);
+        ash_value y = ash_add(r->g, x, ash_scalar(r->g, ASH_F32, k * 0.37 + 0.1));
+        ash_graph_output(r->g, name, ash_cumsum(r->g, y, 1, false, false));
+    }
+    assert_ok(ash_program__lower(r->g, &target, NULL, &p, &diag));
+    size_t looking = 0;
+    for (size_t i = 0; i < p->steps.len; i++) looking += p->nests.at[p->steps.at[i].nest].polls;
+    assert_in_range(looking, ALIKE, p->steps.len);
+    assert_in_range(p->nests.len, 1, ALIKE - 1);
+    ash_program__free(p);
+}
+
 /* --- bits ------------------------------------------------------------------------------------------- */
 
 static ash_value number(ash_graph *g, ash_value x, int k) {
@@ -300,6 +322,7 @@ static void in_every_mode(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(thousands_become_a_few, setup, teardown),
+        cmocka_unit_test_setup_teardown(long_ones_still_look, setup, teardown),
         cmocka_unit_test_setup_teardown(bits_are_those_of_immediates, setup, teardown),
         cmocka_unit_test_setup_teardown(few_share_what_costs_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(in_every_mode, setup, teardown),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/data/onnx/{recurrences,loops,branches,pasted}: models whose course is known when they run, with the results of
-onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
+"""Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech}: models whose course is
+known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data/onnx
 """
@@ -193,6 +193,75 @@ def pasted(folder):
     save(folder, graph, [{"patches": floats(len(s), 1, 5, 6), "boxes": s} for s in sets])
 
 
+def keypoints(folder):
+    """Maps that are resized to sizes which the data say, and where they are largest, as torchvision does it with
+    keypoints; and what else can be said of tensors of such sizes: sums, means, the least, and where, of the last."""
+    weights = [constant("zero", np.int64(0)), constant("one", np.int64(1)), constant("ones", np.array([1])),
+               constant("zeros", np.array([0])), constant("both", np.array([1, -1])), constant("first", np.array([3, 1])), constant("flat", np.array([0, -1])),
+               constant("all", np.array([-1])), constant("rows", np.array([3, 2, -1])), constant("own", np.array([0, 4, 8])),
+               constant("no_scores", np.zeros((0, 3), np.float32)), constant("no_places", np.zeros((0, 3), np.int64)),
+               constant("no_sums", np.zeros((0, 3, 5), np.float32))]
+    inner = [node("Gather", ["maps", "i"], ["map"]), node("Unsqueeze", ["map", "ones"], ["image"]),
+             node("Gather", ["sizes", "i"], ["size"]), node("Concat", ["first", "size"], ["to"], axis=0),
+             node("Resize", ["image", "", "", "to"], ["resized"], mode="cubic",
+                  coordinate_transformation_mode="pytorch_half_pixel"),
+             node("Gather", ["resized", "zero"], ["plane"], axis=1), node("Squeeze", ["resized", "ones"], ["same"]),
+             node("Shape", ["plane"], ["shape"]), node("Gather", ["shape", "all"], ["w_"]), node("Squeeze", ["w_"], ["w"]),
+             node("Reshape", ["plane", "flat"], ["line"]), node("ArgMax", ["line"], ["most"], axis=1, keepdims=0),
+             node("ArgMin", ["line"], ["least"], axis=1, keepdims=1, select_last_index=1),
+             node("Squeeze", ["least", "ones"], ["least_row"]),
+             node("Mod", ["most", "w"], ["x"]), node("Sub", ["most", "x"], ["before"]), node("Div", ["before", "w"], ["y"]),
+             node("Gather", ["plane", "y"], ["at_y"], axis=1), node("Gather", ["at_y", "x"], ["at_x"], axis=2),
+             node("Reshape", ["at_x", "all"], ["every"]), node("Mul", ["own", "ones"], ["its"]),
+             node("Gather", ["every", "its"], ["scores_"]), node("Unsqueeze", ["scores_", "zeros"], ["scores"]),
+             node("Reshape", ["plane", "rows"], ["halves"]), node("ReduceMax", ["halves"], ["a_"], axes=[2], keepdims=0),
+             node("ReduceMin", ["halves"], ["b_"], axes=[1, 2], keepdims=1), node("Squeeze", ["b_", "all"], ["b"]),
+             node("ReduceMean", ["same"], ["c_"], axes=[2, 1], keepdims=0), node("Unsqueeze", ["c_", "ones"], ["c_row"]),
+             node("ReduceSum", ["plane", "both"], ["d_"], keepdims=0), node("Unsqueeze", ["d_", "ones"], ["d_row"]),
+             node("Concat", ["a_", "b", "c_row", "d_row"], ["sums_"], axis=1), node("Unsqueeze", ["sums_", "zeros"], ["sums"])]
+    inner += [node("Unsqueeze", [name, "zeros"], [name + "_row"]) for name in ("most", "least_row")]
+    kinds = {"scores": TensorProto.FLOAT, "places": TensorProto.INT64, "sums": TensorProto.FLOAT}
+    lists = {"scores": ["scores"], "places": ["most_row", "least_row_row"], "sums": ["sums"]}
+    for name, parts in lists.items():
+        if len(parts) > 1:
+            inner.append(node("Concat", parts, [name], axis=0))
+        inner += [node("Cast", [name + "_so_far"], [name + "_list"], to=kinds[name]),
+                  node("Concat", [name + "_list", name], [name + "_next"], axis=0)]
+    inner.append(node("Identity", ["c"], ["go"]))
+    body = helper.make_graph(inner, "find", [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL)] +
+                             [value(name + "_so_far", None, kind) for name, kind in kinds.items()],
+                             [value("go", [], TensorProto.BOOL)] + [value(n + "_next", None, kind) for n, kind in kinds.items()])
+    nodes = [node("Shape", ["sizes"], ["sizes_shape"]), node("Gather", ["sizes_shape", "zero"], ["count"]),
+             node("Loop", ["count", ""] + ["no_" + name for name in lists], list(lists), name="find", body=body)]
+    graph = helper.make_graph(nodes, "keypoints", [value("maps", ["n", 3, 5, 6]), value("sizes", ["n", 2], TensorProto.INT64)],
+                              [value(name, None, kind) for name, kind in kinds.items()], weights)
+    sizes = np.array([[40, 60], [2, 1], [7, 4], [32, 32], [5, 410]])
+    save(folder, graph, [{"maps": floats(len(s), 3, 5, 6), "sizes": s} for s in (np.concatenate([sizes] * 4), sizes[1:])])
+
+
+def speech(folder):
+    """How long each of some letters sounds is computed, and so how long all of them do: a range to there, what is made of
+    as many frames, and its spectrum. As models of speech have it; they say that nothing sounds for less than a frame."""
+    weights = [constant("zero", np.int64(0)), constant("one", np.int64(1)), constant("last", np.int64(-1)), constant("ones", np.array([1])),
+               constant("zeros", np.array([0])), constant("least", np.float32(1)), constant("step", np.int64(3)), constant("length", np.int64(8)),
+               constant("up", np.array([1, 1, 6], np.float32)), constant("down", np.array([1, 1, 1 / 6], np.float32)),
+               constant("kernel", floats(4, 2, 5)), constant("pads", np.array([0, 0, 4, 0, 0, 4])), constant("window", np.hanning(8).astype("f4"))]
+    nodes = [node("Round", ["durations"], ["whole"]), node("Clip", ["whole", "least"], ["some"]), node("Cast", ["some"], ["counts"], to=7),
+             node("CumSum", ["counts", "zero"], ["ends"]), node("Gather", ["ends", "last"], ["end"]),
+             node("Range", ["zero", "end", "one"], ["frames"], name="frames"), node("Unsqueeze", ["frames", "zeros"], ["row"]),
+             node("Unsqueeze", ["ends", "ones"], ["to"]), node("Sub", ["ends", "counts"], ["starts"]),
+             node("Unsqueeze", ["starts", "ones"], ["from"]), node("Less", ["row", "to"], ["before"]), node("Less", ["row", "from"], ["early"]),
+             node("Xor", ["before", "early"], ["at"]), node("Cast", ["at"], ["path"], to=1), node("MatMul", ["letters", "path"], ["sounds"]),
+             node("Resize", ["sounds", "", "up"], ["fine"], mode="linear"), node("Sin", ["fine"], ["waves"]),
+             node("Resize", ["waves", "", "down"], ["coarse"], mode="linear"), node("ConvTranspose", ["coarse", "kernel"], ["long"], strides=[3]),
+             node("Pad", ["long", "pads"], ["padded"], mode="reflect"), node("ReduceMean", ["padded"], ["signal"], axes=[1], keepdims=0),
+             node("STFT", ["signal", "step", "window", "length"], ["spectrum"], onesided=1)]
+    graph = helper.make_graph(nodes, "speech", [value("durations", ["n"]), value("letters", [1, 4, "n"])],
+                              [value("spectrum", None), value("path", None), value("long", None)], weights)
+    save(folder, graph, [{"durations": np.array(d, np.float32), "letters": floats(1, 4, len(d))}
+                         for d in ([1.2, 3.7, 0.1, 6.4, 2.2], [0.2], [9, 31.4, 2.6])])
+
+
 def branches(folder):
     """Two experts, of which the data choose one, and a branch within a branch."""
     weights = [constant("wa", floats(8, 8)), constant("wb", floats(8, 8)), constant("zero", np.float32(0)),
@@ -215,5 +284,5 @@ def branches(folder):
 
 
 if __name__ == "__main__":
-    for make in (recurrences, loops, branches, pasted):
+    for make in (recurrences, loops, branches, pasted, keypoints, speech):
         make(f"{sys.argv[1]}/{make.__name__}")

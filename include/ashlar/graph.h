@@ -178,10 +178,13 @@ enum { ASH_MOST_DEVICES = 8 };
 
 /* Places the node that computes `value`, and all of its results, on a device of the plan: the one of this
  * index in ash_plan_options.devices. Whoever reads a result elsewhere reads a copy. Nodes that nobody
- * places are on the main device, index 0, as are inputs, outputs and states; what depends on constants and
+ * places are on the main device, index 0, as are inputs and outputs; what depends on constants and
  * parameters alone is computed at prepare on each device that reads it; the body of a loop is where the
- * loop is. ASH_ERROR_INVALID_ARGUMENT where no node computes the value, ASH_ERROR_OUT_OF_RANGE for a device
- * past the last that a plan can have. */
+ * loop is. A state is placed as well, or is where the node is that computes its new value; one that does
+ * not change, or becomes what no node computes, is on the main device. A parameter is on each device that
+ * reads it; placing one places the state that it is when it is trained (ash_graph_trainable).
+ * ASH_ERROR_INVALID_ARGUMENT for inputs and constants, ASH_ERROR_OUT_OF_RANGE for a device past the last
+ * that a plan can have. */
 ASH_API ash_status ash_graph_place(ash_graph *graph, ash_value value, uint32_t device, ash_diag *diag);
 
 /* --- open graphs ---------------------------------------------------------------------------------- */

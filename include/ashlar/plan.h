@@ -74,8 +74,8 @@ typedef enum ash_precision {
 
 ASH_API const char *ash_precision_text(ash_precision precision); /* "tf32x3"; "?" outside the enumeration */
 
-/* Places the nodes whose name fits a pattern, in which `*` stands for any text and `?` for any character.
- * Names are those of the graph's nodes: of an ONNX model, its own. */
+/* Places the nodes and states whose name fits a pattern, in which `*` stands for any text and `?` for any
+ * character. Names are those of the graph's nodes: of an ONNX model, its own. */
 typedef struct ash_place_rule {
     const char *pattern;
     uint32_t device; /* index in ash_plan_options.devices */
@@ -138,17 +138,17 @@ typedef struct ash_plan_options {
     ash_device *device;    /* that runs it and that its memory is on, which the plan then keeps open; NULL:
                               the CPU. ASH_ERROR_DEVICE for one that computes nothing */
     ash_device *const *devices; /* distinct, that the graph's nodes are placed on by their index, at most
-                                   ASH_MOST_DEVICES; devices[0] is the main device, which has all inputs,
-                                   outputs and states, and is `device` where that is given too. NULL:
+                                   ASH_MOST_DEVICES; devices[0] is the main device, which has all inputs
+                                   and outputs, and is `device` where that is given too. NULL:
                                    `device` alone. Copies between devices are operations, which overlap with
                                    work on all of them. Streams are those of each device; mode graph
                                    captures what each does between two meetings with others. With more than
                                    one device, memory.omit_params and omit_constants, and graphs with sizes
                                    that depend on data are ASH_ERROR_UNSUPPORTED */
     size_t device_count;
-    const ash_place_rule *places; /* for nodes that ash_graph_place has not placed: the last rule that fits
-                                     counts. A device that is not in the list, named by a rule or by the
-                                     graph, is ASH_ERROR_INVALID_ARGUMENT with the node's name */
+    const ash_place_rule *places; /* for nodes and states that ash_graph_place has not placed: the last rule
+                                     that fits counts. A device that is not in the list, named by a rule or
+                                     by the graph, is ASH_ERROR_INVALID_ARGUMENT with the node's name */
     size_t place_count;
     const uint64_t *capacities; /* bytes, per device: what memory.capacity is for the arena on each, 0: no
                                    limit. NULL: memory.capacity, for each */

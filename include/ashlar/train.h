@@ -243,7 +243,8 @@ ASH_API ash_status ash_plan_prepare_pair(ash_context *context, const ash_graph *
  * *shared, which may be NULL, receives how many there are: none is ASH_ERROR_NOT_FOUND. One of another
  * type, or whose shape has variables, is ASH_ERROR_TYPE, and is named. `plan` is none of a pair and has
  * nothing shared yet (ASH_ERROR_STATE); neither is of an open graph (ASH_ERROR_UNSUPPORTED); they are of
- * one context and on one device (ASH_ERROR_INVALID_ARGUMENT). No other thread may use `plan` meanwhile. */
+ * one context, and what they share is on one device (ASH_ERROR_INVALID_ARGUMENT). No other thread may use
+ * `plan` meanwhile. */
 ASH_API ash_status ash_plan_share_states(ash_plan *plan, ash_plan *from, size_t *shared, ash_diag *diag);
 
 /* --- checkpoints ------------------------------------------------------------------------------------ */

@@ -12,9 +12,9 @@
  * finds either no units or another number, and can neither take part in a run that is over nor mistake
  * one for another.
  *
- * A share lies in a line of its own, together with the run's description, and its thread waits for the word
- * to change: so a launch costs it one line from the caller. What waiting threads look at beside that changes
- * rarely.
+ * A share lies in a line of its own, together with the run's description, and its thread waits for the
+ * word to change: so a launch costs it one line from the caller. What waiting threads look at beside that
+ * changes rarely.
  *
  * The caller waits for the units to be done, not for the workers: `done` counts units, and only who has
  * taken some adds to it. So a pool with more threads than free cores is about as fast as one with as

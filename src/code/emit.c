@@ -411,6 +411,20 @@ static bool is_rounded_cast(const ash_emit *e, const ash_inst *inst) {
            a->i == ASH_OP_ROUND && a->dtype == ASH_F32;
 }
 
+/* One of two. LLVM makes the minimum of `x < c ? x : c`, which takes the lesser of two zeros but on x86,
+ * whose instruction is just this choice: elsewhere bits are chosen. */
+static LLVMValueRef emit_select(ash_emit *e, LLVMValueRef condition, LLVMValueRef a, LLVMValueRef b) {
+    const LLVMTypeRef type = LLVMTypeOf(a), element = ash_emit__element(type);
+    const LLVMTypeKind kind = LLVMGetTypeKind(element);
+    bool real = kind == LLVMFloatTypeKind || kind == LLVMDoubleTypeKind;
+    if (!real || ash_target__is(e->target, "x86") || (!LLVMIsConstant(a) && !LLVMIsConstant(b)))
+        return LLVMBuildSelect(e->b, condition, a, b, "");
+    LLVMTypeRef bits = ash_emit__like(a, LLVMIntTypeInContext(e->ctx, kind == LLVMFloatTypeKind ? 32 : 64));
+    LLVMValueRef out = LLVMBuildSelect(e->b, condition, LLVMBuildBitCast(e->b, a, bits, ""),
+                                       LLVMBuildBitCast(e->b, b, bits, ""), "");
+    return LLVMBuildBitCast(e->b, out, type, "");
+}
+
 static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
     if (is_rounded_cast(e, inst))
         return ash_emit__round_to_integer(e, (ash_dtype)inst->dtype,
@@ -419,7 +433,7 @@ static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
     LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
     bool narrow = inst->unroll == ASH_NEST_NARROW;
     ash_dtype from = narrow ? ASH_I32 : (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
-    if (inst->i == ASH_OP_SELECT) return LLVMBuildSelect(e->b, a, b, ash_emit__value(e, inst->c), "");
+    if (inst->i == ASH_OP_SELECT) return emit_select(e, a, b, ash_emit__value(e, inst->c));
     if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
     if (inst->i == ASH_OP_BITCAST)
         return LLVMBuildBitCast(e->b, a, ash_emit__type(e, (ash_dtype)inst->dtype, inst->lanes), "");

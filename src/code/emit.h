@@ -116,8 +116,8 @@ LLVMValueRef ash_emit__intrinsic(ash_emit *e, const char *name, LLVMTypeRef *typ
 LLVMValueRef ash_emit__unary(ash_emit *e, const char *name, LLVMValueRef a);
 LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLVMValueRef b);
 
-/* So many bytes times the innermost loop's variable, as what counts by itself; NULL where there are too many.
- * With an address that does not change in that loop, in the block before it: added to that. */
+/* So many bytes times the innermost loop's variable, as what counts by itself; NULL where there are too
+ * many. With an address that does not change in that loop, in the block before it: added to that. */
 LLVMValueRef ash_emit__counter(ash_emit *e, int64_t bytes);
 LLVMValueRef ash_emit__walker(ash_emit *e, const ash_emit_place *place, LLVMValueRef address,
                               int64_t bytes);

@@ -20,9 +20,10 @@
  *
  * It has no address of anything. Work is found by its distance from the first one, so that replicas of a
  * plan, whose steps lie the same way, run the same code at a place of their own: it compiles once. Kernels,
- * what lies in the tables, the variables and last chunks that depend on them are read when it runs, so inputs,
- * weights and variables can be bound anew. On one stream, records and waits are nothing. Nobody else counts while it
- * runs, so the number of steps that are over is stored and not increased: no step waits for the one before.
+ * what lies in the tables, the variables and last chunks that depend on them are read when it runs, so
+ * inputs, weights and variables can be bound anew. On one stream, records and waits are nothing. Nobody
+ * else counts while it runs, so the number of steps that are over is stored and not increased: no step
+ * waits for the one before.
  *
  * Nothing is left for LLVM to improve, so no passes run and the code generator is told not to look for
  * anything; parts keep functions short, whatever the schedule's length. Together they make the time to
@@ -120,8 +121,8 @@ static void write_kernel_call(const struct writer *w, size_t at, LLVMValueRef be
     LLVMBuildCall2(w->builder, w->kernel, fn, args, 5, "");
 }
 
-/* A launch without parts. A last chunk that can change is read twice: kept from block to block it would take a
- * place of its own in the frame, and code that runs once in a replay costs what its bytes cost. */
+/* A launch without parts. A last chunk that can change is read twice: kept from block to block it would
+ * take a place of its own in the frame, and code that runs once in a replay costs what its bytes cost. */
 static void write_launch(const struct writer *w, const ash_launch *launch) {
     const ash_chunks *chunks = &launch->chunks;
     size_t at = offset(w, launch), end_at = at + offsetof(ash_launch, chunks) + offsetof(ash_chunks, end);

@@ -3,13 +3,13 @@
  * MB of its own code and tables, which were read from the file that it lies in (this program, or a
  * library) and count as the process's until the system is short of memory.
  *
- * Both go back, once LLVM has worked ten times as long as it takes to drop them and to find them again, one
- * to two milliseconds: so each compilation of a model does, and of some small ones every tenth. Starting LLVM
- * counts as much.
+ * Both go back, once LLVM has worked ten times as long as it takes to drop them and to find them again,
+ * one to two milliseconds: so each compilation of a model does, and of some small ones every tenth.
+ * Starting LLVM counts as much.
  *
- * A page of a file that nobody has changed can be dropped: who needs it again finds
- * it in the system's cache of files, for a fault of about a microsecond. /proc/self/pagemap says which
- * pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
+ * A page of a file that nobody has changed can be dropped: who needs it again finds it in the system's
+ * cache of files, for a fault of about a microsecond. /proc/self/pagemap says
+ * which pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
  * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
  * debugger, code that was moved into large pages) are left alone, and so is all that may be written;
  * without the file nothing is dropped. */

@@ -36,9 +36,11 @@ ash_value ash_graph_accumulate(ash_graph *graph, ash_value *grads, size_t n, uin
         ash_type type;
         if (!ash_build__take(graph, ASH_OP_ADD, grads[i], &type)) return ASH_NO_VALUE;
         snprintf(label, sizeof label, "%.200s.%zu", name, i);
+        const ash_grad_owner before = ash_grad__follow(graph, grads[i]);
         ash_value sum = state_of_zeros(graph, label, &type), more = ash_add(graph, sum, grads[i]);
         ash_graph_update(graph, sum, ash_select(graph, due, ash_scalar_like(graph, more, 0), more));
         grads[i] = with(graph, ASH_OP_DIV, more, (double)count);
+        ash_grad__leave(graph, before);
     }
     graph->phase = phase;
     return graph->status == ASH_OK ? due : ASH_NO_VALUE;
@@ -101,8 +103,11 @@ ash_value ash_graph_unscale(ash_graph *graph, ash_value *grads, size_t n, ash_va
     for (size_t i = 0; i < n && graph->status == ASH_OK; i++) {
         ash_type type;
         if (!ash_build__take(graph, ASH_OP_MUL, grads[i], &type)) return ASH_NO_VALUE;
-        finite = ash_and(graph, finite, all_finite(graph, grads[i]));
+        const ash_grad_owner before = ash_grad__follow(graph, grads[i]);
+        ash_value whole = all_finite(graph, grads[i]);
         grads[i] = ash_mul(graph, grads[i], ash_cast(graph, undo, type.dtype));
+        ash_grad__leave(graph, before);
+        finite = ash_and(graph, finite, whole);
     }
     if (graph->status == ASH_OK) update_scale(graph, scale, finite, &own);
     graph->phase = phase;

@@ -110,6 +110,15 @@ bool ash_grad__find_softmaxes(const ash_graph *graph, size_t n_nodes, const uint
 /* The gradient of `away`, at the last node. */
 ash_value ash_grad__softmax(const ash_grad *c, uint32_t axes);
 
+/* What is appended from now on has the name and the place of the node that computes a gradient; of what no
+ * node computes, those that it had. Returns what ash_grad__leave sets again. */
+typedef struct ash_grad_owner {
+    const char *name;
+    uint32_t place;
+} ash_grad_owner;
+ash_grad_owner ash_grad__follow(ash_graph *graph, ash_value gradient);
+void ash_grad__leave(ash_graph *graph, ash_grad_owner owner);
+
 /* TYPE unless it is a bool scalar. */
 ash_status ash_grad__check_when(const ash_graph *graph, ash_value when, ash_diag *diag);
 

@@ -332,20 +332,29 @@ const ash_bodies *ash_grad__bodies(const ash_grad *c) {
 }
 
 /* What is appended from now on belongs to a node. */
-static void follow(walk *w, const ash_node *node) {
-    w->graph->next_name = node->name;
-    w->graph->next_place = node->place;
+static void follow(ash_graph *graph, const ash_node *node) {
+    graph->next_name = node->name;
+    graph->next_place = node->place;
+}
+
+ash_grad_owner ash_grad__follow(ash_graph *graph, ash_value gradient) {
+    const ash_grad_owner before = {graph->next_name, graph->next_place};
+    if (graph->status != ASH_OK) return before;
+    const ash_value_info *info = &graph->values.at[gradient];
+    if (info->kind == ASH_VALUE_NODE) follow(graph, &graph->nodes.at[info->node]);
+    return before;
+}
+
+void ash_grad__leave(ash_graph *graph, ash_grad_owner owner) {
+    graph->next_name = owner.name;
+    graph->next_place = owner.place;
 }
 
 static void add_to(walk *w, ash_value value, ash_value gradient) {
-    const ash_value_info *info = &w->graph->values.at[value];
-    const char *name = w->graph->next_name;
-    uint32_t place = w->graph->next_place;
+    const ash_grad_owner before = ash_grad__follow(w->graph, value);
     ash_value *sum = &w->grads[value];
-    if (info->kind == ASH_VALUE_NODE) follow(w, &w->graph->nodes.at[info->node]);
     *sum = *sum == ASH_NO_VALUE ? gradient : ash_add(w->graph, *sum, gradient);
-    w->graph->next_name = name;
-    w->graph->next_place = place;
+    ash_grad__leave(w->graph, before);
 }
 
 void ash_grad__stack(ash_grad *c) {
@@ -390,7 +399,7 @@ static void go_through(walk *w, uint32_t i) {
     for (uint16_t k = 0; k < c.node.n_ins; k++) wanted |= ash_grad__wants(&c, k);
     if (!any || !wanted) return;
     c.g = grads[0];
-    follow(w, &c.node);
+    follow(w->graph, &c.node);
     if (w->softmaxes[i].axes) {
         add_gradient(w, w->softmaxes[i].away, ash_grad__softmax(&c, w->softmaxes[i].axes));
         return;
@@ -399,16 +408,14 @@ static void go_through(walk *w, uint32_t i) {
 }
 
 static void differentiate(walk *w, const ash_value *ys, const ash_value *seeds, size_t n_ys) {
-    const char *name = w->graph->next_name;
-    const uint32_t place = w->graph->next_place;
+    const ash_grad_owner before = {w->graph->next_name, w->graph->next_place};
     for (size_t i = 0; i < n_ys; i++) {
         const ash_type type = *ash_graph__type(w->graph, ys[i]);
         add_gradient(w, ys[i],
                      seeds ? seeds[i] : ash_build__fill(w->graph, type.dtype, 1, type.dims, type.rank));
     }
     for (size_t i = w->n_nodes; i-- > 0 && w->graph->status == ASH_OK;) go_through(w, (uint32_t)i);
-    w->graph->next_name = name;
-    w->graph->next_place = place;
+    ash_grad__leave(w->graph, before);
 }
 
 /* --- one graph ------------------------------------------------------------------------------------ */

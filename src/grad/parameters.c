@@ -26,13 +26,16 @@ static ash_status copy_value(ash_graph *to, const ash_graph *from, ash_value v, 
     ash_value outs[ASH_OP_OUTS];
     uint64_t index;
     if (p->trainable && (is_trained(info) || is_stream(info))) {
-        ash_graph__state_blob(to, info->name, &info->type, ash_blob_retain(info->blob));
+        ash_value state = ash_graph__state_blob(to, info->name, &info->type, ash_blob_retain(info->blob));
+        if (to->status == ASH_OK) to->values.at[state].place = info->place;
         return to->status;
     }
     if (info->kind == ASH_VALUE_PARAMETER && p->values &&
         ash_strmap_get(&p->names, info->name, strlen(info->name), &index)) {
         const ash_parameter_bytes *value = &p->values[index];
-        ash_graph_parameter(to, info->name, &info->type, value->data, value->size, ASH_DATA_COPY);
+        ash_value parameter =
+            ash_graph_parameter(to, info->name, &info->type, value->data, value->size, ASH_DATA_COPY);
+        if (to->status == ASH_OK) to->values.at[parameter].place = info->place;
         p->used++;
         return to->status;
     }
@@ -40,7 +43,10 @@ static ash_status copy_value(ash_graph *to, const ash_graph *from, ash_value v, 
     const ash_node *node = &from->nodes.at[info->node];
     if (node->out != v) return ASH_OK;
     ash_graph_name_next(to, node->name);
-    return ash_graph_add(to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
+    to->next_place = node->place;
+    ash_graph_add(to, node->op, node->ins, node->n_ins, node->attrs, node->n_attrs, outs);
+    to->next_place = 0;
+    return to->status;
 }
 
 /* The stream is one further after each execution. */

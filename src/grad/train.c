@@ -38,17 +38,21 @@ ash_value ash_graph_clip_norm(ash_graph *graph, ash_value *grads, size_t n, doub
         ash_type type;
         if (!ash_build__take(graph, ASH_OP_REDUCE_SUM, grads[i], &type)) return ASH_NO_VALUE;
         if (i == 0) first = type;
+        const ash_grad_owner before = ash_grad__follow(graph, grads[i]);
         ash_value squares = ash_mul(graph, grads[i], grads[i]);
         squares =
             ash_build__reduce(graph, ASH_OP_REDUCE_SUM, squares, (UINT32_C(1) << type.rank) - 1, false);
         squares = ash_cast(graph, squares, first.dtype);
+        ash_grad__leave(graph, before);
         sum = i ? ash_add(graph, sum, squares) : squares;
     }
     ash_value norm = ash_sqrt(graph, sum), room = with(graph, ASH_OP_ADD, norm, 1e-6);
     ash_value scale = with(graph, ASH_OP_MIN, ash_build__from(graph, ASH_OP_DIV, most, room), 1);
     for (size_t i = 0; i < n; i++) {
         const ash_type type = ash_grad__type(graph, grads[i]);
+        const ash_grad_owner before = ash_grad__follow(graph, grads[i]);
         grads[i] = ash_mul(graph, grads[i], ash_cast(graph, scale, type.dtype));
+        ash_grad__leave(graph, before);
     }
     graph->phase = phase;
     return graph->status == ASH_OK ? norm : ASH_NO_VALUE;
@@ -116,10 +120,14 @@ static ash_value adam_move(const optimizer_step *s, ash_value state, ash_value g
     return ash_mul(t, ash_div(t, mean, down), like(s, s->unbiased, state));
 }
 
+/* Where the state is placed, else where its gradient is computed; so are the states beside it. */
 static void update_state(const optimizer_step *s, ash_value state, ash_value g) {
     ash_graph *t = s->graph;
     const ash_optimizer_options *o = s->options;
+    const ash_grad_owner before = ash_grad__follow(t, g);
+    const ash_value_info *info = &t->values.at[state];
     ash_value old = state;
+    if (info->place) ash_grad__leave(t, (ash_grad_owner){info->name, info->place});
     if (o->weight_decay != 0 && o->kind != ASH_OPTIMIZER_ADAMW)
         g = ash_add(t, g, with(t, ASH_OP_MUL, state, o->weight_decay));
     if (o->weight_decay != 0 && o->kind == ASH_OPTIMIZER_ADAMW) {
@@ -128,6 +136,7 @@ static void update_state(const optimizer_step *s, ash_value state, ash_value g) 
     }
     ash_value move = o->kind == ASH_OPTIMIZER_SGD ? sgd_move(s, state, g) : adam_move(s, state, g);
     become(s, state, ash_sub(t, old, move));
+    ash_grad__leave(t, before);
 }
 
 /* The count of steps, and what follows from it for all states alike: in double precision, since 1 - beta^t

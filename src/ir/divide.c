@@ -17,10 +17,11 @@ _Static_assert(ASH_MOST_DEVICES <= 8, "a bit for each");
 
 typedef struct divider {
     const ash_graph *from;
-    const uint32_t *where; /* per node */
-    uint8_t *needed;       /* per value: a bit for each device that reads it */
-    bool *constant;        /* per value: of constants and parameters alone */
-    ash_arena scratch;     /* lists of operands */
+    const ash_placement *where;
+    uint8_t *home;     /* per value that is no constant: the device that has or computes it */
+    uint8_t *needed;   /* per value: a bit for each device that reads it */
+    bool *constant;    /* per value: of constants and parameters alone */
+    ash_arena scratch; /* lists of operands */
     ash_division *out;
     ash_diag *diag;
 } divider;
@@ -39,24 +40,29 @@ static void find_constants(divider *d) {
     }
 }
 
-/* The device that computes a value which is no constant. */
-static uint32_t home_of(const divider *d, ash_value value) {
-    const ash_value_info *info = &d->from->values.at[value];
-    return info->kind == ASH_VALUE_NODE ? d->where[info->node] : 0;
+/* Inputs are on the main device. */
+static void find_homes(divider *d) {
+    const ash_graph *g = d->from;
+    for (size_t v = 0; v < g->values.len; v++)
+        if (g->values.at[v].kind == ASH_VALUE_NODE)
+            d->home[v] = (uint8_t)d->where->nodes[g->values.at[v].node];
+    for (size_t i = 0; i < g->states.len; i++)
+        d->home[g->states.at[i].value] = (uint8_t)d->where->states[i];
 }
 
 static void find_needed(divider *d, const ash_value *keep, size_t n_keep) {
     const ash_graph *g = d->from;
     for (size_t i = 0; i < g->outputs.len; i++) d->needed[g->outputs.at[i].value] |= 1;
     for (size_t i = 0; i < g->states.len; i++)
-        if (g->states.at[i].update != ASH_NO_VALUE) d->needed[g->states.at[i].update] |= 1;
+        if (g->states.at[i].update != ASH_NO_VALUE)
+            d->needed[g->states.at[i].update] |= (uint8_t)(1 << d->where->states[i]);
     for (size_t i = 0; i < n_keep; i++)
-        d->needed[keep[i]] |= (uint8_t)(d->constant[keep[i]] ? 1 : 1 << home_of(d, keep[i]));
+        d->needed[keep[i]] |= (uint8_t)(d->constant[keep[i]] ? 1 : 1 << d->home[keep[i]]);
     for (size_t n = g->nodes.len; n-- > 0;) {
         const ash_node *node = &g->nodes.at[n];
         uint8_t there = 0;
         for (unsigned k = 0; k < node->n_outs; k++) there |= d->needed[node->out + k];
-        if (there && !d->constant[node->out]) there = (uint8_t)(1 << d->where[n]);
+        if (there && !d->constant[node->out]) there = (uint8_t)(1 << d->where->nodes[n]);
         for (unsigned i = 0; i < node->n_ins; i++) d->needed[node->ins[i]] |= there;
         for (unsigned k = 0; k < node->n_outs; k++) /* all of its results are there */
             if (d->constant[node->out]) d->needed[node->out + k] |= there;
@@ -75,8 +81,8 @@ static ash_status status_of(const divider *d, uint32_t device) {
 static ash_status take_leaf(divider *d, ash_value value) {
     ash_value_kind kind = d->from->values.at[value].kind;
     for (uint32_t t = 0; t < d->out->count; t++) {
-        bool first = t == 0 && kind != ASH_VALUE_CONSTANT, copied = d->constant[value];
-        if (!first && !(copied && is_needed(d, value, t))) continue;
+        bool own = t == d->home[value] && kind != ASH_VALUE_CONSTANT, copied = d->constant[value];
+        if (!own && !(copied && is_needed(d, value, t))) continue;
         ASH_TRY(ash_graph__copy_leaf(d->out->graphs[t], d->from, value, &d->out->images[t][value]) == ASH_OK
                     ? ASH_OK
                     : status_of(d, t));
@@ -87,7 +93,7 @@ static ash_status take_leaf(divider *d, ash_value value) {
 /* The value is there: it comes to all others that read it. Their inputs are made at once, so that they
  * exist before their readers. */
 static ash_status send(divider *d, ash_value value) {
-    uint32_t home = home_of(d, value);
+    const uint32_t home = d->home[value];
     if (d->constant[value]) return ASH_OK;
     for (uint32_t t = 0; t < d->out->count; t++) {
         char name[48];
@@ -120,19 +126,25 @@ static ash_status take_node(divider *d, uint32_t n) {
     uint8_t needed = 0;
     for (unsigned k = 0; k < node->n_outs; k++) needed |= d->needed[node->out + k];
     for (uint32_t t = 0; t < d->out->count; t++) {
-        bool here = d->constant[node->out] ? needed >> t & 1 : needed && d->where[n] == t;
+        bool here = d->constant[node->out] ? needed >> t & 1 : needed && d->where->nodes[n] == t;
         if (here) ASH_TRY(copy_node(d, node, t));
     }
     for (unsigned k = 0; needed && k < node->n_outs; k++) ASH_TRY(send(d, node->out + k));
     return ASH_OK;
 }
 
-/* The caller's outputs, then what crosses, in its order. */
-static ash_status add_outputs(divider *d) {
+/* The updates; the caller's outputs, then what crosses, in its order. */
+static ash_status add_ends(divider *d) {
     const ash_graph *g = d->from;
     ash_division *out = d->out;
     for (uint32_t t = 0; t < out->count; t++) ash_graph_name_next(out->graphs[t], NULL);
-    ash_graph__copy_ends(out->graphs[0], g, out->images[0]);
+    for (size_t i = 0; i < g->states.len; i++) {
+        const ash_value *image = out->images[d->where->states[i]], update = g->states.at[i].update;
+        if (update != ASH_NO_VALUE)
+            ash_graph_update(out->graphs[d->where->states[i]], image[g->states.at[i].value], image[update]);
+    }
+    for (size_t i = 0; i < g->outputs.len; i++)
+        ash_graph_output(out->graphs[0], g->outputs.at[i].name, out->images[0][g->outputs.at[i].value]);
     for (size_t i = 0; i < out->crossings.len; i++) {
         char name[48];
         ash_crossing *c = &out->crossings.at[i];
@@ -147,6 +159,7 @@ static ash_status add_outputs(divider *d) {
 static ash_status divide(divider *d, const ash_value *keep, size_t n_keep) {
     const ash_graph *g = d->from;
     find_constants(d);
+    find_homes(d);
     find_needed(d, keep, n_keep);
     for (ash_value v = 0; v < g->values.len; v++)
         if (g->values.at[v].kind != ASH_VALUE_NODE) ASH_TRY(take_leaf(d, v));
@@ -158,20 +171,21 @@ static ash_status divide(divider *d, const ash_value *keep, size_t n_keep) {
         ash_diag__add_node(d->diag, g->nodes.at[n].name, ash_op_name(g->nodes.at[n].op), ASH_NO_OFFSET);
         return status;
     }
-    return add_outputs(d);
+    return add_ends(d);
 }
 
-ash_status ash_graph__divide(const ash_graph *graph, const uint32_t *where, uint32_t count,
-                             const ash_value *keep, size_t n_keep, ash_division *out, ash_diag *diag) {
+ash_status ash_graph__divide(const ash_graph *graph, const ash_placement *where, const ash_value *keep,
+                             size_t n_keep, ash_division *out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
     size_t values = graph->values.len;
-    *out = (ash_division){.allocator = a, .count = count, .values = values};
+    *out = (ash_division){.allocator = a, .count = where->count, .values = values};
     divider d = {.from = graph, .where = where, .out = out, .diag = diag};
     ash_arena_init(&d.scratch, a);
     d.needed = ash_mem_calloc(a, values, sizeof *d.needed);
     d.constant = ash_mem_calloc(a, values, sizeof *d.constant);
-    ash_status status = d.needed && d.constant ? ASH_OK : ASH_NO_MEMORY(diag);
-    for (uint32_t t = 0; t < count && status == ASH_OK; t++) {
+    d.home = ash_mem_calloc(a, values, sizeof *d.home);
+    ash_status status = d.needed && d.constant && d.home ? ASH_OK : ASH_NO_MEMORY(diag);
+    for (uint32_t t = 0; t < where->count && status == ASH_OK; t++) {
         status = ash_graph__derive(graph, &out->graphs[t], diag);
         out->images[t] = ash_mem_alloc(a, values, sizeof(ash_value));
         if (status == ASH_OK && !out->images[t]) status = ASH_NO_MEMORY(diag);
@@ -180,6 +194,7 @@ ash_status ash_graph__divide(const ash_graph *graph, const uint32_t *where, uint
     if (status == ASH_OK) status = divide(&d, keep, n_keep);
     ash_mem_free(a, d.needed, values, sizeof *d.needed);
     ash_mem_free(a, d.constant, values, sizeof *d.constant);
+    ash_mem_free(a, d.home, values, sizeof *d.home);
     ash_arena_free(&d.scratch);
     return status;
 }

@@ -161,13 +161,17 @@ ash_status ash_graph_place(ash_graph *graph, ash_value value, uint32_t device, a
     ASH_NEED(diag, graph);
     ASH_FAIL_IF(value >= graph->values.len, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "value %u to place is no value of the graph", (unsigned)value);
-    const ash_value_info *info = &graph->values.at[value];
-    ASH_FAIL_IF(info->kind != ASH_VALUE_NODE, diag, ASH_ERROR_INVALID_ARGUMENT,
-                "value %u%s%.80s is computed by no node: only nodes are placed", (unsigned)value,
-                info->name ? ", " : "", info->name ? info->name : "");
+    ash_value_info *info = &graph->values.at[value];
+    ASH_FAIL_IF(
+        info->kind == ASH_VALUE_INPUT || info->kind == ASH_VALUE_CONSTANT, diag, ASH_ERROR_INVALID_ARGUMENT,
+        "value %u%s%.80s is neither computed nor kept: only nodes, states and parameters are placed",
+        (unsigned)value, info->name ? ", " : "", info->name ? info->name : "");
     ASH_FAIL_IF(device >= ASH_MOST_DEVICES, diag, ASH_ERROR_OUT_OF_RANGE,
                 "value %u cannot be on device %u: a plan has at most %d", (unsigned)value, (unsigned)device,
                 ASH_MOST_DEVICES);
-    graph->nodes.at[info->node].place = device + 1;
+    if (info->kind == ASH_VALUE_NODE)
+        graph->nodes.at[info->node].place = device + 1;
+    else
+        info->place = (uint8_t)(device + 1);
     return ASH_OK;
 }

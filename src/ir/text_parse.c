@@ -216,6 +216,14 @@ static ash_status read_target(parser *p, parse_target *t) {
     return ash_scan__expect(s, "=");
 }
 
+/* Where a value is placed. */
+static ash_status read_device(parser *p, int64_t *device) {
+    ASH_TRY(ash_scan__integer(&p->scan, device));
+    if (*device < 0 || *device >= ASH_MOST_DEVICES)
+        return ash_scan__fail(&p->scan, "a device from 0 to %d is expected", ASH_MOST_DEVICES - 1);
+    return ASH_OK;
+}
+
 static ash_status read_leaf(parser *p, const parse_target *t, ash_value_kind kind) {
     ash_scan *s = &p->scan;
     ash_blob *blob;
@@ -237,6 +245,11 @@ static ash_status read_leaf(parser *p, const parse_target *t, ash_value_kind kin
         value = ash_graph__leaf_blob(p->graph, name, &t->type[0], blob);
     }
     ASH_TRY(graph_status(p, t->start[0]));
+    int64_t device;
+    if (ash_scan__accept(s, "@")) {
+        ASH_TRY(read_device(p, &device));
+        ASH_TRY(place(p, ash_graph_place(p->graph, value, (uint32_t)device, s->diag), t->start[0]));
+    }
     return define(p, t, 0, value);
 }
 
@@ -349,9 +362,7 @@ static ash_status read_node(parser *p, const parse_target *t, ash_op op) {
     int64_t device = -1;
     bool named = ash_scan__accept(&p->scan, "@");
     if (named && ash_scan__peek(&p->scan) != '"') {
-        ASH_TRY(ash_scan__integer(&p->scan, &device));
-        if (device < 0 || device >= ASH_MOST_DEVICES)
-            return ash_scan__fail(&p->scan, "a device from 0 to %d is expected", ASH_MOST_DEVICES - 1);
+        ASH_TRY(read_device(p, &device));
         named = ash_scan__accept(&p->scan, "@");
     }
     if (named) ASH_TRY(read_string(p));

@@ -19,7 +19,8 @@
  * conditions on them (dims that must be equal), then all values by id, then the updates of states, then
  * the outputs. Data is in memory order (little endian), two digits a byte; few elements are written as
  * numbers where that gives the same bits. What follows @ is the node's name, and before it, where it is
- * placed (ash_graph_place), the number of a device: `@1 @"fc"`. `internal` behind the graph's name: its
+ * placed (ash_graph_place), the number of a device: `@1 @"fc"`; that of a state stands behind its data.
+ * `internal` behind the graph's name: its
  * nodes may be in the forms that passes choose for one target. What is printed is parsed back as an equal
  * graph: ids, names, shapes and data. */
 #include <math.h>
@@ -104,15 +105,16 @@ static void print_leaf(printer *p, const ash_value_info *info) {
         ash_text_add(p->out, " ");
         ash_text_add_quoted(p->out, info->name, strlen(info->name));
     }
-    if (!info->blob) {
-        if (info->kind == ASH_VALUE_STATE) ash_text_add(p->out, " zero");
-        return;
+    if (info->blob) {
+        ash_text_add(p->out, " ");
+        if (!p->with_data)
+            ash_text_add(p->out, "...");
+        else if (!print_numbers(p, info->type.dtype, info->blob))
+            print_hex(p, info->blob);
+    } else if (info->kind == ASH_VALUE_STATE) {
+        ash_text_add(p->out, " zero");
     }
-    ash_text_add(p->out, " ");
-    if (!p->with_data)
-        ash_text_add(p->out, "...");
-    else if (!print_numbers(p, info->type.dtype, info->blob))
-        print_hex(p, info->blob);
+    if (info->place) ash_text_add(p->out, " @%u", info->place - 1u);
 }
 
 static void print_function(printer *p, int64_t number) {

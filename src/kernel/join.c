@@ -25,6 +25,7 @@ typedef struct join_touch {
 /* Main steps of all devices are numbered one behind the other, and behind them what crosses. */
 typedef struct joiner {
     const ash_division *division;
+    const ash_ends *ends;
     ash_program *p; /* the joined one */
     const ash_allocator *a;
     joint *joints;            /* per crossing */
@@ -37,8 +38,9 @@ typedef struct joiner {
     bool *taken;             /* per number: it is in `main`, */
     bool *waits;             /* or in `stack` */
     ASH_VEC(uint32_t) stack;
-    ASH_VEC(ash_step) main; /* merged, behind the prologue */
-    uint32_t n_steps;       /* main steps of all devices */
+    ASH_VEC(ash_step) main;   /* merged, behind the prologue */
+    ASH_VEC(uint32_t) states; /* of all devices, in the order of the graph that was divided */
+    uint32_t n_steps;         /* main steps of all devices */
     size_t buffers;
     uint32_t first[ASH_MOST_DEVICES];  /* number of each device's first main step */
     ash_step *steps[ASH_MOST_DEVICES]; /* main steps of each */
@@ -164,6 +166,16 @@ static void link_joints(joiner *j) {
         to->kind = ASH_BUFFER_LOCAL;
         to->name = NULL;
     }
+}
+
+/* Each device has its own in their order. */
+static ash_status find_states(joiner *j, ash_program *const *programs, const uint32_t *first_buffer) {
+    size_t next[ASH_MOST_DEVICES] = {0};
+    for (size_t i = 0; i < j->ends->states; i++) {
+        const uint32_t t = j->ends->homes[i], b = first_buffer[t] + programs[t]->states.at[next[t]++];
+        if (!ash_vec_push(j->a, &j->states, b)) return ASH_NO_MEMORY(j->diag);
+    }
+    return ASH_OK;
 }
 
 /* The caller's outputs are outputs, wherever their bytes come from. */
@@ -306,7 +318,7 @@ static ash_status take_all(joiner *j, uint32_t number) {
         }
         ASH_FAIL_IF(j->waits[next], j->diag, ASH_ERROR_UNSUPPORTED,
                     "a state's new value goes to another device, and what comes back from there is used "
-                    "together with the old one: place them on one device");
+                    "together with the old one");
         if (!ash_vec_push(j->a, &j->stack, next)) return ASH_NO_MEMORY(j->diag);
     }
     return ASH_OK;
@@ -350,6 +362,7 @@ static void free_lists(joiner *j) {
     ash_vec_free(j->a, &j->edges);
     ash_vec_free(j->a, &j->stack);
     ash_vec_free(j->a, &j->main);
+    ash_vec_free(j->a, &j->states);
 }
 
 /* The lists of all devices, and all of their prologues. */
@@ -372,17 +385,23 @@ static ash_status take_programs(joiner *j, ash_program **programs) {
     return status;
 }
 
-static ash_status join(joiner *j, ash_program **programs, size_t inputs, size_t outputs) {
+static ash_status join(joiner *j, ash_program **programs) {
     ash_program *p = j->p;
     const uint32_t count = j->division->count;
     ASH_TRY(make_lists(j));
     ASH_TRY(take_programs(j, programs));
     size_t prologue = j->main.len;
     link_joints(j);
-    settle_kinds(j, outputs);
+    settle_kinds(j, j->ends->outputs);
     ASH_TRY(merge(j));
-    p->inputs.len = inputs;
-    p->outputs.len = p->output_names.len = outputs;
+    p->inputs.len = j->ends->inputs;
+    p->outputs.len = p->output_names.len = j->ends->outputs;
+    ash_vec_free(j->a, &p->states);
+    p->states.at = j->states.at;
+    p->states.len = j->states.len;
+    p->states.cap = j->states.cap;
+    j->states.at = NULL;
+    j->states.len = j->states.cap = 0;
     p->prologue = prologue;
     ash_dims *dims = p->dims; /* they grew from graph to graph: the last one's have all */
     p->dims = programs[count - 1]->dims;
@@ -396,9 +415,10 @@ static ash_status join(joiner *j, ash_program **programs, size_t inputs, size_t 
     return ASH_OK;
 }
 
-ash_status ash_program__join(const ash_division *division, ash_program **programs, size_t inputs,
-                             size_t outputs, ash_diag *diag) {
-    joiner j = {.division = division, .p = programs[0], .a = programs[0]->allocator, .diag = diag};
+ash_status ash_program__join(const ash_division *division, ash_program **programs, const ash_ends *ends,
+                             ash_diag *diag) {
+    joiner j = {
+        .division = division, .ends = ends, .p = programs[0], .a = programs[0]->allocator, .diag = diag};
     uint32_t first_buffer[ASH_MOST_DEVICES] = {0};
     uint64_t accesses = 0, steps = 0;
     for (uint32_t t = 0; t < division->count; t++) {
@@ -416,7 +436,8 @@ ash_status ash_program__join(const ash_division *division, ash_program **program
     j.joints = ash_mem_calloc(j.a, division->crossings.len, sizeof *j.joints);
     ASH_FAIL_IF_DONE(!j.joints, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     find_joints(&j, programs, first_buffer);
-    status = join(&j, programs, inputs, outputs);
+    status = find_states(&j, programs, first_buffer);
+    if (status == ASH_OK) status = join(&j, programs);
 done:
     free_lists(&j);
     for (uint32_t t = 1; t < division->count; t++) {

@@ -480,6 +480,7 @@ static ash_status emit_merged(sharer *s, kernel_family *f) {
     for (size_t i = 0; i < w.from->shared.len; i++)
         ash_nest_shared_add(w.nest, w.from->shared.at[i].dtype, w.from->shared.at[i].count);
     w.nest->threads = w.from->threads;
+    w.nest->polls = w.from->polls;
     emit_parameters(s, w.nest);
     emit_code(&w);
     ash_mem_free(s->a, w.to, length, sizeof *w.to);

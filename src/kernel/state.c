@@ -13,7 +13,8 @@
  * new value of a scatter whose operand is the result of a scatter, and so on, brings the whole chain along.
  * Otherwise the new value stays where it is, and is copied into the state by a last step. So it does in a
  * program of two parts (cut.h) where the first computes it and the second reads the old one: in place it
- * would have to wait, with all that reads it.
+ * would have to wait, with all that reads it. And so it does where lowering is asked for that, as is done
+ * for several devices where what comes back from another meets the old value (runtime/fit.c).
  *
  * What a graph reads of a state after the execution, as an output, as a kept value or as another state's
  * new value, is the old value: it is copied out by a first step when the state changes. */
@@ -336,7 +337,7 @@ static ash_status settle(settling *s, size_t i) {
     state_chain c;
     bool fits_in = false, crosses = false, linked;
     if (fresh == state || p->buffers.at[state].bytes == 0) return ASH_OK;
-    linked = find_chain(s, state, fresh, &c);
+    linked = !s->options->copy_states && find_chain(s, state, fresh, &c);
     if (linked) ASH_TRY(find_crossing(s, &c, &crosses));
     if (linked && !crosses) {
         fits_in = steps_allow(p, &c);

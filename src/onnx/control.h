@@ -27,6 +27,9 @@ bool ash_onnx__is_about_types(ash_status status);
 /* Goes on after such a failure: what was appended to the graph until then is not used. */
 void ash_onnx__forgive(ash_import *im);
 
+/* Makes a function of the library known to the context, once. False: a failure. (op_loop.c) */
+bool ash_onnx__own_function(ash_import *im, const ash_function *function);
+
 /* The node as loops of the graph; If on a condition that is computed. */
 void ash_onnx__roll_if(ash_import *im);
 void ash_onnx__roll_loop(ash_import *im);

@@ -15,7 +15,7 @@ enum { GRAPH_INPUT = 11 };
 
 /* --- names ---------------------------------------------------------------------------------------- */
 
-static const ash_onnx_var *var_of(const ash_import *im, ash_span name) {
+const ash_onnx_var *ash_import__var(const ash_import *im, ash_span name) {
     for (size_t i = 0; i < im->options->n_vars; i++)
         if (ash_span_is(name, im->options->vars[i].name)) return &im->options->vars[i];
     return NULL;
@@ -43,7 +43,7 @@ static ash_dim tied_dim(ash_import *im, ash_dims *pool, const ash_onnx_tie *tie)
  * options say so. While the shapes are looked at, what no option names is open. */
 static ash_dim named_dim(ash_import *im, ash_dims *pool, ash_span text) {
     const ash_onnx_options *o = im->options;
-    const ash_onnx_var *var = var_of(im, text);
+    const ash_onnx_var *var = ash_import__var(im, text);
     bool learning = pool != im->graph->dims;
     ash_diag diag;
     ash_dim dim = 0;
@@ -190,7 +190,7 @@ static ash_dim input_dim(ash_import *im, ash_dims *pool, const ash_onnx_info *in
     ash_text text;
     ash_dim dim = 0;
     if (!is_placeholder(param)) {
-        if (!var_of(im, param) && expression_dim(im, NULL, param, &dim))
+        if (!ash_import__var(im, param) && expression_dim(im, NULL, param, &dim))
             return expression_dim(im, pool, param, &dim) ? dim : 0;
         return named_dim(im, pool, param);
     }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "late.h"
 #include "ml.h"
+#include "ops.h"
 #include "tensor.h"
 
 enum {
@@ -408,6 +409,7 @@ static void check_node(ash_import *im, ash_wire message, size_t position) {
             refuse_operator(im, known);
             locate(im, position);
         }
+        if (ash_span_is(node.op, "Range") && node.n_outs) ash_onnx__range_name(im, node.outs[0]);
         im->node = NULL;
     }
     ash_arena_free(&scratch);
@@ -543,6 +545,12 @@ static ash_status check_options(ash_import *im) {
     for (size_t i = 0; i < o->n_sequences; i++)
         ASH_FAIL_IF(!has_value(im, o->sequences[i].input), &im->diag, ASH_ERROR_NOT_FOUND,
                     "the model has no input '%s' for a sequence", o->sequences[i].input);
+    return ASH_OK;
+}
+
+/* Every dim of the options must be an input's, or a size that a range settles. */
+static ash_status check_dims(ash_import *im) {
+    const ash_onnx_options *o = im->options;
     for (size_t i = 0; i < o->n_vars + o->n_ties; i++) {
         const char *name = i < o->n_vars ? o->vars[i].name : o->ties[i - o->n_vars].name;
         uint64_t found;
@@ -574,10 +582,12 @@ static ash_status import_graph(ash_import *im, ash_context *context, ash_wire me
     ASH_TRY_DONE(check_options(im));
     if (ash_dims_has_open(im->graph->dims)) {
         ASH_TRY_DONE(each(im, graph, ONNX_GRAPH_NODE, check_node));
+        ASH_TRY_DONE(check_dims(im));
         ASH_TRY_DONE(each(im, graph, GRAPH_OUTPUT, name_output));
         ASH_TRY_DONE(ash_import__make_recipe(im));
     } else {
         ASH_TRY_DONE(import_nodes(im, graph));
+        ASH_TRY_DONE(check_dims(im));
         ASH_TRY_DONE(each(im, graph, GRAPH_OUTPUT, add_output));
     }
 done:
@@ -597,6 +607,7 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     ash_strmap_init(&im.functions, im.allocator);
     im.opsets = &im.model.opsets;
     ash_map_init(&im.masks, im.allocator);
+    ash_map_init(&im.ends, im.allocator);
     ash_map_init(&im.block_of, im.allocator);
     ash_map_init(&im.constants, im.allocator);
     ash_map_init(&im.lists, im.allocator);
@@ -615,6 +626,7 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     ash_map_free(&im.folded);
     ash_strmap_free(&im.functions);
     ash_map_free(&im.masks);
+    ash_map_free(&im.ends);
     ash_map_free(&im.constants);
     ash_map_free(&im.lists);
     ash_import__free_blocks(&im);

@@ -129,6 +129,7 @@ typedef struct ash_import {
     ash_map constants; /* offset of an attribute in the file -> constant with what it says */
     ash_map lists;     /* graph value -> address of its tracked list */
     ash_map folded;    /* graph value -> constant with its elements, made by fold.c */
+    ash_map ends;      /* graph value that a range ends at -> the dim that this settles: op_range.c */
     ash_map masks;     /* graph value that was asked where it is true -> index of `found` */
     ASH_VEC(ash_import_found) found;
     uint64_t draws;                       /* nodes so far that draw random numbers */
@@ -288,6 +289,9 @@ bool ash_import__moves_narrow(const ash_import_row *row);
 bool ash_import__takes_narrow(const ash_import_row *row);
 /* The first operand that has such bytes says what those of a moving operator's results are. */
 ash_narrow ash_import__moved_narrow(ash_import *im);
+
+/* What the options say of a dim, or NULL: dims.c. */
+const ash_onnx_var *ash_import__var(const ash_import *im, ash_span name);
 
 /* --- attributes: a wrong type is a failure, an absent one gives the default ----------------------- */
 

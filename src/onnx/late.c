@@ -2,8 +2,9 @@
 /* What late tensors there are: pieces moved, resized, joined, and filled with one number. An element is
  * asked for by an index, a scalar or a line of the shape that is wanted for each axis; indices are brought
  * inside where a tensor of the graph is read, so that what a concatenation does not take may be computed.
+ * A late tensor whose extents are all known in the end is one of the graph.
  *
- * Limits: slices with steps, operators that are not listed at the end, sums over such a tensor. */
+ * Limits: slices with steps, operators that are not listed at the end. Reductions: late_reduce.c. */
 #include "late.h"
 
 #include "ops.h"
@@ -14,7 +15,9 @@ typedef enum late_kind {
     LATE_RESIZED,
     LATE_JOINED,
     LATE_FILLED,
-    LATE_CAST
+    LATE_CAST,
+    LATE_PICKED,
+    LATE_RESHAPED
 } late_kind;
 
 enum {
@@ -38,7 +41,7 @@ struct ash_late {
     bool in_list;       /* holds a list that is not complete: its first extent is not known at all */
     const size_t *from; /* entries */
     size_t n;
-    unsigned axis;                  /* joined: along which */
+    unsigned axis;                  /* joined, picked: along which; reshaped: from where on */
     int axes[ASH_MAX_RANK];         /* moved: of the operand's axis the result's, or NO_AXIS */
     ash_value starts[ASH_MAX_RANK]; /* moved: is added, an i64 scalar or ASH_NO_VALUE */
     ash_value number;               /* filled: with that */
@@ -108,13 +111,32 @@ static ash_late *new_late(ash_import *im, late_kind kind, const size_t *from, si
     return late;
 }
 
-/* Binds the node's result. */
-static void bind(ash_import *im, const ash_late *late) {
+static size_t new_entry(ash_import *im, const ash_late *late) {
     ash_import_value entry = {.value = ASH_NO_VALUE, .late = late};
-    if (!late || !ash_import__ok(im)) return;
+    if (!late || !ash_import__ok(im)) return 0;
     entry.type = (ash_type){.dtype = late->dtype, .rank = late->rank};
     im->has_late = true;
-    ash_import__declare(im, im->node->outs[0], &entry);
+    return ash_import__entry(im, &entry);
+}
+
+/* Whether all extents are known; the dims. */
+static bool is_known(const ash_late *late, ash_dim *dims) {
+    for (unsigned d = 0; d < late->rank; d++) {
+        if (late->extents[d].value != ASH_NO_VALUE) return false;
+        dims[d] = late->extents[d].dim;
+    }
+    return !late->in_list;
+}
+
+/* Binds the node's result. */
+static void bind(ash_import *im, const ash_late *late) {
+    ash_dim dims[ASH_MAX_RANK];
+    size_t index = new_entry(im, late);
+    if (!late || !ash_import__ok(im)) return;
+    if (is_known(late, dims))
+        ash_import__out(im, 0, ash_late__value(im, index, dims));
+    else
+        ash_import__alias(im, im->node->outs[0], index);
 }
 
 size_t ash_late__list(ash_import *im, const ash_type *type) {
@@ -125,8 +147,7 @@ size_t ash_late__list(ash_import *im, const ash_type *type) {
     late->in_list = true;
     for (unsigned d = 0; d < type->rank; d++) late->extents[d] = (extent){type->dims[d], ASH_NO_VALUE};
     late->extents[0].value = number(im, 0); /* nobody asks for it */
-    im->has_late = true;
-    return ash_import__entry(im, &(ash_import_value){.value = ASH_NO_VALUE, .late = late});
+    return new_entry(im, late);
 }
 
 size_t ash_late__appended(const ash_import *im, size_t index, size_t list) {
@@ -214,6 +235,40 @@ static ash_value in_moved(search *l, const ash_late *late, const ash_value *at) 
     return element(l, late->from[0], inner);
 }
 
+/* i, or counted from the end where it is negative. */
+static ash_value from_start(ash_import *im, ash_value i, ash_value all) {
+    return ash_select(im->graph, ash_lt(im->graph, i, number(im, 0)), ash_add(im->graph, i, all), i);
+}
+
+static ash_value in_picked(search *l, const ash_late *late, const ash_value *at) {
+    ash_import *im = l->im;
+    ash_value inner[ASH_MAX_RANK], all = value_of(im, extent_of(im, late->from[0], late->axis));
+    unsigned rank = ash_late__rank(im, late->from[0]), picked = ash_late__rank(im, late->from[1]);
+    ash_value i =
+        picked ? element(l, late->from[1], at + late->axis) : ash_import__materialize(im, late->from[1]);
+    i = from_start(im, ash_cast(im->graph, i, ASH_I64), all);
+    for (unsigned d = 0; d < rank; d++)
+        inner[d] = d == late->axis ? i : at[d < late->axis ? d : d + picked - 1];
+    return element(l, late->from[0], inner);
+}
+
+/* By way of the element's number in row-major order. */
+static ash_value in_reshaped(search *l, const ash_late *late, const ash_value *at) {
+    ash_import *im = l->im;
+    ash_graph *g = im->graph;
+    ash_value inner[ASH_MAX_RANK], place = number(im, 0);
+    memcpy(inner, at, late->axis * sizeof *at);
+    for (unsigned d = late->axis; d < late->rank; d++)
+        place = ash_add(g, ash_mul(g, place, value_of(im, late->extents[d])), at[d]);
+    for (unsigned d = ash_late__rank(im, late->from[0]); d-- > late->axis;) {
+        ash_value size = value_of(im, extent_of(im, late->from[0], d)), next = place;
+        if (d > late->axis) next = ash_div(g, place, ash_max(g, size, number(im, 1)));
+        inner[d] = d > late->axis ? ash_sub(g, place, ash_mul(g, next, size)) : place;
+        place = next;
+    }
+    return element(l, late->from[0], inner);
+}
+
 static ash_value element(search *l, size_t index, const ash_value *at) {
     ash_import *im = l->im;
     const ash_late *late = late_of(im, index);
@@ -228,8 +283,15 @@ static ash_value element(search *l, size_t index, const ash_value *at) {
     case LATE_JOINED: return in_joined(l, late, at);
     case LATE_FILLED: return late->number;
     case LATE_CAST: return ash_cast(im->graph, element(l, late->from[0], at), late->dtype);
+    case LATE_PICKED: return in_picked(l, late, at);
+    case LATE_RESHAPED: return in_reshaped(l, late, at);
     }
     return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an element of a list that a loop appends to");
+}
+
+ash_value ash_late__at(ash_import *im, size_t index, const ash_value *at) {
+    search l = {.im = im};
+    return element(&l, index, at);
 }
 
 ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims) {
@@ -241,11 +303,30 @@ ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims) {
         for (unsigned i = 0; i < late->rank; i++) line[i] = i == d ? dims[i] : 1;
         at[d] = ash_iota(im->graph, ASH_I64, line, late->rank, d);
     }
-    search l = {.im = im};
-    return ash_broadcast_to(im->graph, element(&l, index, at), dims, late->rank);
+    return ash_broadcast_to(im->graph, ash_late__at(im, index, at), dims, late->rank);
 }
 
 /* --- operators ------------------------------------------------------------------------------------ */
+
+/* What a list of rank 1 has been joined from, down to what element *i is in, and where it is there: sizes
+ * are mostly joined from some that are known and some that are not. */
+static ash_value part_of(const ash_import *im, ash_value x, size_t *i) {
+    for (;;) {
+        const ash_value_info *info = ash_graph__value(im->graph, x);
+        const ash_node *node = info->kind == ASH_VALUE_NODE ? &im->graph->nodes.at[info->node] : NULL;
+        if (!node || node->op != ASH_OP_CONCAT) return x;
+        size_t at = *i, k = 0;
+        for (; k < node->n_ins; k++) {
+            ash_dim n = ash_graph__type(im->graph, node->ins[k])->dims[0];
+            if (!ash_dim_is_const(n)) return x;
+            if ((int64_t)at < n) break;
+            at -= (size_t)n;
+        }
+        if (k == node->n_ins) return x;
+        *i = at;
+        x = node->ins[k];
+    }
+}
 
 /* Element i of operand k, which has rank 1, as an extent that may be negative. False: it has no such. */
 static bool size_at(ash_import *im, size_t k, size_t i, extent *out) {
@@ -263,7 +344,12 @@ static bool size_at(ash_import *im, size_t k, size_t i, extent *out) {
     ash_value x = ash_import__in(im, k);
     const ash_type type = ash_import__type(im, x);
     if (type.rank != 1 || !ash_dim_is_const(type.dims[0]) || (int64_t)i >= type.dims[0]) return false;
+    x = part_of(im, x, &i);
     out->value = ash_cast(im->graph, ash_build__at(im->graph, x, 0, (ash_dim)i), ASH_I64);
+    ash_value known = ash_import__fold(im, out->value);
+    if (known == ASH_NO_VALUE) return ash_import__ok(im);
+    out->dim = ash_import__int_at(ash_graph__value(im->graph, known)->blob, ASH_I64, 0);
+    if (out->dim >= 0) out->value = ASH_NO_VALUE;
     return ash_import__ok(im);
 }
 
@@ -287,8 +373,12 @@ static bool lower_fill(ash_import *im) {
 static bool lower_cast(ash_import *im) {
     size_t x = operand(im, 0);
     ash_late *late = new_late(im, LATE_CAST, &x, 1);
+    ash_dtype from = late ? late->dtype : ASH_F32;
     if (!late || !ash_onnx__dtype(ash_import__attr_int(im, "to", 0), &late->dtype)) return false;
-    bind(im, late);
+    if (late->dtype == from)
+        ash_import__alias(im, im->node->outs[0], x);
+    else
+        bind(im, late);
     return true;
 }
 
@@ -362,8 +452,7 @@ static bool lower_concat(ash_import *im) {
 static ash_value inside(ash_import *im, extent bound, ash_value all) {
     ash_graph *g = im->graph;
     ash_value at = value_of(im, bound), zero = number(im, 0);
-    at = ash_select(g, ash_lt(g, at, zero), ash_add(g, at, all), at);
-    return ash_min(g, ash_max(g, at, zero), all);
+    return ash_min(g, ash_max(g, from_start(im, at, all), zero), all);
 }
 
 static bool is_end(extent e) {
@@ -398,22 +487,42 @@ static bool lower_slice(ash_import *im) {
     return true;
 }
 
-/* One element along an axis, which goes. */
 static bool lower_gather(ash_import *im) {
-    size_t x = operand(im, 0);
-    ash_late *late = new_late(im, LATE_MOVED, &x, 1);
-    if (!late || late->in_list || ash_import__in_type(im, 1).rank != 0) return false;
-    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), late->rank);
+    size_t from[] = {operand(im, 0), operand(im, 1)};
+    ash_late *late = new_late(im, LATE_PICKED, from, 2);
+    unsigned picked = ash_late__rank(im, from[1]);
+    if (!late || late->in_list || late->rank - 1 + picked > ASH_MAX_RANK) return false;
+    unsigned axis = late->axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), late->rank);
     if (!ash_import__ok(im)) return false;
-    ash_value i = ash_cast(im->graph, ash_import__in(im, 1), ASH_I64),
-              all = value_of(im, late->extents[axis]), zero = number(im, 0);
-    late->starts[axis] = ash_select(im->graph, ash_lt(im->graph, i, zero), ash_add(im->graph, i, all), i);
-    late->axes[axis] = NO_AXIS;
-    late->rank--;
-    for (unsigned d = axis; d < late->rank; d++) {
-        late->extents[d] = late->extents[d + 1];
-        late->axes[d + 1] = (int)d;
+    memmove(late->extents + axis + picked, late->extents + axis + 1,
+            (late->rank - axis - 1) * sizeof *late->extents);
+    for (unsigned d = 0; d < picked; d++) late->extents[axis + d] = extent_of(im, from[1], d);
+    late->rank += picked - 1;
+    bind(im, late);
+    return true;
+}
+
+/* The axes in the mask go; they have one element. */
+static bool drop(ash_late *late, uint32_t axes) {
+    unsigned kept = 0;
+    for (unsigned d = 0; d < late->rank; d++) {
+        late->axes[d] = axes >> d & 1 ? NO_AXIS : (int)kept;
+        if (axes >> d & 1 && (late->extents[d].value != ASH_NO_VALUE || late->extents[d].dim != 1))
+            return false;
+        if (!(axes >> d & 1)) late->extents[kept++] = late->extents[d];
     }
+    late->rank = kept;
+    return true;
+}
+
+static bool lower_squeeze(ash_import *im) {
+    const int64_t *axes;
+    size_t x = operand(im, 0), n;
+    ash_late *late = new_late(im, LATE_MOVED, &x, 1);
+    uint32_t mask = 0;
+    if (!late || late->in_list || !ash_import__ints_of(im, "axes", 1, 13, &axes, &n)) return false;
+    for (size_t i = 0; i < n; i++) mask |= UINT32_C(1) << ash_import__axis(im, axes[i], late->rank);
+    if (!ash_import__ok(im) || !drop(late, mask)) return false;
     bind(im, late);
     return true;
 }
@@ -440,6 +549,69 @@ static bool lower_unsqueeze(ash_import *im) {
     return true;
 }
 
+static ash_value product(ash_import *im, const extent *extents, unsigned n) {
+    ash_value all = number(im, 1);
+    for (unsigned d = 0; d < n; d++) all = ash_mul(im->graph, all, value_of(im, extents[d]));
+    return all;
+}
+
+/* To sizes that are known, but for one that takes what is left. */
+static bool lower_reshape(ash_import *im) {
+    const ash_import_int *list;
+    size_t x = operand(im, 0), n;
+    ash_late *late = new_late(im, LATE_RESHAPED, &x, 1);
+    if (!late || late->in_list || !ash_import__try_list(im, 1, &list, &n) || n > ASH_MAX_RANK) return false;
+    extent from[ASH_MAX_RANK], *to = late->extents;
+    unsigned rank = late->rank, rest = ASH_MAX_RANK, same = 0;
+    bool copies = !ash_import__attr_int(im, "allowzero", 0);
+    memcpy(from, to, sizeof from);
+    for (unsigned d = 0; d < n; d++) {
+        bool left = !list[d].dim && list[d].v == -1, copied = copies && !list[d].dim && !list[d].v;
+        if (left && rest < ASH_MAX_RANK) return false;
+        if (left) rest = d;
+        if (copied && d >= rank) return false;
+        to[d] = copied ? from[d] : (extent){left, ASH_NO_VALUE};
+        if (!left && !copied && !ash_import__to_dim(im, list[d], &to[d].dim)) return false;
+    }
+    while (same < rank && same < n && same != rest && to[same].value == from[same].value &&
+           to[same].dim == from[same].dim)
+        same++;
+    late->axis = same;
+    late->rank = (unsigned)n;
+    if (rest < ASH_MAX_RANK) {
+        ash_value all = product(im, from + same, rank - same),
+                  others = product(im, to + same, late->rank - same);
+        to[rest] = (extent){0, ash_div(im->graph, all, others)};
+    }
+    bind(im, late);
+    return true;
+}
+
+size_t ash_late__lines(ash_import *im, size_t index, uint32_t axes, ash_dim *dims, ash_value *count) {
+    ash_late *moved = new_late(im, LATE_MOVED, &index, 1);
+    if (!moved || moved->in_list) return SIZE_MAX;
+    extent *to = moved->extents;
+    unsigned kept = 0, at = 0;
+    for (unsigned reduced = 0; reduced < 2; reduced++) {
+        for (unsigned d = 0; d < moved->rank; d++) {
+            if ((axes >> d & 1) != reduced) continue;
+            extent e = to[at] = extent_of(im, index, d);
+            moved->axes[d] = (int)at++;
+            if (reduced) continue;
+            if (e.value != ASH_NO_VALUE) return SIZE_MAX;
+            dims[kept++] = e.dim;
+        }
+    }
+    size_t order = new_entry(im, moved);
+    ash_late *lines = new_late(im, LATE_RESHAPED, &order, 1);
+    if (!lines || !ash_import__ok(im)) return SIZE_MAX;
+    lines->axis = kept;
+    lines->rank = kept + 1;
+    *count = product(im, to + kept, moved->rank - kept);
+    lines->extents[kept] = (extent){0, *count};
+    return new_entry(im, lines);
+}
+
 static bool lower_shape(ash_import *im) {
     const ash_late *late = late_of(im, operand(im, 0));
     ash_value sizes[ASH_MAX_RANK];
@@ -457,13 +629,21 @@ static const struct {
     size_t sizes[2]; /* operands that make its result late when they are not known, or 0 */
     bool makes;
 } lowerings[] = {
+    {"ArgMax", ash_late__arg_extreme, {0}, false},
+    {"ArgMin", ash_late__arg_extreme, {0}, false},
     {"Cast", lower_cast, {0}, false},
     {"Concat", lower_concat, {0}, false},
     {"ConstantOfShape", lower_fill, {0, 0}, true},
     {"Gather", lower_gather, {0}, false},
+    {"ReduceMax", ash_late__reduce, {0}, false},
+    {"ReduceMean", ash_late__reduce, {0}, false},
+    {"ReduceMin", ash_late__reduce, {0}, false},
+    {"ReduceSum", ash_late__reduce, {0}, false},
+    {"Reshape", lower_reshape, {0}, false},
     {"Resize", lower_resize, {3, 3}, true},
     {"Shape", lower_shape, {0}, false},
     {"Slice", lower_slice, {1, 2}, true},
+    {"Squeeze", lower_squeeze, {0}, false},
     {"Unsqueeze", lower_unsqueeze, {0}, false},
 };
 

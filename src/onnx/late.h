@@ -14,11 +14,22 @@
  * lowering's. */
 bool ash_late__lower(ash_import *im);
 
+/* Its element at an index for each axis, i64: scalars, or lines of the shape that is wanted. */
+ash_value ash_late__at(ash_import *im, size_t index, const ash_value *at);
 /* The graph's value for entry `index`, which may be late, as a tensor of these dims, as many as it has. */
 ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims);
 /* The number of elements along an axis, of which there are that many; -1 when it is no number. */
 int64_t ash_late__extent(ash_import *im, size_t index, unsigned axis);
 unsigned ash_late__rank(const ash_import *im, size_t index);
+
+/* A new entry for it with the axes in the mask as one, behind the others, and in order: the dims of these,
+ * and the number of elements of that one, an i64 scalar. SIZE_MAX where those dims are not known. */
+size_t ash_late__lines(ash_import *im, size_t index, uint32_t axes, ash_dim *dims, ash_value *count);
+
+/* Lowers the present node, a reduction of a late tensor along axes whose extents are computed: a loop over
+ * pieces of them. False: it is another lowering's. (late_reduce.c) */
+bool ash_late__reduce(ash_import *im);
+bool ash_late__arg_extreme(ash_import *im);
 
 /* A new entry for a list that a loop appends to, of rows like those of `type`, and what is appended to it:
  * the entry behind it in a concatenation along dim 0, or SIZE_MAX, where `index` is something else. */

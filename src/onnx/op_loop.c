@@ -118,11 +118,19 @@ static ash_status refuse(void *user, const ash_call *call, ash_diag *out) {
     return ASH_OK;
 }
 
+bool ash_onnx__own_function(ash_import *im, const ash_function *function) {
+    ash_context *context = im->graph->context;
+    if (ash_context_find_function(context, function->name) >= 0) return true;
+    ash_status status = ash_context_add_function(context, function, &im->diag);
+    if (status == ASH_OK || ash_context_find_function(context, function->name) >= 0) return true;
+    im->status = status;
+    return false;
+}
+
 /* False when the graph runs; where `taken` is true, the execution fails, for a reason that import met. */
 static ash_value refuse_at_run(ash_import *im, ash_value taken, const char *branch, const ash_diag *why) {
     ash_span label = ash_import__label(im->node);
     char name[sizeof why->node];
-    ash_context *context = im->graph->context;
     const ash_function function = {
         .size = sizeof function, .name = "ashlar.refuse", .run = refuse, .pure = true};
     const ash_type flag = {.dtype = ASH_BOOL};
@@ -130,12 +138,7 @@ static ash_value refuse_at_run(ash_import *im, ash_value taken, const char *bran
     snprintf(text, sizeof text, "%s is taken, and does not fit these shapes: %s (%s): %s", branch,
              why->node, why->op, why->message);
     const ash_type type = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(text)}};
-    bool known = ash_context_find_function(context, function.name) >= 0;
-    ash_status status = known ? ASH_OK : ash_context_add_function(context, &function, &im->diag);
-    if (status != ASH_OK && ash_context_find_function(context, function.name) < 0) {
-        im->status = status;
-        return ASH_NO_VALUE;
-    }
+    if (!ash_onnx__own_function(im, &function)) return ASH_NO_VALUE;
     ash_value ins[] = {taken, ash_graph_constant(im->graph, &type, text, strlen(text), ASH_DATA_COPY)}, out;
     snprintf(name, sizeof name, "%.*s", ASH_SPAN_ARG(label));
     ash_graph_name_next(im->graph, name);

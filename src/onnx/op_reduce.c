@@ -4,9 +4,7 @@
 
 enum { AXES_ARE_OPERAND_IN_SUM = 13, AXES_ARE_OPERAND = 18 };
 
-/* The axes to reduce as a bit mask: an attribute, or an operand since opset 13 (ReduceSum) or 18. None: all
- * of them, or none at all with noop_with_empty_axes. */
-static bool reduce_axes(ash_import *im, unsigned rank, uint32_t *mask) {
+bool ash_onnx__reduce_axes(ash_import *im, unsigned rank, uint32_t *mask) {
     const int64_t *axes;
     size_t n = 0;
     int64_t from = im->row->arg == ONNX_REDUCE_SUM ? AXES_ARE_OPERAND_IN_SUM : AXES_ARE_OPERAND;
@@ -38,7 +36,7 @@ void ash_onnx__op_reduce(ash_import *im) {
     ash_value x = ash_import__in(im, 0), out = ASH_NO_VALUE;
     bool keep = ash_import__attr_int(im, "keepdims", 1) != 0;
     uint32_t axes;
-    if (!reduce_axes(im, ash_import__type(im, x).rank, &axes)) return;
+    if (!ash_onnx__reduce_axes(im, ash_import__type(im, x).rank, &axes)) return;
     /* Roots and logarithms of integers are computed in floating point, and cut. */
     ash_dtype dtype = ash_import__type(im, x).dtype;
     bool rooted = im->row->arg == ONNX_REDUCE_L2 || im->row->arg == ONNX_REDUCE_LOG_SUM ||

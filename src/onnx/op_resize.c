@@ -334,16 +334,30 @@ static void keep_aspect(ash_import *im, resize_target *targets, size_t n) {
     }
 }
 
-/* floor(dim * scale): a scale is a whole number over a power of two. */
-static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
-    enum { MOST_BITS = 24 };
-    double size = ash_dim_is_const(dim) ? floor((double)dim * scale) : 0;
-    if (ash_dim_is_const(dim)) return size >= 0 && size < 0x1p31 ? (ash_dim)size : -1;
+/* Whether a scale is a fraction, as f32 has it. */
+static bool fraction_of(double scale, int64_t *times, int64_t *parts) {
+    enum { MOST_BITS = 24, MOST_PARTS = 1024 };
     for (int bits = 0; bits <= MOST_BITS; bits++) {
         double whole = ldexp(scale, bits);
-        if (whole != floor(whole) || whole < 1 || whole > 0x1p30) continue;
-        ash_dim times = ash_graph_dim_mul(im->graph, dim, (int64_t)whole);
-        return bits ? ash_graph_dim_div(im->graph, times, INT64_C(1) << bits) : times;
+        *parts = INT64_C(1) << bits, *times = (int64_t)ASH_MIN(whole, 0x1p31);
+        if (whole == floor(whole) && whole >= 1 && whole <= 0x1p30) return true;
+    }
+    for (*parts = 3; *parts <= MOST_PARTS; ++*parts) {
+        double whole = floor(scale * (double)*parts + 0.5);
+        *times = (int64_t)ASH_MIN(whole, 0x1p31);
+        if (whole >= 1 && whole <= 0x1p30 && (float)(whole / (double)*parts) == (float)scale) return true;
+    }
+    return false;
+}
+
+/* floor(dim * scale), in f32 where it is a number, as a scale is mostly one over what divides the dim. */
+static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
+    int64_t times, parts;
+    double size = ash_dim_is_const(dim) ? floor((double)((float)dim * (float)scale)) : 0;
+    if (ash_dim_is_const(dim)) return size >= 0 && size < 0x1p31 ? (ash_dim)size : -1;
+    if (fraction_of(scale, &times, &parts)) {
+        ash_dim all = ash_graph_dim_mul(im->graph, dim, times);
+        return parts > 1 ? ash_graph_dim_div(im->graph, all, parts) : all;
     }
     ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a dim that is not a number, resized by %g", scale);
     return 0;

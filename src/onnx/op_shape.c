@@ -347,64 +347,6 @@ void ash_onnx__op_constant_of_shape(ash_import *im) {
     ash_import__out_narrow(im, 0, value, ash_import__attr_narrow(im, "value"));
 }
 
-static ash_value whole_scalar(ash_graph *g, ash_dtype dtype, int64_t number) {
-    const ash_type scalar = {.dtype = dtype};
-    return ash_dtype_is_float(dtype) ? ash_scalar(g, dtype, (double)number)
-                                     : ash_build__ints(g, &scalar, &number);
-}
-
-/* A range of integers that are known, or dims; the step is a number. Of floating point numbers that are
- * whole only where one is a dim. */
-static bool range_of_ints(ash_import *im, ash_dtype dtype) {
-    const ash_import_int *ends[2], *delta;
-    size_t n[3];
-    ash_graph *g = im->graph;
-    if (!ash_import__try_whole(im, 0, &ends[0], &n[0]) || !ash_import__try_whole(im, 1, &ends[1], &n[1]) ||
-        !ash_import__try_whole(im, 2, &delta, &n[2]))
-        return false;
-    if (n[0] != 1 || n[1] != 1 || n[2] != 1 || delta->dim || delta->v == 0 || delta->v == INT64_MIN)
-        return false;
-    if (ash_dtype_is_float(dtype) && !ends[0]->dim && !ends[1]->dim) return false;
-    bool down = delta->v < 0;
-    ash_import_int way, count, start = *ends[0];
-    if (!ash_import__combine(im, ASH_OP_SUB, *ends[!down], *ends[down], &way) ||
-        !ash_import__combine(im, ASH_OP_MAX, way, (ash_import_int){0, false}, &count))
-        return false;
-    int64_t step = down ? -delta->v : delta->v, low, high;
-    ash_dims_bounds(g->dims, count.v, &low, &high);
-    step = ASH_MIN(step, ASH_MAX(high, 1)); /* a longer one takes one element as well */
-    ash_dim dim = step == 1 ? count.v : ash_graph_dim_div(g, ash_graph_dim_add(g, count.v, step - 1), step);
-    ash_value i = ash_iota(im->graph, dtype, &dim, 1, 0), by = whole_scalar(g, dtype, delta->v),
-              from = start.dim ? ash_cast(im->graph, ash_build__dim(im->graph, start.v), dtype)
-                               : whole_scalar(g, dtype, start.v);
-    i = ash_mul(im->graph, i, by);
-    ash_import__out(im, 0, ash_add(im->graph, i, from));
-    return true;
-}
-
-/* max(ceil((limit - start) / delta), 0) elements, start + i * delta. */
-void ash_onnx__op_range(ash_import *im) {
-    ash_dtype dtype = ash_import__in_type(im, 0).dtype;
-    const double *v[3] = {0};
-    size_t n;
-    if (range_of_ints(im, dtype)) return;
-    for (size_t k = 0; k < 3; k++)
-        if (!ash_import__floats(im, k, &v[k], &n) || n != 1) {
-            ash_import__fail(im, ASH_ERROR_SHAPE, "an operand that is not a scalar");
-            return;
-        }
-    double steps = (v[1][0] - v[0][0]) / v[2][0];
-    if (!(steps < 0x1p31)) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "a range without an end, or of more than 2^31 elements");
-        return;
-    }
-    ash_dim count = steps > 0 ? (ash_dim)steps + ((double)(ash_dim)steps < steps) : 0;
-    ash_value i = ash_iota(im->graph, dtype, &count, 1, 0);
-    ash_value scaled = ash_mul(im->graph, i, ash_scalar(im->graph, dtype, v[2][0]));
-    ash_import__out(im, 0, ash_add(im->graph, scaled, ash_scalar(im->graph, dtype, v[0][0])));
-}
-
 void ash_onnx__op_eye_like(ash_import *im) {
     ash_type type = ash_import__in_type(im, 0);
     int64_t want = ash_import__attr_int(im, "dtype", ash_onnx__dtype_of(type.dtype));

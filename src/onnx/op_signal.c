@@ -161,6 +161,23 @@ void ash_onnx__op_dft(ash_import *im) {
     ash_import__out(im, 0, ash_build__swap(im->graph, x, axis, second));
 }
 
+/* Of a signal [batch, n, c], [batch, frames, length, c]. */
+static ash_value frames_of(ash_import *im, ash_value x, int64_t length, int64_t step) {
+    ash_graph *g = im->graph;
+    ash_dim rest = ash_graph_dim_sub(g, ash_import__type(im, x).dims[1], length);
+    ash_dim frames = ash_graph_dim_add(g, step == 1 ? rest : ash_graph_dim_div(g, rest, step), 1);
+    if (ash_dim_is_const(frames) && frames <= MAX_WINDOW / length) { /* indices that are known */
+        const ash_type type = {.dtype = ASH_I64, .rank = 2, .dims = {frames, length}};
+        int64_t *index = ash_arena_alloc(im->scratch, (size_t)(frames * length), sizeof *index);
+        if (!index) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        for (int64_t i = 0; i < frames * length; i++) index[i] = i / length * step + i % length;
+        return ash_gather(g, x, ash_build__ints(g, &type, index), 1);
+    }
+    const ash_dim dims[] = {frames, length};
+    ash_value first = ash_mul(g, ash_iota(g, ASH_I64, dims, 2, 0), ash_scalar(g, ASH_I64, (double)step));
+    return ash_gather(g, x, ash_add(g, first, ash_iota(g, ASH_I64, dims, 2, 1)), 1);
+}
+
 /* Frames of the signal [batch, n, 1 or 2], `step` apart, times the window, each transformed. */
 void ash_onnx__op_stft(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
@@ -170,27 +187,15 @@ void ash_onnx__op_stft(ash_import *im) {
     if (ash_import__has(im, 3) && !scalar_int(im, 3, &length)) return;
     if (length < 0 && ash_import__has(im, 2)) length = ash_import__in_type(im, 2).dims[0];
     if (type.rank == 2) x = ash_build__insert_axis(im->graph, x, 2), type = ash_import__type(im, x);
-    if (type.rank != 3 || !ash_dim_is_const(type.dims[1]) || step <= 0 || length <= 0 ||
-        length > type.dims[1]) {
+    int64_t low = -1, high;
+    if (type.rank == 3) ash_dims_bounds(im->graph->dims, type.dims[1], &low, &high);
+    if (step <= 0 || length <= 0 || length > low) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "frames of %lld elements every %lld", (long long)length,
                          (long long)step);
         return;
     }
-    int64_t frames = (type.dims[1] - length) / step + 1;
-    if (frames > MAX_WINDOW / length) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%lld frames of %lld elements", (long long)frames,
-                         (long long)length);
-        return;
-    }
-    int64_t *index = ash_arena_alloc(im->scratch, (size_t)(frames * length), sizeof *index);
-    if (!index) {
-        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-        return;
-    }
-    for (int64_t i = 0; i < frames * length; i++) index[i] = i / length * step + i % length;
-    const ash_dim split[] = {type.dims[0], frames, length, type.dims[2]}, column[] = {length, 1};
-    x = ash_gather(im->graph, x, ash_build__int_list(im->graph, index, (size_t)(frames * length)), 1);
-    x = ash_reshape(im->graph, x, split, 4);
+    const ash_dim column[] = {length, 1};
+    x = frames_of(im, x, length, step);
     if (ash_import__has(im, 2))
         x = ash_mul(im->graph, x, ash_reshape(im->graph, ash_import__in(im, 2), column, 2));
     bool onesided = ash_import__attr_int(im, "onesided", 1) != 0;

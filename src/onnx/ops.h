@@ -30,6 +30,10 @@ enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 #include "operators.def"
 #undef ROW
 
+/* The name of the dim that Range's result has where its end is computed, which options may then mention;
+ * NULL: a failure. (op_range.c) */
+const char *ash_onnx__range_name(ash_import *im, ash_span result);
+
 /* x to another element type. Bytes that stand for something become numbers first. `saturate` and
  * `rounding` are the node's attributes (ash_onnx__rounding), for floating point types of eight bits. */
 typedef enum ash_onnx_rounding { ONNX_UP, ONNX_DOWN, ONNX_NEAREST } ash_onnx_rounding;
@@ -56,6 +60,9 @@ ash_value ash_onnx__softsign(ash_import *im, ash_value x);
 /* x/2 * (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) in place of erf. */
 ash_value ash_onnx__gelu(ash_import *im, ash_value x, bool by_tanh);
 
+/* The axes that the node reduces as a bit mask: an attribute, or an operand since opset 13 (ReduceSum) or
+ * 18. None: all of them, or none at all with noop_with_empty_axes. False: a failure. */
+bool ash_onnx__reduce_axes(ash_import *im, unsigned rank, uint32_t *mask);
 /* Softmax, or its logarithm, over the axes in the bit mask. */
 ash_value ash_onnx__softmax(ash_import *im, ash_value x, uint32_t axes, bool logarithm);
 

@@ -53,6 +53,28 @@ static ash_value extreme_twice(ash_rewrite *rw, const ash_node *n) {
     return ash_build(rw->to, n->op, inner.ins, 1, &both, 1);
 }
 
+/* reduce_max(concat(a, b, ...)) -> max(max(a, b), ...) where each has one element along the axis, and
+ * reduce_min: nothing is laid side by side to be compared. */
+static ash_value extreme_of_concat(ash_rewrite *rw, const ash_node *n) {
+    enum { MOST = 16 };
+    ash_node parts;
+    const ash_attr *axes = ash_node_attr(n, ASH_ATTR_AXES);
+    if (!ash_rewrite__def(rw, n->ins[0], ASH_OP_CONCAT, &parts) || parts.n_ins > MOST) return ASH_NO_VALUE;
+    const ash_type all = ash_rewrite__type(rw, n->ins[0]);
+    int64_t axis = ash_node_int(&parts, ASH_ATTR_AXIS);
+    if (axes->count != 1 || axes->list[0] != axis || all.dims[axis] != (ash_dim)parts.n_ins ||
+        all.dtype == ASH_BOOL)
+        return ASH_NO_VALUE;
+    for (size_t k = 0; k < parts.n_ins; k++)
+        if (ash_graph__type(rw->to, parts.ins[k])->dims[axis] != 1) return ASH_NO_VALUE;
+    ash_value y = ash_build__drop_axis(rw->to, parts.ins[0], axis);
+    for (size_t k = 1; k < parts.n_ins; k++) {
+        ash_value x = ash_build__drop_axis(rw->to, parts.ins[k], axis);
+        y = n->op == ASH_OP_REDUCE_MAX ? ash_max(rw->to, y, x) : ash_min(rw->to, y, x);
+    }
+    return y;
+}
+
 /* True when `value` is a broadcast that repeats each number along all of the axes: *of is what it
  * repeats. */
 static bool is_repeated(const ash_rewrite *rw, ash_value value, const ash_attr *axes, ash_value *of) {
@@ -319,6 +341,8 @@ static const ash_rule rules[] = {
     ASH_RULE_LOOSE(REDUCE_SUM, reduce, sum_of_centred),
     ASH_RULE(REDUCE_MAX, reduce, extreme_twice),
     ASH_RULE(REDUCE_MIN, reduce, extreme_twice),
+    ASH_RULE(REDUCE_MAX, reduce, extreme_of_concat),
+    ASH_RULE(REDUCE_MIN, reduce, extreme_of_concat),
     ASH_RULE(ARGMAX, reduce, argmax_one),
     ASH_RULE(ARGMIN, reduce, argmax_one),
     ASH_RULE_LOOSE(CONV, reduce, conv_flat),

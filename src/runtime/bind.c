@@ -99,12 +99,12 @@ static ash_status bind_arena(ash_plan *plan, const ash_plan_block *block, uint64
                 (unsigned long long)plan->block_size);
     ASH_FAIL_IF(plan->arenas_ready, diag, ASH_ERROR_STATE,
                 "the arena is in use: bind it before inputs are set, or release all");
-    const ash_plan_span span = {plan->device->class->host_memory, block->address,
-                                block->address + plan->block_size, ASH_TENANT_ARENA, 0};
+    const ash_plan_span span = {ash_plan__space(plan, 0), block->address, block->address + plan->block_size,
+                                ASH_TENANT_ARENA, 0};
     ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
     const ash_plan_block before = plan->block;
     if (before.address && before.address != block->address)
-        ash_plan__tell_block(plan, "arena", &before, plan->block_size);
+        ash_plan__tell_block(plan, plan->device, "arena", &before, plan->block_size);
     ash_plan__set_block(&plan->block, block);
     plan->spans_known = false;
     if (plan->opening) plan->opening->block_bytes = size;
@@ -242,7 +242,7 @@ ash_status ash_plan__set_input(ash_plan *plan, size_t position, const ash_given 
     if (lent.file) ash_file_retain(lent.file);
     if (lent.storage) ash_storage_retain(lent.storage);
     ash_status status = ash_plan__unbind_input(plan, position, diag);
-    if (status == ASH_OK) status = ash_plan__take(plan, plan->base[b], given, diag);
+    if (status == ASH_OK) status = ash_plan__take(plan->device, plan->base[b], given, diag);
     ash_file_release(lent.file);
     ash_storage_release(lent.storage);
     ASH_TRY(status);
@@ -267,7 +267,7 @@ static ash_status give_data(ash_plan *plan, size_t position, const ash_type *typ
     if (size) ASH_NEED(diag, data);
     ASH_TRY(ash_plan__check_position(plan, position, diag));
     pthread_mutex_lock(plan->lock);
-    ash_given given = ash_plan__given(plan, type, data, size);
+    ash_given given = ash_plan__given(plan->device, type, data, size);
     ash_status status = ash_plan__give_input(plan, position, &given, bind, diag);
     pthread_mutex_unlock(plan->lock);
     return status;
@@ -291,7 +291,7 @@ static ash_status give_room(ash_plan *plan, size_t position, const void *data, u
     ASH_FAIL_IF(size < most, diag, ASH_ERROR_INVALID_ARGUMENT,
                 "%llu bytes given, the input has %llu at the variables' maxima", (unsigned long long)size,
                 (unsigned long long)most);
-    ash_given given = ash_plan__given(plan, NULL, data, most);
+    ash_given given = ash_plan__given(plan->device, NULL, data, most);
     given.room = true;
     return ash_plan__give_input(plan, position, &given, bind, diag);
 }
@@ -365,7 +365,7 @@ static ash_status read_a_copy(ash_plan *plan, size_t position, const ash_given *
         plan->device->name);
     ASH_TRY(ash_plan__check_input_memory(plan, position, given, diag));
     ASH_TRY(ash_plan__unbind_input(plan, position, diag));
-    ASH_TRY(ash_plan__take(plan, plan->base[plan->program->inputs.at[position]], given, diag));
+    ASH_TRY(ash_plan__take(plan->device, plan->base[plan->program->inputs.at[position]], given, diag));
     ash_plan__give(plan, position, given, true);
     return ASH_OK;
 }
@@ -393,8 +393,8 @@ ash_status ash_plan__fetch_inputs(const ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < plan->n_inputs; i++) {
         const ash_plan_input_state *input = &plan->inputs[i];
         if (!input->bound || ash_plan__is_read_in_place(input)) continue;
-        ASH_TRY(ash_plan__write(plan, plan->base[plan->program->inputs.at[i]], input->data, input->bytes,
-                                diag));
+        ASH_TRY(ash_plan__write(plan->device, plan->base[plan->program->inputs.at[i]], input->data,
+                                input->bytes, diag));
     }
     return ASH_OK;
 }
@@ -494,7 +494,7 @@ ash_status ash_plan__set_parameter(ash_plan *plan, uint32_t b, const ash_given *
     ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     if (!ash_plan__lacks_weights(plan)) ASH_TRY(ash_plan__make_room(plan, diag));
     ASH_TRY(own_bytes(plan, b, &own, diag));
-    ASH_TRY(ash_plan__take(plan, own, given, diag)); /* maybe the parameter's own view */
+    ASH_TRY(ash_plan__take(plan->device, own, given, diag)); /* maybe the parameter's own view */
     for (uint32_t twin = 0; plan->shared->n_devices > 1 && twin < plan->n_buffers; twin++)
         if (plan->program->buffers.at[twin].twin == b + 1) ASH_TRY(hand_on(plan, b, twin, diag));
     const ash_place *place = &plan->layout->places[b];
@@ -523,7 +523,7 @@ ash_status ash_plan_set_parameter(ash_plan *plan, const char *name, const ash_ty
     ASH_NEED(diag, plan, name);
     if (size) ASH_NEED(diag, data);
     pthread_mutex_lock(plan->lock);
-    ash_given given = ash_plan__given(plan, type, data, size);
+    ash_given given = ash_plan__given(plan->device, type, data, size);
     ash_status status = ash_plan__set_named(plan, name, &given, diag);
     pthread_mutex_unlock(plan->lock);
     return status;

@@ -112,7 +112,7 @@ static ash_status make_arenas(ash_plan *plan, ash_diag *diag) {
     plan->block_align = ASH_STORAGE_ALIGN;
     for (uint32_t i = 0; i < plan->n_arenas; i++) {
         uint64_t align = ASH_MAX(arenas[i].align, (uint64_t)ASH_STORAGE_ALIGN);
-        bool state = arenas[i].lane == ASH_LANE_STATE;
+        bool state = ash_lane__has_states(arenas[i].lane);
         uint32_t device = ash_lane__device(arenas[i].lane);
         if (!plan->second)
             plan->arenas[i] =
@@ -543,7 +543,8 @@ void ash_plan__clear(ash_plan *plan) {
         ash_storage_release(plan->arenas[i].storage);
     ash_plan__drop_weights(plan);
     ash_storage_release(plan->saved);
-    if (plan->block.address) ash_plan__tell_block(plan, "arena", &plan->block, plan->block_size);
+    if (plan->block.address)
+        ash_plan__tell_block(plan, plan->device, "arena", &plan->block, plan->block_size);
     ash_storage_release(plan->block.storage);
     release_storages(plan, plan->blobs);
     release_storages(plan, plan->own);

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* Every byte of a plan moves here, by the plan's device: the rest of the runtime adds to addresses, and
- * never asks what is there. */
+/* Every byte of a plan moves here, by the device that it is on: the rest of the runtime adds to addresses,
+ * and never asks what is there. */
 #include "plan.h"
 
-ash_status ash_plan__write(const ash_plan *plan, ash_address to, const void *from, uint64_t size,
+ash_status ash_plan__write(ash_device *device, ash_address to, const void *from, uint64_t size,
                            ash_diag *diag) {
-    return size ? plan->device->class->copy_in(plan->device, to, from, size, diag) : ASH_OK;
+    return size ? device->class->copy_in(device, to, from, size, diag) : ASH_OK;
 }
 
-ash_status ash_plan__read(const ash_plan *plan, void *to, ash_address from, uint64_t size, ash_diag *diag) {
-    return size ? plan->device->class->copy_out(plan->device, to, from, size, diag) : ASH_OK;
+ash_status ash_plan__read(ash_device *device, void *to, ash_address from, uint64_t size, ash_diag *diag) {
+    return size ? device->class->copy_out(device, to, from, size, diag) : ASH_OK;
 }
 
-ash_status ash_plan__copy(const ash_plan *plan, ash_address to, ash_address from, uint64_t size,
+ash_status ash_plan__copy(ash_device *device, ash_address to, ash_address from, uint64_t size,
                           ash_diag *diag) {
-    return size ? plan->device->class->copy(plan->device, to, from, size, diag) : ASH_OK;
+    return size ? device->class->copy(device, to, from, size, diag) : ASH_OK;
 }
 
-ash_status ash_plan__fill(const ash_plan *plan, ash_address to, uint8_t value, uint64_t size,
+ash_status ash_plan__fill(ash_device *device, ash_address to, uint8_t value, uint64_t size,
                           ash_diag *diag) {
-    return size ? plan->device->class->fill(plan->device, to, value, size, diag) : ASH_OK;
+    return size ? device->class->fill(device, to, value, size, diag) : ASH_OK;
 }
 
-ash_status ash_plan__take(const ash_plan *plan, ash_address to, const ash_given *given, ash_diag *diag) {
-    return given->address ? ash_plan__copy(plan, to, given->address, given->size, diag)
-                          : ash_plan__write(plan, to, given->data, given->size, diag);
+ash_status ash_plan__take(ash_device *device, ash_address to, const ash_given *given, ash_diag *diag) {
+    return given->address ? ash_plan__copy(device, to, given->address, given->size, diag)
+                          : ash_plan__write(device, to, given->data, given->size, diag);
 }
 
-ash_status ash_plan__fetch(const ash_plan *plan, void *to, const ash_given *given, ash_diag *diag) {
-    if (!given->data) return ash_plan__read(plan, to, given->address, given->size, diag);
+ash_status ash_plan__fetch(ash_device *device, void *to, const ash_given *given, ash_diag *diag) {
+    if (!given->data) return ash_plan__read(device, to, given->address, given->size, diag);
     if (given->size) memcpy(to, given->data, given->size);
     return ASH_OK;
 }

@@ -62,7 +62,8 @@ static ash_status look(ash_plan *plan, size_t position, saved *state, const void
     ASH_TRY(ash_plan_state(plan, position, &view, diag));
     state->type = *ash_view_type(view);
     state->size = ash_view_bytes(view);
-    if (plan->device->class->host_memory) return ash_view_data(view, out, diag);
+    if (ash_storage_device(ash_view_storage(view))->class->host_memory)
+        return ash_view_data(view, out, diag);
     if (!state->copy) state->copy = ash_mem_alloc(plan->allocator, ASH_MAX(state->size, 1), 1);
     if (!state->copy) return ASH_NO_MEMORY(diag);
     *out = state->copy;

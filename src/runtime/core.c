@@ -274,7 +274,7 @@ static void find_gaps(ash_plan_core *core, const ash_plan_gap *inputs, size_t co
     const ash_memory_arena *arena = ash_memory_plan_arenas(core->layout.main, &arenas);
     for (uint32_t a = 0; a < arenas; a++) {
         uint64_t end = 0;
-        if (arena[a].lane == ASH_LANE_STATE) continue;
+        if (ash_lane__has_states(arena[a].lane)) continue;
         for (; at < count && inputs[at].arena <= a; at++) {
             if (inputs[at].arena < a) continue;
             add_gap(core, a, end, inputs[at].offset);

@@ -148,7 +148,7 @@ static void print_arenas(const ash_plan_core *core, ash_text *out) {
         ash_text_add(out,
                      "  %zu %s, %" PRIu64 " bytes, align %" PRIu64 ", bound %" PRIu64 ", unshared %" PRIu64
                      ", %zu tenants, by %s\n",
-                     i, arenas[i].lane % ASH_LANES == ASH_LANE_STATE ? "states" : "main", arenas[i].size,
+                     i, ash_lane__has_states(arenas[i].lane) ? "states" : "main", arenas[i].size,
                      arenas[i].align, arenas[i].lower_bound, arenas[i].unshared, arenas[i].buffers,
                      ash_memory_strategy_text(arenas[i].found_by));
     for (uint32_t i = 0; i < core->n_gaps; i++)

@@ -48,6 +48,7 @@ struct fitter {
     struct fit_part parts[ASH_MOST_DEVICES];
     struct fit_way ways[WAYS];
     uint32_t refused; /* the device that the last refusal was about */
+    bool copy_states; /* the parts cannot be joined otherwise */
 };
 
 static bool has_winograd(const ash_graph *graph) {
@@ -83,6 +84,7 @@ static ash_status lower_part(const struct fitter *f, struct fit_part *part, ash_
                              .keep = options->keep,
                              .n_keep = options->keep_count,
                              .seeds = part->given->seeds,
+                             .copy_states = f->copy_states,
                              .uncut = f->job->count > 1,
                              .progress = &options->progress};
     ASH_TRY(ash_program__lower(part->optimised[direct], part->given->target, &low, out, diag));
@@ -93,8 +95,7 @@ static ash_status lower_part(const struct fitter *f, struct fit_part *part, ash_
     return status;
 }
 
-/* All parts in their ways. */
-static ash_status lower(struct fitter *f, ash_program **out, ash_diag *diag) {
+static ash_status lower_and_join(struct fitter *f, ash_program **out, ash_diag *diag) {
     ash_program *programs[ASH_MOST_DEVICES] = {NULL};
     ash_status status = ASH_OK;
     for (uint32_t d = 0; status == ASH_OK && d < f->job->count; d++)
@@ -105,6 +106,18 @@ static ash_status lower(struct fitter *f, ash_program **out, ash_diag *diag) {
         programs[0] = NULL;
     }
     for (uint32_t d = 0; d < f->job->count; d++) ash_program__free(programs[d]);
+    return status;
+}
+
+/* All parts in their ways. */
+static ash_status lower(struct fitter *f, ash_program **out, ash_diag *diag) {
+    ash_diag own;
+    ash_status status = lower_and_join(f, out, &own);
+    if (status == ASH_ERROR_UNSUPPORTED && f->job->count > 1 && !f->copy_states) {
+        f->copy_states = true;
+        status = lower_and_join(f, out, &own);
+    }
+    if (status != ASH_OK && diag) *diag = own;
     return status;
 }
 

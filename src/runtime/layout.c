@@ -537,7 +537,7 @@ static void note_state_arenas(ash_layout *layout) {
     size_t count;
     const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->main, &count);
     for (uint32_t i = 0; i < count; i++)
-        if (arenas[i].lane == ASH_LANE_STATE) layout->state += arenas[i].size;
+        if (ash_lane__has_states(arenas[i].lane)) layout->state += arenas[i].size;
 }
 
 /* Views of constants lie where these are. */

@@ -37,6 +37,9 @@ typedef struct ash_place {
  * there for the checkers. Each device has as many lanes, the main one the first; no arena is of two. */
 enum { ASH_LANE_STATE = 2, ASH_LANE_BOUND = 3, ASH_LANES = 4 };
 
+static inline bool ash_lane__has_states(uint32_t lane) {
+    return lane % ASH_LANES == ASH_LANE_STATE;
+}
 /* The device that an arena is on. */
 static inline uint32_t ash_lane__device(uint32_t lane) {
     return lane / ASH_LANES;

@@ -9,8 +9,8 @@
 
 /* --- holding ---------------------------------------------------------------------------------------- */
 
-ash_given ash_plan__given(const ash_plan *plan, const ash_type *type, const void *data, uint64_t size) {
-    ash_address address = plan->device->class->host_memory ? (ash_address)data : 0;
+ash_given ash_plan__given(const ash_device *device, const ash_type *type, const void *data, uint64_t size) {
+    ash_address address = device->class->host_memory ? (ash_address)data : 0;
     return (ash_given){.type = type, .size = size, .data = data, .address = address};
 }
 
@@ -32,7 +32,7 @@ void ash_plan__hold_input(ash_plan *plan, size_t position, ash_file *file, const
     if (before.bound && !same) {
         const ash_plan_block block = {before.data ? (ash_address)before.data : before.address,
                                       before.storage, 0};
-        ash_plan__tell_block(plan, ash_plan_input_name(plan, position), &block, before.bytes);
+        ash_plan__tell_block(plan, plan->device, ash_plan_input_name(plan, position), &block, before.bytes);
     }
     ash_file_release(before.file);
     ash_storage_release(before.storage);
@@ -57,7 +57,7 @@ ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag) {
 
 /* --- views ------------------------------------------------------------------------------------------ */
 
-ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_given *out,
+ash_status ash_plan__given_view(const ash_device *device, const ash_view *view, ash_given *out,
                                 ash_diag *diag) {
     ash_storage *storage = ash_view_storage(view);
     ash_address start;
@@ -67,20 +67,19 @@ ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_
     out->offset = ash_view_offset(view);
     if (out->size == 0) return ASH_OK;
     ASH_TRY(ash_storage__address(storage, &start, diag));
-    ash_device *device = ash_storage_device(storage);
-    bool here = device->class->cpu_accessible;
+    const ash_device *from = ash_storage_device(storage);
+    bool here = from->class->cpu_accessible;
     if (here) out->data = (const char *)start + out->offset;
-    if (device == plan->device || (here && plan->device->class->host_memory))
-        out->address = start + out->offset;
+    if (from == device || (here && device->class->host_memory)) out->address = start + out->offset;
     ASH_FAIL_IF(!out->data && !out->address, diag, ASH_ERROR_UNSUPPORTED, "copy from %.100s to %.100s",
-                device->name, plan->device->name);
+                from->name, device->name);
     return ASH_OK;
 }
 
 static ash_status give_view(ash_plan *plan, size_t position, const ash_view *view, bool bind,
                             ash_diag *diag) {
     ash_given given;
-    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
+    ASH_TRY(ash_plan__given_view(plan->device, view, &given, diag));
     ASH_FAIL_IF(bind && ash_device__context(ash_storage_device(given.storage)) != plan->context, diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
     return ash_plan__give_input(plan, position, &given, bind, diag);
@@ -110,7 +109,7 @@ ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const a
     ASH_NEED(diag, plan, name, view);
     ash_given given;
     pthread_mutex_lock(plan->lock);
-    ash_status status = ash_plan__given_view(plan, view, &given, diag);
+    ash_status status = ash_plan__given_view(plan->device, view, &given, diag);
     if (status != ASH_OK)
         ash_diag__add_node(diag, name, "parameter", ASH_NO_OFFSET);
     else
@@ -121,9 +120,9 @@ ash_status ash_plan_set_parameter_view(ash_plan *plan, const char *name, const a
 
 static ash_status set_state_view(ash_plan *plan, size_t position, const ash_view *view, ash_diag *diag) {
     ash_given given;
-    ASH_TRY(ash_plan__given_view(plan, view, &given, diag));
     ASH_FAIL_IF(position >= plan->n_states, diag, ASH_ERROR_NOT_FOUND,
                 "there is no state %zu: the plan has %zu", position, plan->n_states);
+    ASH_TRY(ash_plan__given_view(ash_plan__state_device(plan, position), view, &given, diag));
     return ash_plan__set_state(plan, position, &given, diag);
 }
 
@@ -139,8 +138,9 @@ ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_vi
 
 /* --- blocks ----------------------------------------------------------------------------------------- */
 
-ash_status ash_plan__lent_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag) {
-    ASH_TRY(ash_plan__given_view(plan, view, out, diag));
+ash_status ash_plan__lent_view(const ash_plan *plan, const ash_device *device, const ash_view *view,
+                               ash_given *out, ash_diag *diag) {
+    ASH_TRY(ash_plan__given_view(device, view, out, diag));
     ASH_FAIL_IF(ash_device__context(ash_storage_device(out->storage)) != plan->context, diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
     ASH_FAIL_IF(!ash_view__writable(view), diag, ASH_ERROR_STATE, "the view is read-only");
@@ -163,7 +163,7 @@ static ash_status view_block(const ash_plan *plan, ash_view *view, ash_plan_bloc
     *out = (ash_plan_block){0};
     *size = ash_view_bytes(view);
     if (!view) return ASH_OK;
-    ASH_TRY(ash_plan__lent_view(plan, view, &given, diag));
+    ASH_TRY(ash_plan__lent_view(plan, plan->device, view, &given, diag));
     return find_block(plan, &given, out, diag);
 }
 
@@ -171,7 +171,7 @@ ash_status ash_plan__bind_memory(ash_plan *plan, void *memory, uint64_t size, as
                                  ash_diag *diag) {
     pthread_mutex_lock(plan->lock);
     plan = ash_plan__memory(plan);
-    ash_given given = ash_plan__given(plan, NULL, memory, size);
+    ash_given given = ash_plan__given(plan->device, NULL, memory, size);
     ash_plan_block block;
     ash_status status = ash_open__check(plan, diag);
     if (status == ASH_OK) status = find_block(plan, &given, &block, diag);

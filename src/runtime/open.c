@@ -245,7 +245,7 @@ static ash_status wait_for(const ash_plan *plan, size_t position, const ash_type
     if (!bind) {
         next.copy = ash_mem_alloc(o->allocator, given->size, 1);
         if (!next.copy) return ASH_NO_MEMORY(diag);
-        ash_status status = ash_plan__fetch(plan, next.copy, given, diag);
+        ash_status status = ash_plan__fetch(plan->device, next.copy, given, diag);
         if (status != ASH_OK) {
             ash_mem_free(o->allocator, next.copy, given->size, 1);
             return status;
@@ -500,7 +500,7 @@ static ash_status place_inputs(ash_plan *plan, ash_diag *diag) {
     for (size_t i = 0; i < o->n_inputs; i++) {
         const ash_waiting *w = &o->waiting[i];
         if (!w->given) continue;
-        ash_given given = w->bound ? w->what : ash_plan__given(plan, NULL, w->copy, w->what.size);
+        ash_given given = w->bound ? w->what : ash_plan__given(plan->device, NULL, w->copy, w->what.size);
         given.type = &w->type;
         ASH_TRY(w->bound ? ash_plan__bind_input(plan, i, &given, diag)
                          : ash_plan__set_input(plan, i, &given, diag));

@@ -88,7 +88,7 @@ static void weigh(const step_orderer *o, const ash_layout *layout, order_size *o
     const ash_memory_arena *arenas = ash_memory_plan_arenas(layout->main, &count);
     *out = (order_size){0};
     for (size_t i = 0; i < count; i++) {
-        if (arenas[i].lane % ASH_LANES == ASH_LANE_STATE) continue;
+        if (ash_lane__has_states(arenas[i].lane)) continue;
         out->at[ash_lane__device(arenas[i].lane)] += arenas[i].size;
         out->all += arenas[i].size;
     }
@@ -393,7 +393,7 @@ static uint32_t find_peak(const step_orderer *o, const ash_layout *layout, uint3
     const ash_memory_arena *arena = ash_memory_plan_arenas(layout->main, &arenas);
     *count = 0;
     for (uint32_t i = 0; i < arenas; i++) /* those of states are the same at any time */
-        if (ash_lane__device(arena[i].lane) == device && arena[i].lane % ASH_LANES != ASH_LANE_STATE &&
+        if (ash_lane__device(arena[i].lane) == device && !ash_lane__has_states(arena[i].lane) &&
             (worst == UINT32_MAX || arena[i].load > arena[worst].load))
             worst = i;
     if (worst == UINT32_MAX) return (uint32_t)o->program->prologue;

@@ -17,9 +17,9 @@
 #include "plan.h"
 
 /* Beside the arenas and bound states: the caller's block, weights that are there, the caller's block for
- * others, weights of the room for the next prologue, kept outputs of the plan and of the other of a pair.
- * */
-enum { OTHERS = 6 };
+ * others, weights of the room for the next prologue, kept outputs of the plan and of the other of a pair;
+ * weights are on each device. */
+enum { OTHERS = 4 + 2 * ASH_MOST_DEVICES };
 
 static size_t room_of(const ash_plan *plan) {
     return plan->n_arenas + plan->n_states + OTHERS;
@@ -33,31 +33,33 @@ ash_status ash_plan__make_spans(ash_plan *plan, ash_diag *diag) {
 
 /* --- what is written ------------------------------------------------------------------------------ */
 
-static void add(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_address begin, uint64_t size) {
-    bool host = plan->device->class->host_memory;
+static void add(ash_plan *plan, uint32_t space, ash_plan_tenant tenant, uint32_t index, ash_address begin,
+                uint64_t size) {
     if (begin && size)
-        plan->spans[plan->n_spans++] = (ash_plan_span){host, begin, begin + size, tenant, index};
+        plan->spans[plan->n_spans++] = (ash_plan_span){space, begin, begin + size, tenant, index};
 }
 
 /* Where the caller has bound a state, or another plan has it. */
 static void add_state(ash_plan *plan, uint32_t position) {
     const ash_plan_state_slot *slot = &plan->states[position];
-    uint64_t bytes = (uint64_t)plan->program->buffers.at[slot->buffer].bytes;
-    if (slot->of) add(plan, ASH_TENANT_STATE, position, plan->base[slot->buffer], bytes);
-    add(plan, ASH_TENANT_STATE, position, slot->block.address, bytes);
-    add(plan, ASH_TENANT_STATE, position, (ash_address)slot->host, bytes);
-    if (slot->host && bytes) plan->spans[plan->n_spans - 1].host = true;
+    const ash_buffer *buffer = &plan->program->buffers.at[slot->buffer];
+    const uint32_t space = ash_plan__space(plan, buffer->device);
+    uint64_t bytes = (uint64_t)buffer->bytes;
+    if (slot->of) add(plan, space, ASH_TENANT_STATE, position, plan->base[slot->buffer], bytes);
+    add(plan, space, ASH_TENANT_STATE, position, slot->block.address, bytes);
+    add(plan, 0, ASH_TENANT_STATE, position, (ash_address)slot->host, bytes);
 }
 
-static void add_storage(ash_plan *plan, ash_plan_tenant tenant, uint32_t index, ash_storage *storage) {
+static void add_storage(ash_plan *plan, uint32_t device, ash_plan_tenant tenant, uint32_t index,
+                        ash_storage *storage) {
     ash_address begin;
     if (storage && ash_storage_allocated(storage) && ash_storage__address(storage, &begin, NULL) == ASH_OK)
-        add(plan, tenant, index, begin, ash_storage_size(storage));
+        add(plan, ash_plan__space(plan, device), tenant, index, begin, ash_storage_size(storage));
 }
 
 static int by_address(const void *a, const void *b) {
     const ash_plan_span *x = a, *y = b;
-    if (x->host != y->host) return x->host ? 1 : -1;
+    if (x->space != y->space) return x->space < y->space ? -1 : 1;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
@@ -65,18 +67,23 @@ static void find_spans(ash_plan *plan) {
     const ash_plan_weights *weights = plan->weights, *next = plan->room ? plan->room->weights : NULL;
     if (plan->spans_known) return;
     plan->n_spans = 0;
-    add(plan, ASH_TENANT_ARENA, 0, plan->block.address, plan->block_size);
-    for (uint32_t i = 0; i < plan->n_arenas; i++)
-        if (!plan->arenas[i].device && (plan->arenas[i].state || !plan->block.address))
-            add_storage(plan, plan->arenas[i].state ? ASH_TENANT_STATES : ASH_TENANT_ARENA, i,
-                        plan->arenas[i].storage);
-    if (weights) add_storage(plan, ASH_TENANT_WEIGHTS, 0, weights->storage[0]);
-    if (next) add_storage(plan, ASH_TENANT_WEIGHTS, 0, next->storage[0]);
+    add(plan, ash_plan__space(plan, 0), ASH_TENANT_ARENA, 0, plan->block.address, plan->block_size);
+    for (uint32_t i = 0; i < plan->n_arenas; i++) {
+        const ash_plan_arena *arena = &plan->arenas[i];
+        bool lent = !arena->state && !arena->device && plan->block.address;
+        if (!lent)
+            add_storage(plan, arena->device, arena->state ? ASH_TENANT_STATES : ASH_TENANT_ARENA, i,
+                        arena->storage);
+    }
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++) {
+        if (weights) add_storage(plan, d, ASH_TENANT_WEIGHTS, 0, weights->storage[d]);
+        if (next) add_storage(plan, d, ASH_TENANT_WEIGHTS, 0, next->storage[d]);
+    }
     ash_address later = plan->weights_block.address;
     if (!(weights && weights->block.address == later) && !(next && next->block.address == later))
-        add(plan, ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size[0]);
-    add_storage(plan, ASH_TENANT_SAVED, 0, plan->saved);
-    if (plan->partner) add_storage(plan, ASH_TENANT_SAVED, 0, plan->partner->saved);
+        add(plan, ash_plan__space(plan, 0), ASH_TENANT_WEIGHTS, 0, later, plan->layout->weights_size[0]);
+    add_storage(plan, 0, ASH_TENANT_SAVED, 0, plan->saved);
+    if (plan->partner) add_storage(plan, 0, ASH_TENANT_SAVED, 0, plan->partner->saved);
     for (uint32_t i = 0; i < plan->n_states; i++) add_state(plan, i);
     if (plan->n_spans) qsort(plan->spans, plan->n_spans, sizeof *plan->spans, by_address);
     plan->spans_known = true;
@@ -85,11 +92,11 @@ static void find_spans(ash_plan *plan) {
 /* --- meeting -------------------------------------------------------------------------------------- */
 
 static bool meet(const ash_plan_span *a, const ash_plan_span *b) {
-    return a->host == b->host && a->begin < b->end && b->begin < a->end;
+    return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
 
 static bool is_below(const ash_plan_span *a, const ash_plan_span *b) {
-    return a->host != b->host ? b->host : a->end <= b->begin;
+    return a->space != b->space ? a->space < b->space : a->end <= b->begin;
 }
 
 /* The first span that is written and has bytes in common with one that is given. What is replaced by it,
@@ -116,10 +123,10 @@ static const ash_plan_span *find_written(const ash_plan *plan, const ash_plan_sp
 
 static ash_plan_span input_span(const ash_plan *plan, size_t position) {
     const ash_plan_input_state *input = &plan->inputs[position];
-    bool host = !input->address || plan->device->class->host_memory;
+    const uint32_t space = input->address ? ash_plan__space(plan, 0) : 0;
     ash_address begin = input->address ? input->address : (ash_address)input->data;
     uint64_t bytes = input->bound && begin ? input->bytes : 0;
-    return (ash_plan_span){host, begin, begin + bytes, ASH_TENANT_INPUT, (uint32_t)position};
+    return (ash_plan_span){space, begin, begin + bytes, ASH_TENANT_INPUT, (uint32_t)position};
 }
 
 static bool find_input(const ash_plan *plan, const ash_plan_span *given, ash_plan_span *out) {
@@ -142,13 +149,12 @@ static bool find_read(const ash_plan *plan, const ash_plan_span *given, ash_plan
         const ash_blob *blob = plan->shared->originals[b];
         if (!blob) continue;
         ash_address begin = (ash_address)blob->data;
-        *out = (ash_plan_span){true, begin, begin + blob->size, ASH_TENANT_CONSTANT, b};
+        *out = (ash_plan_span){0, begin, begin + blob->size, ASH_TENANT_CONSTANT, b};
         if (meet(out, given)) return true;
-        if (!plan->own[b] || plan->program->buffers.at[b].device ||
-            plan->program->buffers.at[b].kind == ASH_BUFFER_STATE)
-            continue;
+        const ash_buffer *buffer = &plan->program->buffers.at[b];
+        if (!plan->own[b] || buffer->kind == ASH_BUFFER_STATE) continue;
         if (ash_storage__address(plan->own[b], &begin, NULL) != ASH_OK) continue;
-        *out = (ash_plan_span){plan->device->class->host_memory, begin,
+        *out = (ash_plan_span){ash_plan__space(plan, buffer->device), begin,
                                begin + ash_storage_size(plan->own[b]), ASH_TENANT_CONSTANT, b};
         if (meet(out, given)) return true;
     }
@@ -204,7 +210,7 @@ static ash_status refuse(const ash_plan *plan, const ash_plan_span *given, const
 
 ash_status ash_plan__check_input_memory(ash_plan *plan, size_t position, const ash_given *given,
                                         ash_diag *diag) {
-    ash_plan_span span = {.host = !given->address || plan->device->class->host_memory,
+    ash_plan_span span = {.space = given->address ? ash_plan__space(plan, 0) : 0,
                           .begin = given->address ? given->address : (ash_address)given->data,
                           .tenant = ASH_TENANT_INPUT,
                           .index = (uint32_t)position};
@@ -224,7 +230,7 @@ ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *blo
     if (other) return refuse(plan, block, plan, other, diag);
     if (find_read(plan, block, &read, &by)) return refuse(plan, block, by, &read, diag);
     ash_file *file = NULL;
-    if (block->host)
+    if (block->space == 0)
         file = ash_file_at(plan->context, (const void *)block->begin, block->end - block->begin);
     if (!file) return ASH_OK;
     char name[NAME];

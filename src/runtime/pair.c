@@ -104,6 +104,10 @@ static ash_status check_types(const ash_plan *plan, size_t position, const ash_p
     const ash_type *b = &from->program->buffers.at[from->states[theirs].buffer].type;
     int64_t count;
     bool fixed = ash_type_static_count(a, &count) && ash_type_static_count(b, &count);
+    ASH_FAIL_IF(ash_plan__state_device(plan, position) != ash_plan__state_device(from, theirs), diag,
+                ASH_ERROR_INVALID_ARGUMENT,
+                "\"%.80s\" is on another device in the one plan than in the other",
+                ash_plan_state_name(plan, position));
     if (fixed && ash_type_equal(a, b) &&
         ash_plan_state_align(from, theirs) % ash_plan_state_align(plan, position) == 0)
         return ASH_OK;
@@ -128,8 +132,8 @@ static ash_status find_shared(const ash_plan *plan, const ash_plan *from, size_t
 }
 
 static ash_status check_sharing(const ash_plan *plan, const ash_plan *from, ash_diag *diag) {
-    ASH_FAIL_IF(plan->context != from->context || plan->device != from->device, diag,
-                ASH_ERROR_INVALID_ARGUMENT, "plans that share states are of one context, on one device");
+    ASH_FAIL_IF(plan->context != from->context, diag, ASH_ERROR_INVALID_ARGUMENT,
+                "plans that share states are of one context");
     ASH_FAIL_IF(plan->opening || from->opening, diag, ASH_ERROR_UNSUPPORTED,
                 "a plan of an open graph shares no states: it is made again for other sizes");
     ASH_FAIL_IF(plan->owner || plan->users > 1 || plan == from, diag, ASH_ERROR_STATE,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* graph, devices, rules ─→ a device for each node ─divide→ graphs ─opt, lower→ programs ─join→ one program
+/* graph, devices, rules ─→ a device for all ─divide→ graphs ─opt, lower→ programs ─join→ one program
  *
  * docs/architecture.md, "How a plan runs on several devices", has the whole of it. */
 #include "code/code.h"
@@ -30,12 +30,20 @@ static bool fits(const char *pattern, const char *name) {
     return !*pattern;
 }
 
-/* The device that a node is placed on, plus 1; 0: nobody has placed it. */
-static uint32_t place_of(const ash_plan_options *options, const ash_node *node) {
-    if (node->place) return node->place;
-    for (size_t r = options->place_count; node->name && r-- > 0;)
-        if (fits(options->places[r].pattern, node->name)) return options->places[r].device + 1;
+/* The device that something is placed on, plus 1; 0: nobody has placed it. `own`: what its caller said. */
+static uint32_t find_place(const ash_plan_options *options, uint32_t own, const char *name) {
+    if (own) return own;
+    for (size_t r = options->place_count; name && r-- > 0;)
+        if (fits(options->places[r].pattern, name)) return options->places[r].device + 1;
     return 0;
+}
+
+static uint32_t place_of(const ash_plan_options *options, const ash_node *node) {
+    return find_place(options, node->place, node->name);
+}
+
+static uint32_t place_of_state(const ash_plan_options *options, const ash_value_info *state) {
+    return find_place(options, state->place, state->name);
 }
 
 static ash_status refuse(const ash_node *node, ash_status status, ash_diag *diag) {
@@ -43,15 +51,15 @@ static ash_status refuse(const ash_node *node, ash_status status, ash_diag *diag
     return status;
 }
 
-static ash_status check_device(const ash_plan_options *options, const ash_node *node, uint32_t device,
-                               ash_diag *diag) {
+static ash_status check_place(const ash_plan_options *options, uint32_t place, const char *name,
+                              const char *op, ash_diag *diag) {
     size_t count = ASH_MAX(options->device_count, (size_t)1);
-    if (device < count) return ASH_OK;
-    return refuse(node,
-                  ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
-                           "it is placed on device %u, and the plan has %zu: see ash_plan_options.devices",
-                           (unsigned)device, count),
-                  diag);
+    if (place <= count) return ASH_OK;
+    ash_fail(diag, ASH_ERROR_INVALID_ARGUMENT,
+             "it is placed on device %u, and the plan has %zu: see ash_plan_options.devices",
+             (unsigned)(place - 1), count);
+    ash_diag__add_node(diag, name, op, ASH_NO_OFFSET);
+    return ASH_ERROR_INVALID_ARGUMENT;
 }
 
 ash_status ash_placed__is_needed(const ash_graph *graph, const ash_plan_options *options, bool *out,
@@ -63,7 +71,13 @@ ash_status ash_placed__is_needed(const ash_graph *graph, const ash_plan_options 
     for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
         uint32_t place = place_of(options, node);
-        if (place) ASH_TRY(check_device(options, node, place - 1, diag));
+        ASH_TRY(check_place(options, place, node->name, ash_op_name(node->op), diag));
+        *out |= place > 1;
+    }
+    for (size_t i = 0; i < graph->states.len; i++) {
+        const ash_value_info *state = &graph->values.at[graph->states.at[i].value];
+        uint32_t place = place_of_state(options, state);
+        ASH_TRY(check_place(options, place, state->name, "state", diag));
         *out |= place > 1;
     }
     return ASH_OK;
@@ -93,6 +107,19 @@ static ash_status choose(const ash_graph *graph, const ash_plan_options *options
     }
     ash_mem_free(graph->allocator, loops, graph->nodes.len, sizeof *loops);
     return status;
+}
+
+/* A state that nobody has placed is where the node is that computes its new value. */
+static void choose_homes(const ash_graph *graph, const ash_plan_options *options, const uint32_t *where,
+                         uint32_t *homes) {
+    for (size_t i = 0; i < graph->states.len; i++) {
+        const ash_state *state = &graph->states.at[i];
+        const ash_value_info *update =
+            state->update == ASH_NO_VALUE ? NULL : &graph->values.at[state->update];
+        uint32_t place = place_of_state(options, &graph->values.at[state->value]);
+        homes[i] = update && update->kind == ASH_VALUE_NODE ? where[update->node] : 0;
+        if (place) homes[i] = place - 1;
+    }
 }
 
 /* --- what several devices do not have --------------------------------------------------------------- */
@@ -161,6 +188,7 @@ struct placing {
     const ash_graph *graph;
     const ash_plan_options *options;
     const bool *seeds; /* per input of the graph, or NULL */
+    ash_placement where;
     ash_division division;
     /* per device */
     ash_fit_part parts[ASH_MOST_DEVICES];
@@ -222,19 +250,20 @@ static ash_status describe_part(struct placing *w, uint32_t device, ash_diag *di
 /* Of the joined program's seeds the caller's are the first: others have come from other devices. */
 static ash_status join(void *user, ash_program **programs, ash_diag *diag) {
     struct placing *w = user;
-    size_t inputs = w->graph->inputs.len, seeds = 0;
-    ASH_TRY(ash_program__join(&w->division, programs, inputs, w->graph->outputs.len, diag));
+    const ash_graph *g = w->graph;
+    const ash_ends ends = {g->inputs.len, g->outputs.len, g->states.len, w->where.states};
+    size_t seeds = 0;
+    ASH_TRY(ash_program__join(&w->division, programs, &ends, diag));
     if (!w->seeds) return ASH_OK;
-    for (size_t i = 0; i < inputs; i++) seeds += w->seeds[i];
+    for (size_t i = 0; i < ends.inputs; i++) seeds += w->seeds[i];
     programs[0]->n_seeds = seeds;
     return ash_program__cut(programs[0], diag);
 }
 
-static ash_status place(struct placing *w, const uint32_t *where, ash_fitted *out, ash_diag *diag) {
+static ash_status place(struct placing *w, ash_fitted *out, ash_diag *diag) {
     const ash_plan_options *options = w->options;
-    const uint32_t count = (uint32_t)options->device_count;
-    ASH_TRY(
-        ash_graph__divide(w->graph, where, count, options->keep, options->keep_count, &w->division, diag));
+    const uint32_t count = w->where.count;
+    ASH_TRY(ash_graph__divide(w->graph, &w->where, options->keep, options->keep_count, &w->division, diag));
     for (uint32_t d = 0; d < count; d++) ASH_TRY(describe_part(w, d, diag));
     ASH_TRY(find_seeds(w, diag));
     const ash_fit_job job = {.context = w->context,
@@ -249,14 +278,21 @@ static ash_status place(struct placing *w, const uint32_t *where, ash_fitted *ou
 ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const bool *seeds,
                              const ash_plan_options *options, ash_fitted *out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
-    struct placing w = {.context = context, .graph = graph, .options = options, .seeds = seeds};
     *out = (ash_fitted){0};
     ASH_TRY(ash_placed__check(options, diag));
     ASH_TRY(check_graph(graph, diag));
-    uint32_t *where = ash_mem_alloc(a, graph->nodes.len, sizeof *where);
-    if (!where) return ASH_NO_MEMORY(diag);
-    ash_status status = choose(graph, options, where, diag);
-    if (status == ASH_OK) status = place(&w, where, out, diag);
+    uint32_t *where = ash_mem_alloc(a, graph->nodes.len, sizeof *where),
+             *homes = ash_mem_alloc(a, graph->states.len, sizeof *homes);
+    struct placing w = {.context = context,
+                        .graph = graph,
+                        .options = options,
+                        .seeds = seeds,
+                        .where = {where, homes, (uint32_t)options->device_count}};
+    ash_status status = where && homes ? choose(graph, options, where, diag) : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK) {
+        choose_homes(graph, options, where, homes);
+        status = place(&w, out, diag);
+    }
     for (uint32_t d = 0; d < w.division.count; d++) {
         size_t inputs = w.division.graphs[d] ? w.division.graphs[d]->inputs.len : 0;
         ash_mem_free(a, w.late[d], inputs, sizeof(bool));
@@ -264,5 +300,6 @@ ash_status ash_placed__lower(ash_context *context, const ash_graph *graph, const
     }
     ash_division__free(&w.division);
     ash_mem_free(a, where, graph->nodes.len, sizeof *where);
+    ash_mem_free(a, homes, graph->states.len, sizeof *homes);
     return status;
 }

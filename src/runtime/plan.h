@@ -147,7 +147,7 @@ typedef enum ash_plan_tenant {
 } ash_plan_tenant;
 
 typedef struct ash_plan_span {
-    bool host;              /* addresses of the host, not of the device */
+    uint32_t space;         /* whose addresses: ash_plan__space */
     ash_address begin, end; /* half-open */
     ash_plan_tenant tenant;
     uint32_t index;
@@ -237,7 +237,7 @@ struct ash_plan {
     const ash_program *program;
     const ash_schedule *schedule;
     const ash_layout *layout;
-    ash_device *device; /* the main one: that all memory of the plan is on, but for what others have */
+    ash_device *device; /* the main one, which inputs and outputs are on */
     ash_kernel *const *kernels;
     ash_streams *streams;  /* that the main steps run on */
     ash_command *commands; /* all that an execution issues to them */
@@ -438,22 +438,21 @@ void ash_plan__time_commands(ash_plan *plan, bool timed);
 /* Commands per stream. */
 void ash_plan__count_commands(const ash_plan *plan, uint32_t *counts);
 
-/* --- bytes.c: every byte of a plan moves here, by its device ------------------------------------ */
+/* --- bytes.c: every byte of a plan moves here, by the device that it is on ---------------------- */
 
 /* From memory of the host; */
-ash_status ash_plan__write(const ash_plan *plan, ash_address to, const void *from, uint64_t size,
+ash_status ash_plan__write(ash_device *device, ash_address to, const void *from, uint64_t size,
                            ash_diag *diag);
 /* to memory of the host; */
-ash_status ash_plan__read(const ash_plan *plan, void *to, ash_address from, uint64_t size, ash_diag *diag);
+ash_status ash_plan__read(ash_device *device, void *to, ash_address from, uint64_t size, ash_diag *diag);
 /* on the device; */
-ash_status ash_plan__copy(const ash_plan *plan, ash_address to, ash_address from, uint64_t size,
+ash_status ash_plan__copy(ash_device *device, ash_address to, ash_address from, uint64_t size,
                           ash_diag *diag);
 /* the same byte everywhere. Bytes may overlap. */
-ash_status ash_plan__fill(const ash_plan *plan, ash_address to, uint8_t value, uint64_t size,
-                          ash_diag *diag);
+ash_status ash_plan__fill(ash_device *device, ash_address to, uint8_t value, uint64_t size, ash_diag *diag);
 /* What was given: to the device, to memory of the host. */
-ash_status ash_plan__take(const ash_plan *plan, ash_address to, const ash_given *given, ash_diag *diag);
-ash_status ash_plan__fetch(const ash_plan *plan, void *to, const ash_given *given, ash_diag *diag);
+ash_status ash_plan__take(ash_device *device, ash_address to, const ash_given *given, ash_diag *diag);
+ash_status ash_plan__fetch(ash_device *device, void *to, const ash_given *given, ash_diag *diag);
 /* A storage on one of the plan's devices that has memory; on the main one. */
 ash_status ash_plan__allocate_on(const ash_plan *plan, uint32_t device, uint64_t size, uint64_t align,
                                  ash_storage **out, ash_diag *diag);
@@ -500,18 +499,19 @@ ash_status ash_plan__check_inputs(const ash_plan *plan, ash_diag *diag);
 
 /* --- release.c; under the lock ------------------------------------------------------------------ */
 
-/* The plan has done with memory of the caller's. */
-void ash_plan__tell_block(const ash_plan *plan, const char *name, const ash_plan_block *block,
-                          uint64_t bytes);
+/* The plan has done with memory of the caller's, which it had for a device. */
+void ash_plan__tell_block(const ash_plan *plan, ash_device *device, const char *name,
+                          const ash_plan_block *block, uint64_t bytes);
 /* All buffers' bytes are about to go. */
 void ash_plan__tell_all(const ash_plan *plan);
 
 /* --- lent.c; under the lock -------------------------------------------------------------------- */
 
-/* Bytes at an address of the host's. */
-ash_given ash_plan__given(const ash_plan *plan, const ash_type *type, const void *data, uint64_t size);
+/* Bytes at an address of the host's, for one of the plan's devices. */
+ash_given ash_plan__given(const ash_device *device, const ash_type *type, const void *data, uint64_t size);
 /* The same of a view, which can be read now. */
-ash_status ash_plan__given_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
+ash_status ash_plan__given_view(const ash_device *device, const ash_view *view, ash_given *out,
+                                ash_diag *diag);
 /* Binds a block of `size` bytes to the plan, whose lock is held; one without an address is none. */
 typedef ash_status ash_plan_bind_fn(ash_plan *plan, const ash_plan_block *block, uint64_t size,
                                     ash_diag *diag);
@@ -523,7 +523,8 @@ ash_status ash_plan__bind_view(ash_plan *plan, ash_view *view, ash_plan_bind_fn 
 /* A block is another from now on, whose storage it holds. */
 void ash_plan__set_block(ash_plan_block *block, const ash_plan_block *now);
 /* What a view has, as memory that may be written and that the plan may hold. */
-ash_status ash_plan__lent_view(const ash_plan *plan, const ash_view *view, ash_given *out, ash_diag *diag);
+ash_status ash_plan__lent_view(const ash_plan *plan, const ash_device *device, const ash_view *view,
+                               ash_given *out, ash_diag *diag);
 /* Some bytes of a block as a storage. */
 ash_status ash_plan__part(const ash_plan *plan, const ash_plan_block *block, uint64_t offset, uint64_t size,
                           ash_storage **out, ash_diag *diag);
@@ -532,6 +533,11 @@ void ash_plan__hold_input(ash_plan *plan, size_t position, struct ash_file *file
 void ash_plan__free_lent(ash_plan *plan);
 /* ASH_ERROR_IO names an input that is bound to bytes of a file that was cut short. */
 ash_status ash_plan__check_lent_files(const ash_plan *plan, ash_diag *diag);
+
+/* Whose addresses a device's memory has: 0: the host's; else its own, its number plus 1. */
+static inline uint32_t ash_plan__space(const ash_plan *plan, uint32_t device) {
+    return plan->shared->devices[device]->class->host_memory ? 0 : device + 1;
+}
 
 /* --- overlap.c; under the lock ----------------------------------------------------------------- */
 
@@ -545,6 +551,9 @@ ash_status ash_plan__check_block_memory(ash_plan *plan, const ash_plan_span *blo
 ash_status ash_plan__check_own_memory(ash_plan *plan, ash_diag *diag);
 
 /* --- state.c; under the lock ------------------------------------------------------------------- */
+
+/* The device that a state is on. */
+ash_device *ash_plan__state_device(const ash_plan *plan, size_t position);
 
 /* ash_plan_set_state, once the position is known. */
 ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag);

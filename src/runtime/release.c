@@ -25,9 +25,9 @@ static void tell(const ash_plan *plan, const ash_release *what) {
     if (plan->release.fn) plan->release.fn(plan->release.user, what);
 }
 
-void ash_plan__tell_block(const ash_plan *plan, const char *name, const ash_plan_block *block,
-                          uint64_t bytes) {
-    ash_device *device = block->storage ? ash_storage_device(block->storage) : plan->device;
+void ash_plan__tell_block(const ash_plan *plan, ash_device *device, const char *name,
+                          const ash_plan_block *block, uint64_t bytes) {
+    if (block->storage) device = ash_storage_device(block->storage);
     const ash_release what = {.kind = ASH_RELEASE_BLOCK,
                               .buffer = UINT32_MAX,
                               .name = name,
@@ -129,8 +129,8 @@ static ash_status save_outputs(ash_plan *plan, ash_diag *diag) {
         uint64_t bytes; /* present ones, which are those of the results */
         ash_plan__present_type(plan, b, &type, &bytes);
         uint64_t within = place->offset - plan->layout->places[place->root].offset;
-        status =
-            ash_plan__copy(plan, start + index->saved[i], plan->base[place->root] + within, bytes, diag);
+        status = ash_plan__copy(plan->device, start + index->saved[i], plan->base[place->root] + within,
+                                bytes, diag);
     }
     if (status != ASH_OK) {
         ash_storage_release(storage);

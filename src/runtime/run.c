@@ -23,7 +23,7 @@ static ash_status check_output(ash_plan *plan, const ash_run_output *out, ash_di
 static ash_status check_sizes(ash_plan *plan, const ash_run *run, ash_diag *diag) {
     for (size_t i = 0; i < run->input_count; i++) {
         const ash_run_input *in = &run->inputs[i];
-        ash_given given = ash_plan__given(plan, in->type, in->data, in->size);
+        ash_given given = ash_plan__given(plan->device, in->type, in->data, in->size);
         ash_status status = ash_plan__check_given(plan, plan->program->inputs.at[in->position], &given,
                                                   "was given, the input is", diag);
         if (status == ASH_OK) continue;
@@ -38,7 +38,7 @@ static ash_status check_sizes(ash_plan *plan, const ash_run *run, ash_diag *diag
 static ash_status give_inputs(ash_plan *plan, const ash_run *run, ash_diag *diag) {
     for (size_t i = 0; i < run->input_count; i++) {
         const ash_run_input *in = &run->inputs[i];
-        ash_given given = ash_plan__given(plan, in->type, in->data, in->size);
+        ash_given given = ash_plan__given(plan->device, in->type, in->data, in->size);
         ASH_TRY(ash_plan__give_input(plan, in->position, &given, false, diag));
     }
     return ASH_OK;

@@ -53,8 +53,17 @@ static uint64_t bytes_of(const ash_plan *plan, const ash_plan_state_slot *slot) 
     return (uint64_t)plan->program->buffers.at[slot->buffer].bytes;
 }
 
+static ash_device *device_of(const ash_plan *plan, const ash_plan_state_slot *slot) {
+    return plan->shared->devices[plan->program->buffers.at[slot->buffer].device];
+}
+
 static bool is_bound(const ash_plan_state_slot *slot) {
     return slot->block.address || slot->host;
+}
+
+ash_device *ash_plan__state_device(const ash_plan *plan, size_t position) {
+    const ash_plan *home = ash_plan__home_of_state(plan, position, &position);
+    return device_of(home, &home->states[position]);
 }
 
 /* The slot that a state really has. */
@@ -65,12 +74,14 @@ static ash_plan_state_slot *home_slot(const ash_plan *plan, size_t position) {
 
 static ash_status fetch(const ash_plan *plan, const ash_plan_state_slot *slot, ash_diag *diag) {
     if (!slot->host) return ASH_OK;
-    return ash_plan__write(plan, plan->base[slot->buffer], slot->host, bytes_of(plan, slot), diag);
+    return ash_plan__write(device_of(plan, slot), plan->base[slot->buffer], slot->host,
+                           bytes_of(plan, slot), diag);
 }
 
 static ash_status give_back(const ash_plan *plan, const ash_plan_state_slot *slot, ash_diag *diag) {
     if (!slot->host) return ASH_OK;
-    return ash_plan__read(plan, slot->host, plan->base[slot->buffer], bytes_of(plan, slot), diag);
+    return ash_plan__read(device_of(plan, slot), slot->host, plan->base[slot->buffer], bytes_of(plan, slot),
+                          diag);
 }
 
 ash_status ash_plan__fetch_states(const ash_plan *plan, ash_diag *diag) {
@@ -95,8 +106,8 @@ static ash_status start_anew(ash_plan *plan, size_t position, ash_diag *diag) {
     const ash_blob *blob = plan->shared->originals[slot->buffer];
     uint64_t bytes = bytes_of(plan, slot);
     ash_address to = plan->base[slot->buffer];
-    ASH_TRY(blob ? ash_plan__write(plan, to, blob->data, bytes, diag)
-                 : ash_plan__fill(plan, to, 0, bytes, diag));
+    ASH_TRY(blob ? ash_plan__write(device_of(plan, slot), to, blob->data, bytes, diag)
+                 : ash_plan__fill(device_of(plan, slot), to, 0, bytes, diag));
     ASH_TRY(give_back(plan, slot, diag));
     slot->undefined = false;
     return ASH_OK;
@@ -125,7 +136,8 @@ static void tell_bound(const ash_plan *plan, size_t position) {
     ash_plan_block block = slot->block;
     if (slot->host) block.address = (ash_address)slot->host;
     if (block.address)
-        ash_plan__tell_block(plan, ash_plan_state_name(plan, position), &block, bytes_of(plan, slot));
+        ash_plan__tell_block(plan, device_of(plan, slot), ash_plan_state_name(plan, position), &block,
+                             bytes_of(plan, slot));
 }
 
 void ash_plan__free_states(ash_plan *plan) {
@@ -143,7 +155,8 @@ static ash_status find_place(ash_plan *plan, const ash_plan_state_slot *slot, as
     const ash_place *place = &plan->layout->places[slot->buffer];
     ash_plan_arena *arena = &plan->arenas[place->arena];
     if (!arena->storage) {
-        ASH_TRY(ash_plan__allocate(plan, arena->size, arena->align, &arena->storage, diag));
+        ASH_TRY(
+            ash_plan__allocate_on(plan, arena->device, arena->size, arena->align, &arena->storage, diag));
         plan->spans_known = false;
     }
     ASH_TRY(ash_storage__address(arena->storage, out, diag));
@@ -266,15 +279,16 @@ ash_status ash_plan_state(ash_plan *plan, size_t position, const ash_view **out,
 ash_status ash_plan__set_state(ash_plan *plan, size_t position, const ash_given *given, ash_diag *diag) {
     plan = ash_plan__home_of_state(plan, position, &position);
     uint32_t b = plan->states[position].buffer;
+    ash_device *device = device_of(plan, &plan->states[position]);
     uint64_t bytes = (uint64_t)plan->program->buffers.at[b].bytes;
     ASH_TRY(ash_plan__check_given(plan, b, given, "was given, the state is", diag));
     ASH_TRY(ash_file_check_given(plan->context, given->data, given->size, diag));
     ASH_TRY(ash_plan__need_states(plan, diag));
     ash_plan__lose_saved(plan, "a state was set since");
-    plan->states[position].undefined = true;                   /* until all is there */
-    ASH_TRY(ash_plan__take(plan, plan->base[b], given, diag)); /* maybe the state's own view */
+    plan->states[position].undefined = true;                     /* until all is there */
+    ASH_TRY(ash_plan__take(device, plan->base[b], given, diag)); /* maybe the state's own view */
     if (bytes > given->size)
-        ASH_TRY(ash_plan__fill(plan, plan->base[b] + given->size, 0, bytes - given->size, diag));
+        ASH_TRY(ash_plan__fill(device, plan->base[b] + given->size, 0, bytes - given->size, diag));
     ASH_TRY(give_back(plan, &plan->states[position], diag));
     plan->states[position].undefined = false;
     return ASH_OK;
@@ -286,7 +300,7 @@ ash_status ash_plan_set_state(ash_plan *plan, size_t position, const ash_type *t
     if (size) ASH_NEED(diag, data);
     ASH_TRY(check_position(plan, position, diag));
     pthread_mutex_lock(plan->lock);
-    ash_given given = ash_plan__given(plan, type, data, size);
+    ash_given given = ash_plan__given(ash_plan__state_device(plan, position), type, data, size);
     ash_status status = ash_plan__set_state(plan, position, &given, diag);
     pthread_mutex_unlock(plan->lock);
     if (status != ASH_OK)
@@ -352,8 +366,9 @@ static ash_status check_memory(ash_plan *plan, size_t position, const ash_given 
     ASH_FAIL_IF(given->size < bytes, diag, ASH_ERROR_OUT_OF_RANGE,
                 "%llu bytes were given for the state, %llu are needed", (unsigned long long)given->size,
                 (unsigned long long)bytes);
-    bool host = !given->address || plan->device->class->host_memory;
-    const ash_plan_span span = {host, begin, begin + bytes, ASH_TENANT_STATE, (uint32_t)position};
+    const uint32_t device = plan->program->buffers.at[plan->states[position].buffer].device,
+                   space = given->address ? ash_plan__space(plan, device) : 0;
+    const ash_plan_span span = {space, begin, begin + bytes, ASH_TENANT_STATE, (uint32_t)position};
     return ash_plan__check_block_memory(plan, &span, diag);
 }
 
@@ -365,7 +380,8 @@ static ash_status take_back(ash_plan *plan, size_t position, ash_diag *diag) {
     ASH_TRY(ash_plan__need_states(plan, diag));
     ASH_TRY(find_place(plan, slot, &to, diag));
     ASH_TRY(slot->host ? fetch(plan, slot, diag)
-                       : ash_plan__copy(plan, to, slot->block.address, bytes_of(plan, slot), diag));
+                       : ash_plan__copy(device_of(plan, slot), to, slot->block.address,
+                                        bytes_of(plan, slot), diag));
     ash_plan__set_base(plan, slot->buffer, to);
     return ASH_OK;
 }
@@ -417,11 +433,16 @@ static ash_status name_failure(const ash_plan *plan, size_t position, ash_status
     return status;
 }
 
+/* Whose reach counts for what a state is bound to; which there need not be. */
+static const ash_device *reaching(const ash_plan *plan, size_t position) {
+    return position < plan->n_states ? ash_plan__state_device(plan, position) : plan->device;
+}
+
 ash_status ash_plan_bind_state(ash_plan *plan, size_t position, void *memory, uint64_t size,
                                ash_diag *diag) {
     ASH_NEED(diag, plan);
     pthread_mutex_lock(plan->lock);
-    ash_given given = ash_plan__given(plan, NULL, memory, size);
+    ash_given given = ash_plan__given(reaching(plan, position), NULL, memory, size);
     ash_status status = bind_state(plan, position, &given, diag);
     pthread_mutex_unlock(plan->lock);
     return name_failure(plan, position, status, diag);
@@ -431,7 +452,8 @@ ash_status ash_plan_bind_state_view(ash_plan *plan, size_t position, ash_view *v
     ASH_NEED(diag, plan);
     ash_given given = {0};
     pthread_mutex_lock(plan->lock);
-    ash_status status = view ? ash_plan__lent_view(plan, view, &given, diag) : ASH_OK;
+    ash_status status = ASH_OK;
+    if (view) status = ash_plan__lent_view(plan, reaching(plan, position), view, &given, diag);
     if (status == ASH_OK) status = bind_state(plan, position, &given, diag);
     pthread_mutex_unlock(plan->lock);
     return name_failure(plan, position, status, diag);

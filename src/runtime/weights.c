@@ -112,7 +112,7 @@ bool ash_plan__lacks_weights(const ash_plan *plan) {
 void ash_plan__free_weights(const ash_plan *plan, ash_plan_weights *weights) {
     if (!weights || atomic_fetch_sub(&weights->plans, 1) != 1) return;
     if (weights->block.address && weights->block.address != plan->weights_block.address)
-        ash_plan__tell_block(plan, "weights", &weights->block, plan->layout->weights_size[0]);
+        ash_plan__tell_block(plan, plan->device, "weights", &weights->block, plan->layout->weights_size[0]);
     for (uint32_t d = 0; d < ASH_MOST_DEVICES; d++) ash_storage_release(weights->storage[d]);
     ash_storage_release(weights->block.storage);
     ash_mem_free(plan->allocator, weights, 1, sizeof *weights);
@@ -216,7 +216,7 @@ static void set_weights_block(ash_plan *plan, const ash_plan_weights *old, const
     ash_plan_block before = plan->weights_block;
     bool moved = before.address && before.address != block->address;
     if (moved && !(old && old->block.address == before.address))
-        ash_plan__tell_block(plan, "weights", &before, plan->layout->weights_size[0]);
+        ash_plan__tell_block(plan, plan->device, "weights", &before, plan->layout->weights_size[0]);
     ash_plan__set_block(&plan->weights_block, block);
 }
 
@@ -266,8 +266,8 @@ static ash_status bind_weights(ash_plan *plan, const ash_plan_block *block, uint
                 (unsigned long long)needed);
     const ash_plan_block *present = plan->weights ? &plan->weights->block : &plan->weights_block;
     if (block->address != present->address) {
-        const ash_plan_span span = {plan->device->class->host_memory, block->address,
-                                    block->address + needed, ASH_TENANT_WEIGHTS, 0};
+        const ash_plan_span span = {ash_plan__space(plan, 0), block->address, block->address + needed,
+                                    ASH_TENANT_WEIGHTS, 0};
         ASH_TRY(ash_plan__check_block_memory(plan, &span, diag));
         ASH_TRY(ash_plan__move_weights(plan, block, diag));
     } else {

@@ -51,6 +51,11 @@ ash_status ash_cuda__enter(cuda_device *d, ash_diag *diag);
 /* The same to give back what was taken, of a lost device as well; false: nothing is to be left. */
 bool ash_cuda__enter_last(cuda_device *d);
 void ash_cuda__leave(cuda_device *d);
+/* The driver's answers to who waits for what was issued: it uses memory until it is over. So a failure is
+ * asked once more, and a GPU that fails again is lost. To enter the context for that, which may be of a
+ * lost device (*entered: it is to be left), and to wait for a stream. */
+int ash_cuda__enter_to_wait(cuda_device *d, bool *entered);
+int ash_cuda__wait(cuda_device *d, cu_stream stream);
 /* What a call of the driver answered; remembers when it means that the device is lost. */
 ash_status ash_cuda__check(cuda_device *d, int result, const char *what, ash_diag *diag);
 

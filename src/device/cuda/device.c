@@ -26,6 +26,24 @@ bool ash_cuda__enter_last(cuda_device *d) {
     return d->driver.push(d->context) == CU_OK;
 }
 
+static void lose(cuda_device *d, int result) {
+    int before = 0, code = ash_cu_driver__is_lost(result) ? result : CU_LAUNCH_FAILED;
+    atomic_compare_exchange_strong(&d->lost, &before, code);
+}
+
+int ash_cuda__enter_to_wait(cuda_device *d, bool *entered) {
+    int result = d->driver.push(d->context);
+    *entered = result == CU_OK || d->driver.push(d->context) == CU_OK;
+    if (!*entered) lose(d, result);
+    return result;
+}
+
+int ash_cuda__wait(cuda_device *d, cu_stream stream) {
+    int result = d->driver.stream_synchronize(stream);
+    if (result != CU_OK && d->driver.stream_synchronize(stream) != CU_OK) lose(d, result);
+    return result;
+}
+
 void ash_cuda__leave(cuda_device *d) {
     cu_context was;
     d->driver.pop(&was);
@@ -159,7 +177,7 @@ static ash_status get(cuda_device *d, ash_block *block, ash_diag *diag) {
     block->address = (ash_address)ash_align_up(base, block->align);
     block->taken = block->address - base;
     result = d->driver.fill(base, 0, size + more, d->stream);
-    if (result == CU_OK) result = d->driver.stream_synchronize(d->stream);
+    if (result == CU_OK) result = ash_cuda__wait(d, d->stream);
     if (result != CU_OK) d->driver.release(base);
     return ash_cuda__check(d, result, "clearing memory of the GPU", diag);
 }
@@ -218,7 +236,7 @@ static int travel_in(cuda_device *d, cu_address to, const char *from, uint64_t s
         if (result == CU_OK) result = d->driver.event_record(d->events[i], d->stream);
         at += bytes;
     }
-    int end = d->driver.stream_synchronize(d->stream);
+    int end = ash_cuda__wait(d, d->stream);
     return result == CU_OK ? end : result;
 }
 
@@ -227,7 +245,7 @@ static int travel_out(cuda_device *d, char *to, cu_address from, uint64_t size) 
     for (uint64_t at = 0; at < size && result == CU_OK;) {
         uint64_t bytes = ASH_MIN(size - at, d->room);
         result = d->driver.copy_out(d->staging[0], from + at, bytes, d->stream);
-        if (result == CU_OK) result = d->driver.stream_synchronize(d->stream);
+        if (result == CU_OK) result = ash_cuda__wait(d, d->stream);
         if (result == CU_OK) memcpy(to + at, d->staging[0], bytes);
         at += bytes;
     }
@@ -246,14 +264,14 @@ static int travel(cuda_device *d, cu_address to, cu_address from, uint64_t size)
         result = d->driver.copy(between, from, size, d->stream);
     }
     if (result == CU_OK) result = d->driver.copy(to, between, size, d->stream);
-    int end = d->driver.stream_synchronize(d->stream);
+    int end = ash_cuda__wait(d, d->stream);
     if (overlap) d->driver.release(between);
     return result == CU_OK ? end : result;
 }
 
 static int set(cuda_device *d, cu_address to, uint8_t value, uint64_t size) {
     int result = d->driver.fill(to, value, size, d->stream);
-    return result == CU_OK ? d->driver.stream_synchronize(d->stream) : result;
+    return result == CU_OK ? ash_cuda__wait(d, d->stream) : result;
 }
 
 #define ON_DEVICE(device, what, diag, call)                                                                \

@@ -21,6 +21,7 @@ struct ash_capture {
     struct graph_piece *pieces;
     size_t n_pieces;
     bool made;        /* when the addresses that copies need are known: at the first replay at the latest */
+    bool stale;       /* an update failed: nodes may have other parameters than the script remembers */
     cu_node *nodes;   /* per operation */
     cu_address *last; /* per operation: where a copy was told to go; 0: none of its own */
 };
@@ -209,10 +210,10 @@ static int update(cuda_streams *s, const ash_capture *c, const struct graph_piec
         const cuda_op *op = &script->ops.at[i];
         if (op->kind == CUDA_KERNEL) {
             cuda_item *item = &script->items.at[op->item];
-            if (!ash_cuda_script__read_params(s, script, item)) continue;
+            if (!ash_cuda_script__read_params(s, script, item) && !c->stale) continue;
             cu_kernel_params p = kernel_params(script, item);
             result = f->exec_kernel(piece->exec, c->nodes[i], &p);
-        } else if (c->last[i] && c->last[i] != device_end(s, script, op)) {
+        } else if (c->last[i] && (c->stale || c->last[i] != device_end(s, script, op))) {
             c->last[i] = device_end(s, script, op);
             cu_copy_params p = copy_params(op->kind == CUDA_IN, op->host, c->last[i], op->bytes);
             result = f->exec_copy(piece->exec, c->nodes[i], &p, s->cuda->context);
@@ -223,9 +224,10 @@ static int update(cuda_streams *s, const ash_capture *c, const struct graph_piec
 
 static ash_status ready(cuda_streams *s, ash_capture *c, ash_diag *diag) {
     if (!c->made) return make(s, c, diag);
-    for (size_t i = 0; i < c->n_pieces; i++)
-        ASH_TRY(ash_cuda__check(s->cuda, update(s, c, &c->pieces[i]), "a graph's node", diag));
-    return ASH_OK;
+    int result = CU_OK;
+    for (size_t i = 0; i < c->n_pieces && result == CU_OK; i++) result = update(s, c, &c->pieces[i]);
+    c->stale = result != CU_OK;
+    return ash_cuda__check(s->cuda, result, "a graph's node", diag);
 }
 
 /* Piece by piece; failures of a repeat are the round's. */

@@ -110,7 +110,7 @@ static ash_status carry_directly(cuda_peer *p, ash_address to, ash_address from,
     const cu_driver *f = &p->to->driver;
     ASH_TRY(ash_cuda__enter(p->to, diag));
     int result = f->copy_peer(to, p->to->context, from, p->from->context, size, p->in);
-    if (result == CU_OK) result = f->stream_synchronize(p->in);
+    if (result == CU_OK) result = ash_cuda__wait(p->to, p->in);
     ash_cuda__leave(p->to);
     return ash_cuda__check(p->to, result, "a copy between GPUs", diag);
 }
@@ -140,9 +140,10 @@ static ash_status empty_buffer(cuda_peer *p, int i, ash_address to, uint64_t byt
 
 /* Also after a failure: the buffers are not touched any more. */
 static ash_status wait(cuda_device *d, cu_stream stream, ash_diag *diag) {
-    ASH_TRY(ash_cuda__enter(d, diag));
-    int result = d->driver.stream_synchronize(stream);
-    ash_cuda__leave(d);
+    bool entered;
+    int result = ash_cuda__enter_to_wait(d, &entered), end = entered ? ash_cuda__wait(d, stream) : result;
+    if (entered) ash_cuda__leave(d);
+    if (result == CU_OK) result = end;
     return ash_cuda__check(d, result, "the GPU", diag);
 }
 

@@ -81,13 +81,13 @@ static void ask(cuda_streams *s) {
     const cu_driver *f = &s->cuda->driver;
     ash_stop__set_left_out(&s->stop, true);
     check(s, f->copy_in(s->words, s->pinned + CUDA_ONES, sizeof(int32_t), s->control), "a copy");
-    check(s, f->stream_synchronize(s->control), "the GPU");
+    check(s, ash_cuda__wait(s->cuda, s->control), "the GPU");
 }
 
 static void wait_stream(cuda_streams *s, cu_stream stream) {
     const cu_driver *f = &s->cuda->driver;
     if (!s->options.cancel) {
-        check(s, f->stream_synchronize(stream), "the GPU");
+        check(s, ash_cuda__wait(s->cuda, stream), "the GPU");
         return;
     }
     int result;
@@ -101,6 +101,7 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
         sched_yield();
     }
     check(s, result, "the GPU");
+    if (result != CU_OK) ash_cuda__wait(s->cuda, stream);
 }
 
 /* --- issuing ----------------------------------------------------------------------------------------- */
@@ -108,11 +109,11 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
 /* The words are zero, and whatever comes on any stream comes after that. */
 void ash_cuda_streams__begin(cuda_streams *s) {
     const cu_driver *f = &s->cuda->driver;
-    s->began = true;
     s->pinned[CUDA_READ] = s->pinned[CUDA_READ + 1] = 0;
     for (uint32_t i = 0; i < s->options.streams; i++)
         atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
-    check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
+    s->began =
+        check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
 }
 
 /* What follows on all streams comes after what is on the control stream. */
@@ -267,11 +268,11 @@ ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *dia
     for (uint32_t i = 0; i < s->options.streams; i++) wait_stream(s, s->streams[i]);
     wait_stream(s, s->control);
     int32_t *read = s->pinned + CUDA_READ;
-    if (s->options.cancel) {
+    if (s->options.cancel && s->began) { /* else the words are those of no round */
         check(s, f->copy_out(read, s->words, 2 * sizeof *read, s->control), "a copy");
-        check(s, f->stream_synchronize(s->control), "the GPU");
+        check(s, ash_cuda__wait(s->cuda, s->control), "the GPU");
     }
-    bool left_out = ash_stop__has_left_out(&s->stop) || read[1];
+    bool left_out = ash_stop__has_left_out(&s->stop) || (s->began && read[1]);
     if (s->failed == ASH_OK) read_times(s);
     s->timed = 0;
     int failed = s->failed;
@@ -312,7 +313,8 @@ static ash_status finish(ash_streams *streams, ash_diag *diag) {
     uint64_t steps = 0;
     for (const cuda_script *script = s->round; script; script = script->next) steps += script->steps;
     /* also where the device was lost: what was taken goes back */
-    bool entered = check(s, s->cuda->driver.push(s->cuda->context), "the GPU's context");
+    bool entered;
+    check(s, ash_cuda__enter_to_wait(s->cuda, &entered), "the GPU's context");
     ash_status status = ash_cuda_streams__wait(s, steps, diag);
     end_round(s);
     if (entered) ash_cuda__leave(s->cuda);
