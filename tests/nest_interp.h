@@ -17,34 +17,34 @@
 
 #include "nest_touch.h"
 
-/* A byte of an operand of TILE_DOT; *undefined is set where it has no value. */
-static inline int64_t interp_byte_at(interp *in, ash_ref ref, uint16_t buf, int64_t index,
-                                     bool *undefined) {
-    int64_t at, offset;
-    const unsigned char *byte = interp_touch(in, ref, buf, index, false, &at);
-    if (!byte) return 0;
-    *undefined |= interp_storage(in, buf, &offset)->undefined[at];
-    return (signed char)*byte;
-}
-
 static inline void interp_tile_dot(interp *in, ash_ref ref, const ash_inst *inst) {
-    enum { LINES = 16, COLUMNS = 16 };
+    enum { LINES = ASH_NEST_TILE_LINES, COLUMNS = 16 };
     const ash_nest_tiles tiles = ash_nest_tiles_of(inst);
+    const int64_t terms = inst->unroll;
+    interp_memory *of_x, *of_y, *of_sums;
     if (*interp_poison(in, inst->a) || *interp_poison(in, inst->b) || *interp_poison(in, inst->c))
         interp_fail(in, ref, "a product of tiles without an address");
-    int64_t to = interp_at(in, inst->a)->i, x = interp_at(in, inst->b)->i, y = interp_at(in, inst->c)->i;
-    for (int64_t i = 0; i < LINES * COLUMNS && !in->error[0]; i++) {
-        int64_t row = i / COLUMNS, column = i % COLUMNS, at, offset;
-        uint32_t sum = 0;
-        bool bad = false;
-        for (int64_t t = 0; t < inst->unroll; t++)
-            sum += (uint32_t)(interp_byte_at(in, ref, tiles.x, x + row * tiles.apart + t, &bad) *
-                              interp_byte_at(in, ref, tiles.y, y + (t / 4 * COLUMNS + column) * 4 + t % 4,
-                                             &bad));
-        unsigned char *bytes = interp_touch(in, ref, inst->buf, to + i, true, &at);
-        if (!bytes) return;
-        memcpy(bytes, &sum, sizeof sum);
-        memset(interp_storage(in, inst->buf, &offset)->undefined + at, bad, sizeof sum);
+    if (in->error[0]) return;
+    int64_t at = interp_at(in, inst->b)->i;
+    const unsigned char *y =
+        interp_touch(in, ref, tiles.y, interp_at(in, inst->c)->i, terms * COLUMNS, false, &of_y);
+    unsigned char *sums =
+        interp_touch(in, ref, inst->buf, interp_at(in, inst->a)->i, LINES * COLUMNS, true, &of_sums);
+    for (int64_t row = 0; row < LINES && y && sums; row++) {
+        const unsigned char *x =
+            interp_touch(in, ref, tiles.x, at + row * tiles.apart, terms, false, &of_x);
+        for (int64_t column = 0; x && column < COLUMNS; column++) {
+            uint32_t sum = 0;
+            bool bad = false;
+            for (int64_t t = 0; t < terms; t++) {
+                const unsigned char *other = y + (t / 4 * COLUMNS + column) * 4 + t % 4;
+                sum += (uint32_t)((signed char)x[t] * (signed char)*other);
+                bad |= of_x->undefined[x - of_x->data + t] || of_y->undefined[other - of_y->data];
+            }
+            unsigned char *to = sums + (row * COLUMNS + column) * (int64_t)sizeof sum;
+            memcpy(to, &sum, sizeof sum);
+            memset(of_sums->undefined + (to - of_sums->data), bad, sizeof sum);
+        }
     }
 }
 
