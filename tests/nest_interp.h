@@ -17,6 +17,37 @@
 
 #include "nest_touch.h"
 
+static inline void interp_tile_dot(interp *in, ash_ref ref, const ash_inst *inst) {
+    enum { LINES = ASH_NEST_TILE_LINES, COLUMNS = 16 };
+    const ash_nest_tiles tiles = ash_nest_tiles_of(inst);
+    const int64_t terms = inst->unroll;
+    interp_memory *of_x, *of_y, *of_sums;
+    if (*interp_poison(in, inst->a) || *interp_poison(in, inst->b) || *interp_poison(in, inst->c))
+        interp_fail(in, ref, "a product of tiles without an address");
+    if (in->error[0]) return;
+    int64_t at = interp_at(in, inst->b)->i;
+    const unsigned char *y =
+        interp_touch(in, ref, tiles.y, interp_at(in, inst->c)->i, terms * COLUMNS, false, &of_y);
+    unsigned char *sums =
+        interp_touch(in, ref, inst->buf, interp_at(in, inst->a)->i, LINES * COLUMNS, true, &of_sums);
+    for (int64_t row = 0; row < LINES && y && sums; row++) {
+        const unsigned char *x =
+            interp_touch(in, ref, tiles.x, at + row * tiles.apart, terms, false, &of_x);
+        for (int64_t column = 0; x && column < COLUMNS; column++) {
+            uint32_t sum = 0;
+            bool bad = false;
+            for (int64_t t = 0; t < terms; t++) {
+                const unsigned char *other = y + (t / 4 * COLUMNS + column) * 4 + t % 4;
+                sum += (uint32_t)((signed char)x[t] * (signed char)*other);
+                bad |= of_x->undefined[x - of_x->data + t] || of_y->undefined[other - of_y->data];
+            }
+            unsigned char *to = sums + (row * COLUMNS + column) * (int64_t)sizeof sum;
+            memcpy(to, &sum, sizeof sum);
+            memset(of_sums->undefined + (to - of_sums->data), bad, sizeof sum);
+        }
+    }
+}
+
 /* --- arithmetic ----------------------------------------------------------------------------------- */
 
 /* Of `lanes` lanes from those of the present thread on. */
@@ -432,6 +463,7 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_GATHER:
     case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
     case ASH_NEST_LOOKUP: interp_lookup(in, ref, inst); break;
+    case ASH_NEST_TILE_DOT: interp_tile_dot(in, ref, inst); break;
     case ASH_NEST_PREFETCH:
     case ASH_NEST_POLL: break; /* nobody asks */
     case ASH_NEST_COMPUTE:

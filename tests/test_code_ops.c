@@ -553,6 +553,53 @@ static void check_dot4(test_code *t, unsigned lanes, bool a_shared, bool b_share
     ash_code__release(code);
 }
 
+/* Products of tiles at both ends of the ranges and at random, of so many terms, lines of x apart. */
+static void check_tile_dot(test_code *t, unsigned terms, unsigned apart) {
+    enum { LINES = 16, MOST = ASH_NEST_TILE_TERMS + 100 };
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, ASH_I8, false), y = test_buffer(&n, ASH_I8, false);
+    uint16_t z = test_buffer(&n, ASH_I32, true);
+    ash_nest_tile_dot(&n, z, ash_nest_index(&n, 1), (ash_nest_tiles){x, y, apart}, ash_nest_index(&n, 3),
+                      ash_nest_index(&n, 5), terms);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    static int8_t in[LINES * MOST], by[LINES * MOST];
+    int32_t out[LINES * LINES + 2] = {0};
+    uint64_t seed = terms;
+    for (unsigned round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < LINES * MOST; i++) {
+            uint64_t r = test_random(&seed);
+            in[i] = round == 0 ? -128 : (int8_t)(r >> 8);
+            by[i] = round < 2 ? -128 : (int8_t)r;
+        }
+        out[LINES * LINES + 1] = 77;
+        fn((void *[]){in, by, out}, NULL, 0, 1, 0);
+        assert_true(out[0] == 0 && out[LINES * LINES + 1] == 77);
+        for (unsigned i = 0; i < LINES * LINES; i++) {
+            int64_t sum = 0;
+            for (unsigned k = 0; k < terms; k++)
+                sum += in[3 + i / LINES * apart + k] * by[5 + (k / 4 * LINES + i % LINES) * 4 + k % 4];
+            assert_int_equal(out[i + 1], (int32_t)sum);
+        }
+    }
+    ash_code__release(code);
+}
+
+/* Where this machine has registers for tiles, and may use them. */
+static void test_tiles(void **state) {
+    (void)state;
+    test_code t;
+    test_code_open(&t, NULL);
+    if (!t.target.tiles) {
+        test_code_close(&t);
+        skip();
+    }
+    static const unsigned terms[] = {4, 16, 32, 60, 64, 68, 128, 200, ASH_NEST_TILE_TERMS};
+    for (size_t i = 0; i < ASH_COUNT(terms); i++)
+        check_tile_dot(&t, terms[i], terms[i]), check_tile_dot(&t, terms[i], terms[i] + 40);
+    test_code_close(&t);
+}
+
 /* Rounding and casting to an integer of at most 16 bits is one step in the code: ties, both ends of the
  * range, specials and what lies around them are as by two. */
 static void check_rounded_cast(test_code *t, ash_dtype to, unsigned lanes) {
@@ -605,6 +652,7 @@ static void test_others(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_elementwise), cmocka_unit_test(test_others)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_elementwise), cmocka_unit_test(test_tiles),
+                                       cmocka_unit_test(test_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

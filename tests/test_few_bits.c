@@ -7,9 +7,11 @@
 #include "ir/build.h"
 #include "opt_testing.h"
 
-/* Those that multiply bytes, with vectors of 16 and of 8. */
-static const char *const byte_makings[] = {"+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+fma",
-                                           "+avx2,+avxvnni,+fma"};
+/* Those that multiply bytes, with vectors of 16 and of 8, and with tiles. */
+static const char *const byte_makings[] = {
+    "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+fma", "+avx2,+avxvnni,+fma",
+    "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512vbmi,+amx-tile,+amx-int8,+fma"};
+enum { NARROW = 1, WITH_TILES = 2 /* of these */ };
 static const char *const makings[] = {"+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma", "+avx2,+fma", ""};
 
 /* How a file spells a weight [k, n]. */
@@ -274,7 +276,7 @@ static void compiled(void **state) {
         for (unsigned s = 0; s < 2 * ASH_COUNT(every_bits); s++) {
             weight w = {208,   75, every_bits[s / 2], 32, ROWS_IN_BLOCKS, s % 2 ? ZERO_BYTES : ZERO_REAL,
                         ASH_U8};
-            for (int64_t m = 1; m < 40; m += m < 5 ? 1 : 30) {
+            for (int64_t m = 1; m < 40; m += m < 6 ? 1 : 31) {
                 restart(f);
                 build(f, &w, m);
                 check(f, &target, 1, NULL, true);
@@ -305,7 +307,7 @@ static void digits(void **state) {
     for (size_t t = 0; t < ASH_COUNT(byte_makings); t++) {
         ash_target target = made(byte_makings[t]);
         for (unsigned i = 0; i < 5 * ZEROS * ASH_COUNT(every_bits) * ASH_COUNT(columns); i++) {
-            static const int64_t some[] = {1, 2, 3, 4, 5, 6, 7, 11, 16, 17};
+            static const int64_t some[] = {1, 2, 3, 4, 5, 7, 11, 17, 33, 65};
             weight w = {.k = i % 4 == 3 ? 92 : 80 + 32 * (ash_dim)(i % 4),
                         .n = columns[i % 3],
                         .bits = every_bits[i / 3 % 3],
@@ -314,14 +316,16 @@ static void digits(void **state) {
                         .zero = (zero)(i / 9 % ZEROS),
                         .dtype = ASH_U8};
             int64_t rows = some[i % ASH_COUNT(some)];
-            bool whole = w.k % (t ? 8 : 16) == 0 && (t == 0 || w.bits > 2);
+            bool whole = w.k % (t == NARROW ? 8 : 16) == 0 && (t != NARROW || w.bits > 2);
+            bool any = target.tiles && w.bits < 8;
             restart(f);
             build(f, &w, rows);
             check(f, &target, 1, NULL, false);
-            assert_int_equal(count_digits(f, &target), whole && rows <= target.costs.bits_digit_rows);
+            assert_int_equal(count_digits(f, &target),
+                             whole && (any || rows <= target.costs.bits_digit_rows));
             if (i % 7) continue;
             restart(f);
-            build(f, &w, ash_graph_var(f->g, "rows", 0, 50));
+            build(f, &w, ash_graph_var(f->g, "rows", 0, 80));
             check(f, &target, 1, &rows, false);
             assert_int_equal(count_digits(f, &target), whole);
         }
@@ -343,28 +347,36 @@ static void shared_digits(void **state) {
     assert_int_equal(count_digits(f, &target), 2);
 }
 
-/* What a row of `terms` numbers makes of weights that are all alike, read by the interpreter. */
-static void compute(fixture *f, const double *terms, int64_t rows, float *out) {
-    enum { K = 64, N = 16 };
+enum { TERMS = 64, RESULTS = 16 };
+
+/* What rows of TERMS numbers make of some weights of so many bits with a scale for each of RESULTS
+ * columns, read by the interpreter. `fixed`: the number of rows is one, and not a variable. */
+static void compute(fixture *f, const ash_target *target, int64_t bits, const double *terms, int64_t rows,
+                    bool fixed, float *out) {
+    enum { K = TERMS, N = RESULTS };
     ash_graph *g = f->g;
-    ash_target target = made(byte_makings[0]);
     ash_lower_options options = {.fuse = true};
     ash_diag diag;
-    int64_t threes[K * N];
-    for (size_t i = 0; i < ASH_COUNT(threes); i++) threes[i] = 3;
-    ash_type q = TYPE(ASH_U8, K, N);
-    ash_value x = INPUT(f, "x", ASH_F32, rows, K), w = ash_cast(g, ash_build__ints(g, &q, threes), ASH_F32);
-    w = ash_mul(g, w, ash_broadcast_to(g, CONSTANT(f, ASH_F32, 1, N), q.dims, 2));
+    int64_t all[K * N];
+    for (size_t i = 0; i < ASH_COUNT(all); i++) all[i] = (int64_t)(i * 2654435761 >> 7) & ((1 << bits) - 1);
+    ash_type q = TYPE(ASH_U8, K, N),
+             type = TYPE(ASH_F32, fixed ? rows : ash_graph_var(g, "rows", 1, 50), K);
+    ash_value x = ash_graph_input(g, "x", &type), w = ash_cast(g, ash_build__ints(g, &q, all), ASH_F32);
+    double scale[N];
+    for (unsigned i = 0; i < N; i++) scale[i] = 0.7 + 0.31 * i;
+    ash_type line = TYPE(ASH_F32, 1, N);
+    w = ash_mul(g, w, ash_broadcast_to(g, ash_build__floats(g, &line, scale), q.dims, 2));
     ash_graph_output(g, "y", ash_matmul(g, x, w));
     ash_graph_output(g, "scale", CONSTANT(f, ASH_F32, 1));
-    assert_ok(optimise(f, NULL, &target, (ash_opt_options){0}, &diag));
-    assert_int_equal(count_digits(f, &target), 1);
-    ash_wide *inputs = test_inputs(g, NULL);
+    assert_ok(optimise(f, NULL, target, (ash_opt_options){0}, &diag));
+    assert_int_equal(count_digits(f, target), 1);
+    const int64_t *vars = fixed ? NULL : &rows;
+    ash_wide *inputs = test_inputs(g, vars);
     memcpy(inputs[0].f, terms, (size_t)(rows * K) * sizeof *terms);
     ash_program *p;
-    assert_ok(ash_program__lower(f->out, &target, &options, &p, &diag));
+    assert_ok(ash_program__lower(f->out, target, &options, &p, &diag));
     void **memory = calloc(p->buffers.len + 1, sizeof *memory);
-    test_interpret_program(p, inputs, NULL, memory);
+    test_interpret_program(p, inputs, vars, memory);
     memcpy(out, memory[p->outputs.at[0]], (size_t)(rows * N) * sizeof *out);
     for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
     free(memory);
@@ -375,17 +387,51 @@ static void compute(fixture *f, const double *terms, int64_t rows, float *out) {
 /* Zeros are exact, also beside large numbers of another part; what is no finite number makes results that
  * are none, in its own row alone; and nothing is too small or too large. */
 static void special_terms(void **state) {
-    enum { K = 64, N = 16, ROWS = 4 };
-    double terms[ROWS * K] = {0};
-    float out[ROWS * N];
-    terms[K + 40] = INFINITY;
-    for (unsigned i = 0; i < K; i++) terms[2 * K + i] = i % 2 ? 1e-40 : 0, terms[3 * K + i] = i ? 1 : 1e30;
-    compute(*state, terms, ROWS, out);
-    for (unsigned i = 0; i < N; i++) {
-        assert_true(out[i] == 0);
-        assert_true(!isfinite(out[N + i]));
-        assert_true(fabsf(out[2 * N + i]) < 1e-35f);
-        assert_true(isfinite(out[3 * N + i]) && (out[3 * N + i] == 0 || fabsf(out[3 * N + i]) > 1e25f));
+    enum { K = TERMS, N = RESULTS, ROWS = 5 };
+    for (unsigned t = 0; t <= WITH_TILES; t += WITH_TILES) {
+        ash_target target = made(byte_makings[t]);
+        double terms[ROWS * K] = {0};
+        float out[ROWS * N];
+        terms[K + 40] = INFINITY;
+        for (unsigned i = 0; i < K; i++)
+            terms[2 * K + i] = i % 2 ? 1e-40 : 0, terms[3 * K + i] = i ? 1 : 1e30;
+        restart(*state);
+        compute(*state, &target, 4, terms, ROWS, true, out);
+        for (unsigned i = 0; i < N; i++) {
+            assert_true(out[i] == 0);
+            assert_true(!isfinite(out[N + i]));
+            assert_true(fabsf(out[2 * N + i]) < 1e-35f);
+            assert_true(isfinite(out[3 * N + i]) && (out[3 * N + i] == 0 || fabsf(out[3 * N + i]) > 1e25f));
+            assert_true(out[4 * N + i] == 0);
+        }
+    }
+}
+
+/* A row has the same bits alone and among any number of others, which is known or not; in tiles and
+ * without. */
+static void rows_have_their_bits(void **state) {
+    enum { K = TERMS, N = RESULTS, ROWS = 37 };
+    fixture *f = *state;
+    static const int64_t some[] = {2, 4, 5, 8, 9, 33, ROWS};
+    double terms[ROWS * K];
+    float alone[ROWS * N], out[ROWS * N];
+    for (unsigned i = 0; i < ROWS * K; i++) /* of all sizes */
+        terms[i] = ldexp((double)below(&f->random, 2000001) - 1e6, -(int)below(&f->random, 30));
+    for (size_t t = 0; t < ASH_COUNT(byte_makings); t++) {
+        ash_target target = made(byte_makings[t]);
+        for (int64_t bits = 2; bits <= 8; bits *= 2) {
+            if (t == NARROW && bits == 2) continue;
+            for (unsigned r = 0; r < ROWS; r++) {
+                restart(f);
+                compute(f, &target, bits, terms + r * K, 1, true, alone + r * N);
+            }
+            for (size_t i = 0; i < 2 * ASH_COUNT(some); i++) {
+                size_t rows = (size_t)some[i / 2];
+                restart(f);
+                compute(f, &target, bits, terms, (int64_t)rows, i % 2, out);
+                assert_memory_equal(out, alone, rows * N * sizeof *out);
+            }
+        }
     }
 }
 
@@ -519,6 +565,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(digits, begin, teardown),
         cmocka_unit_test_setup_teardown(shared_digits, begin, teardown),
         cmocka_unit_test_setup_teardown(special_terms, begin, teardown),
+        cmocka_unit_test_setup_teardown(rows_have_their_bits, begin, teardown),
         cmocka_unit_test_setup_teardown(half_scales, begin, teardown),
         cmocka_unit_test_setup_teardown(blocks_of_columns, begin, teardown),
         cmocka_unit_test_setup_teardown(tables, begin, teardown),

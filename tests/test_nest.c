@@ -259,6 +259,24 @@ static void bytes_into_floats(ash_nest *n) {
     ash_nest_dot4(n, bytes(n, ASH_U8, 4), bytes(n, ASH_I8, 32), 13);
 }
 
+/* Products of tiles, by what is wrong with them. */
+static void tiles(ash_nest *n, ash_dtype x, uint16_t group, unsigned terms) {
+    uint16_t to = ash_nest_buffer_add(n, (ash_nest_buffer){ASH_I32, 64, 7, true});
+    uint16_t a = ash_nest_buffer_add(n, (ash_nest_buffer){x, 64, 8, false}),
+             b = ash_nest_buffer_add(n, (ash_nest_buffer){ASH_I8, 64, group, false});
+    ash_ref zero = ash_nest_index(n, 0);
+    ash_nest_tile_dot(n, to, zero, (ash_nest_tiles){a, b, 64}, zero, zero, terms);
+}
+static void tiles_without_sign(ash_nest *n) {
+    tiles(n, ASH_U8, 9, 64);
+}
+static void tiles_into_themselves(ash_nest *n) {
+    tiles(n, ASH_I8, 7, 64);
+}
+static void tiles_of_halves(ash_nest *n) {
+    tiles(n, ASH_I8, 9, 6);
+}
+
 static void test_defects(void **state) {
     (void)state;
     static void (*const breaks[])(ash_nest *n) = {
@@ -287,6 +305,9 @@ static void test_defects(void **state) {
         bytes_of_other_lanes,
         bytes_without_sign,
         bytes_into_floats,
+        tiles_without_sign,
+        tiles_into_themselves,
+        tiles_of_halves,
     };
     for (size_t k = 0; k < ASH_COUNT(breaks); k++) {
         ash_nest n = sample(&ash_allocator__libc);

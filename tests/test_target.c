@@ -34,19 +34,26 @@ static void numbers_follow_from_names(void **state) {
     static const struct {
         const char *triple, *features;
         unsigned vector_bytes, vector_registers, chains, dot4;
-        bool masks, fma;
+        bool masks, fma, tiles;
     } cases[] = {
-        {"x86_64-pc-linux-gnu", "", 16, 16, 8, 3, false, false},
-        {"x86_64-pc-linux-gnu", "+avx2", 32, 16, 8, 3, false, false},
-        {"x86_64-pc-linux-gnu", "+avx2,-fma", 32, 16, 8, 3, false, false},
-        {"x86_64-pc-linux-gnu", "+avx2,+fma4", 32, 16, 8, 3, false, false},
-        {"x86_64-pc-linux-gnu", "+avx,+fma,+avx2,+avx512f", 32, 16, 8, 3, false, true},
-        {"x86_64-pc-linux-gnu", "+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma", 64, 32, 4, 3, true, true},
+        {"x86_64-pc-linux-gnu", "", 16, 16, 8, 3, false, false, false},
+        {"x86_64-pc-linux-gnu", "+avx2", 32, 16, 8, 3, false, false, false},
+        {"x86_64-pc-linux-gnu", "+avx2,-fma", 32, 16, 8, 3, false, false, false},
+        {"x86_64-pc-linux-gnu", "+avx2,+fma4", 32, 16, 8, 3, false, false, false},
+        {"x86_64-pc-linux-gnu", "+avx,+fma,+avx2,+avx512f", 32, 16, 8, 3, false, true, false},
+        {"x86_64-pc-linux-gnu", "+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma", 64, 32, 4, 3, true, true,
+         false},
         {"x86_64-pc-linux-gnu", "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+fma", 64, 32, 4, 1,
-         true, true},
-        {"x86_64-pc-linux-gnu", "+avx2,+avxvnni,+fma", 32, 16, 8, 1, false, true},
-        {"aarch64-unknown-linux-gnu", "+neon", 16, 32, 8, 0, false, true},
-        {"riscv64-unknown-linux-gnu", "", 16, 32, 8, 0, false, false},
+         true, true, false},
+        {"x86_64-pc-linux-gnu",
+         "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512vbmi,+amx-tile,+amx-int8", 64, 32, 4, 1,
+         true, false, true},
+        {"x86_64-pc-linux-gnu",
+         "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512vbmi,+amx-tile,-amx-int8", 64, 32, 4, 1,
+         true, false, false},
+        {"x86_64-pc-linux-gnu", "+avx2,+avxvnni,+fma", 32, 16, 8, 1, false, true, false},
+        {"aarch64-unknown-linux-gnu", "+neon", 16, 32, 8, 0, false, true, false},
+        {"riscv64-unknown-linux-gnu", "", 16, 32, 8, 0, false, false, false},
     };
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_target t = {0};
@@ -61,6 +68,7 @@ static void numbers_follow_from_names(void **state) {
         assert_true(!t.lookup == !t.dot4);
         assert_int_equal(t.masks, cases[i].masks);
         assert_int_equal(t.fma, cases[i].fma);
+        assert_int_equal(t.tiles, cases[i].tiles);
         assert_true(t.l1_bytes > 0 && t.l2_bytes > 0);
         assert_memory_equal(&t.costs, &ash_costs__cpu, sizeof t.costs);
     }

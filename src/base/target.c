@@ -15,15 +15,26 @@ const ash_costs ash_costs__cpu = {
 /* Processors by what they have, the first that fits counts. A register of 64 bytes has two pipes, shorter
  * ones up to four; a result can be used after four cycles, which so many chains fill. Products of bytes are
  * one instruction (VNNI, of AVX-512 or of AVX), or two of pairs, two sums and the widening. A table of 256
- * bytes is four registers, of which VBMI picks by two and two; without, bytes are loaded one by one. */
+ * bytes is four registers, of which VBMI picks by two and two; without, bytes are loaded one by one. Tiles
+ * are used where all of this is. */
 static const struct processor {
     const char *arch;     /* begins the triple; "": any */
-    const char *needs[6]; /* features, as many as there are */
+    const char *needs[8]; /* features, as many as there are */
     unsigned vector_bytes, vector_registers, chains;
     bool masks;
     unsigned dot4;
     int lookup;
+    bool tiles;
 } processors[] = {
+    {"x86_64",
+     {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512vbmi", "amx-tile", "amx-int8"},
+     64,
+     32,
+     4,
+     true,
+     1,
+     6,
+     true},
     {"x86_64",
      {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512vbmi"},
      64,
@@ -31,13 +42,22 @@ static const struct processor {
      4,
      true,
      1,
-     6},
-    {"x86_64", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}, 64, 32, 4, true, 1, 64},
-    {"x86_64", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, 64, 32, 4, true, 3, 64},
-    {"x86_64", {"avx2", "avxvnni"}, 32, 16, 8, false, 1, 32},
-    {"x86_64", {"avx2"}, 32, 16, 8, false, 3, 32},
-    {"x86_64", {NULL}, 16, 16, 8, false, 3, 16},
-    {"", {NULL}, 16, 32, 8, false, 0, 0}, /* NEON: 128 bits are in every aarch64 */
+     6,
+     false},
+    {"x86_64",
+     {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"},
+     64,
+     32,
+     4,
+     true,
+     1,
+     64,
+     false},
+    {"x86_64", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, 64, 32, 4, true, 3, 64, false},
+    {"x86_64", {"avx2", "avxvnni"}, 32, 16, 8, false, 1, 32, false},
+    {"x86_64", {"avx2"}, 32, 16, 8, false, 3, 32, false},
+    {"x86_64", {NULL}, 16, 16, 8, false, 3, 16, false},
+    {"", {NULL}, 16, 32, 8, false, 0, 0, false}, /* NEON: 128 bits are in every aarch64 */
 };
 
 /* Where the system does not say. */
@@ -80,6 +100,7 @@ void ash_target__fill(ash_target *target) {
                                                    : ash_target__is(target, "aarch64");
     target->dot4 = p->dot4;
     target->lookup = p->lookup;
+    target->tiles = p->tiles;
 #ifdef _SC_LEVEL1_DCACHE_SIZE
     target->l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, USUAL_L1);
     target->l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, USUAL_L2);

@@ -36,6 +36,7 @@ typedef struct ash_target {
     bool fma;        /* a fused multiply-add instruction */
     unsigned
         dot4;   /* what four products of bytes and their sum cost, in multiply-adds; 0: not worth trying */
+    bool tiles; /* registers that hold tiles, and products of bytes in them (AMX) */
     int lookup; /* what looking bytes up in a table costs, instructions a vector; 0: none */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
     unsigned multiprocessors;   /* of a GPU: cores with four schedulers; 0: it is none */

@@ -57,6 +57,13 @@ struct ash_code_target {
     /* For each of the bytes the one that it numbers in a table, a vector of 256. */
     LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);
 
+    /* TILE_DOT of `terms` terms between addresses; NULL: no target of the kind has tiles. Before the
+     * first one of a kernel, and behind the last one: what registers for tiles need. */
+    void (*tile_dot)(ash_emit *e, LLVMValueRef to, LLVMValueRef x, int64_t apart, LLVMValueRef y,
+                     unsigned terms);
+    void (*tiles_open)(ash_emit *e);
+    void (*tiles_close)(ash_emit *e);
+
     /* --- blocks of threads: NULL where no nest has `threads` ----------------------------------------- */
 
     /* BARRIER, COPY_COMMIT, COPY_WAIT; REDUCE of `a`. */

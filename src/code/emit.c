@@ -154,6 +154,7 @@ static void survey(ash_emit *e, ash_ref *open) {
         loops += inst->op == ASH_NEST_LOOP;
         if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF || inst->op == ASH_NEST_ELSE)
             open[depth++] = i;
+        e->has_tiles |= inst->op == ASH_NEST_TILE_DOT && e->kind->tile_dot;
         e->depth[i] = is_leaf(inst) ? 0 : loops;
         if (!is_pure(inst)) continue;
         const ash_ref refs[] = {inst->a, inst->b, inst->c};
@@ -557,6 +558,7 @@ static void prepare_to_stop(ash_emit *e) {
         LLVMBuildStore(e->b, LLVMConstInt(LLVMInt32TypeInContext(e->ctx), 1, false), e->left_out);
     LLVMSetOrdering(note, LLVMAtomicOrderingMonotonic);
     LLVMSetAlignment(note, 4);
+    if (e->has_tiles) e->kind->tiles_close(e);
     LLVMBuildRetVoid(e->b);
     LLVMPositionBuilderAtEnd(e->b, here);
 }
@@ -590,6 +592,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_COPY_ASYNC:
         case ASH_NEST_TILE_LOAD:
         case ASH_NEST_PREFETCH:
+        case ASH_NEST_TILE_DOT:
         case ASH_NEST_LOOKUP: ash_emit__memory(e, ref); break;
         case ASH_NEST_BARRIER:
         case ASH_NEST_COPY_COMMIT:
@@ -611,7 +614,9 @@ static void emit_function(ash_emit *e, const char *symbol) {
     LLVMPositionBuilderAtEnd(e->at_entry, e->entry);
     LLVMPositionBuilderAtEnd(e->b, body);
     if (e->kind->looks_first) emit_poll(e);
+    if (e->has_tiles) e->kind->tiles_open(e);
     emit_range(e, 0, (ash_ref)e->nest->code.len);
+    if (e->has_tiles) e->kind->tiles_close(e);
     LLVMBuildRetVoid(e->b);
     LLVMBuildBr(e->at_entry, body);
 }

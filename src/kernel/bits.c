@@ -14,7 +14,8 @@
  *               by its scale, less what the zero point makes of the sum of the span's operands:
  *                   sum += scale * (acc - (zero - middle) * sum of a)
  *               Each weight is read once and unpacked for all rows, at the speed of memory. Where the
- *               target multiplies bytes, the operand is taken as digits (bits_digits.c).
+ *               target multiplies bytes, the operand is taken as digits (bits_digits.c), and where it has
+ *               registers for tiles, any number of rows that is more than one (bits_tiles.c).
  *   more rows   a strip of columns is unpacked, scaled, to scratch memory, where the tiles of all rows of
  *               the chunk read it as they do any packed operand.
  *
@@ -23,7 +24,7 @@
  * end, and the next chunk what lies behind them: memory is read as one stream. */
 #include "bits.h"
 
-enum { FIGURES = 23, SHIFT = 12, PART = 256 /* terms in one accumulator, at most */ };
+enum { FIGURES = 23, SHIFT = 12, PART = 256 /* terms in one accumulator, at most */, EXACT = 512 };
 
 #define WRITER     const ash_bits
 #define NEST_OF(w) (&(w)->k->nest)
@@ -53,12 +54,17 @@ void ash_bits__set_vector(ash_bits *b, ash_ref first, unsigned v) {
     b->taken = v;
 }
 
+void ash_bits__ask(const ash_bits *b, uint16_t buf, ash_ref index, int64_t ahead) {
+    ash_nest *n = &b->k->nest;
+    ash_nest_prefetch_far(n, buf, plus(b, index, ahead / (int64_t)ash_dtype_size(ash_nest_dtype(n, buf))));
+}
+
 /* Asks for what lies `ahead` bytes behind a load of some lanes: once for each line. */
 static void ask_ahead(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes, int64_t ahead) {
     ash_nest *n = &b->k->nest;
     int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, buf));
     if (b->taken * lanes * size % b->k->low->target->costs.line_bytes) return;
-    ash_nest_prefetch_far(n, buf, plus(b, index, ahead / size));
+    ash_bits__ask(b, buf, index, ahead);
 }
 
 ash_ref ash_bits__load_words(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes) {
@@ -123,6 +129,11 @@ static ash_ref unpack(const ash_bits *b, const bit_words *w, unsigned t, unsigne
 
 /* --- few rows ------------------------------------------------------------------------------------- */
 
+/* Whether the rows are known to unpack the weights as they go. */
+static bool is_few(const ash_bits *b) {
+    return b->tiles || (ash_dim_is_const(b->m) && b->m <= b->few);
+}
+
 /* The sums of a part of a span. */
 typedef struct bit_sums {
     ash_ref at[ASH_TILE_MAX],
@@ -186,9 +197,8 @@ static void add_part(ash_bits *b, ash_tile *t, ash_ref row0, ash_ref first, int6
     }
 }
 
-/* A tile whose accumulators are open, for rows from `row0` on and vectors from `first` on. */
-static ash_tile make_tile(ash_bits *b, unsigned rows, unsigned vectors, ash_ref first, int64_t trips,
-                          ash_partial_blocks *blocks) {
+ash_tile ash_bits__make_tile(ash_bits *b, unsigned rows, unsigned vectors, ash_ref first, int64_t trips,
+                             ash_partial_blocks *blocks) {
     ash_tile t = {.k = b->k,
                   .anchor = b->node,
                   .math = ASH_TILE_F32,
@@ -214,7 +224,7 @@ static void emit_few(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0,
     bool digits = b->digits.buffer != ASH_NO_BUFFER;
     int64_t whole = b->inner / b->part, rest = b->inner % b->part;
     ash_partial_blocks blocks;
-    ash_tile t = make_tile(b, rows, vectors, first, whole, &blocks);
+    ash_tile t = ash_bits__make_tile(b, rows, vectors, first, whole, &blocks);
     size_t mark = ash_kern_mark(k);
     ash_ref from = number(b, 0), to = number(b, whole);
     ash_blocks_open(n, &blocks, 1, &from, &to);
@@ -270,7 +280,7 @@ static unsigned few_height(const ash_bits *b) {
 }
 
 /* Few rows [from, to) of a block. Those behind the first tile find its words in a cache. */
-static void emit_few_block(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref first) {
+static void emit_low_rows(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref first) {
     ash_nest *n = &b->k->nest;
     const ash_tile_shape shape = {few_height(b), b->per};
     const ash_tile_heights heights = ash_tile_cut_rows(b->k->low->target, shape, b->m, b->inner);
@@ -284,6 +294,22 @@ static void emit_few_block(ash_bits *b, unsigned vectors, ash_ref from, ash_ref 
     }
 }
 
+/* Few rows of a block, or all by way of tiles. */
+static void emit_few_block(ash_bits *b, unsigned vectors, ash_ref from, ash_ref to, ash_ref first) {
+    ash_nest *n = &b->k->nest;
+    if (b->tiles) {
+        const bool open = !ash_dim_is_const(b->m);
+        if (open) ash_nest_if(n, ash_bits__go_in_tiles(b));
+        b->digits.wide = true;
+        ash_bits__emit_tiles(b, vectors, from, to, first);
+        b->digits.wide = false;
+        if (open) ash_nest_else(n);
+        if (open) emit_low_rows(b, vectors, from, to, first);
+        if (open) ash_nest_end(n);
+        return;
+    }
+    emit_low_rows(b, vectors, from, to, first);
+}
 /* Few rows of the blocks that begin in a strip from `first` on: whole blocks, whatever strips are. */
 static void emit_few_blocks(ash_bits *b, ash_ref from, ash_ref to, ash_ref first) {
     ash_nest *n = &b->k->nest;
@@ -372,7 +398,7 @@ static void emit_tile(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0
     ash_kern *k = b->k;
     ash_nest *n = &k->nest;
     ash_partial_blocks blocks;
-    ash_tile t = make_tile(b, rows, vectors, vector0, b->inner, &blocks);
+    ash_tile t = ash_bits__make_tile(b, rows, vectors, vector0, b->inner, &blocks);
     size_t mark = ash_kern_mark(k);
     ash_ref from = number(b, 0), to = number(b, b->inner), weight[ASH_BITS_VECTORS];
     ash_blocks_open(n, &blocks, 1, &from, &to);
@@ -432,11 +458,12 @@ static void emit_many_strip(ash_bits *b, ash_ref from, ash_ref to, ash_ref first
 /* The rows of a chunk: which way they go may be known to an execution alone. */
 static void emit_strip(ash_bits *b, ash_ref from, ash_ref to, ash_ref first) {
     ash_nest *n = &b->k->nest;
+    if (is_few(b)) {
+        emit_few_blocks(b, from, to, first);
+        return;
+    }
     if (ash_dim_is_const(b->m)) {
-        if (b->m <= b->few)
-            emit_few_blocks(b, from, to, first);
-        else
-            emit_many_strip(b, from, to, first);
+        emit_many_strip(b, from, to, first);
         return;
     }
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, number(b, b->few), ash_kern_dim(b->k, b->m)));
@@ -452,22 +479,26 @@ static ash_dim emit(ash_bits *b) {
     const ash_target *target = k->low->target;
     const ash_costs *c = &target->costs;
     int64_t m = ASH_MAX(ash_kern_max(k, b->m), 1), vectors = ash_ceil_div(b->n, b->lanes);
-    bool few = ash_dim_is_const(b->m) && m <= b->few;
+    bool few = is_few(b);
     int64_t vector_bytes = b->inner * b->lanes * (int64_t)sizeof(float);
     int64_t near = ASH_MAX(ash_share_of(target->l2_bytes, c->near_share) / ASH_MAX(vector_bytes, 1), 1);
     bool apart = b->inner * (int64_t)sizeof(float) % c->set_bytes;
     unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
     ash_tile_extents extents = {.rows = m, .blocks = vectors};
-    b->shape = few ? (ash_tile_shape){(unsigned)m, b->per}
+    b->shape = few ? (ash_tile_shape){1, b->per}
                    : ash_tile_choose(target, &extents, b->inner, most_rows, ASH_TILE_F32);
     extents.blocks = near;
     if (!few && b->shape.vectors > near)
         b->shape = ash_tile_choose(target, &extents, b->inner, most_rows, ASH_TILE_F32);
     unsigned width = b->shape.vectors * b->lanes;
     int64_t strips = ash_ceil_div(vectors, b->shape.vectors), line = 2 * ASH_MAX(b->inner, 1) * width;
-    int64_t per = few ? m : ASH_MIN(ASH_MAX(c->chunk_most_flops / line, c->bits_lines), m);
-    per = ash_ceil_div(m, ash_ceil_div(m, per));
-    per = ash_ceil_div(per, b->shape.rows) * b->shape.rows;
+    int64_t per = b->tiles ? ash_bits__open_tiles(b)
+                  : few    ? m
+                           : ASH_MIN(ASH_MAX(c->chunk_most_flops / line, c->bits_lines), m);
+    if (!few) {
+        per = ash_ceil_div(m, ash_ceil_div(m, per));
+        per = ash_ceil_div(per, b->shape.rows) * b->shape.rows;
+    }
     if (!few) b->panel = ash_kern_scratch(k, ASH_F32, b->inner * width, &b->panel_at);
     ash_dim parts = ash_kern_ceil_div(k, b->m, per);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
@@ -502,8 +533,7 @@ static bool find_operands(ash_bits *b) {
     const ash_ix a[ASH_MAX_RANK] = {b->out[0], ash_ix_sym(ixs, b->term)},
                  word[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->word), column},
                  scale[ASH_MAX_RANK] = {block, ash_ix_sym(ixs, b->scale), column};
-    bool whole = ash_dim_is_const(b->m) && b->m <= b->few;
-    bool reads_a = !whole || k->digits == ASH_NO_BUFFER;
+    bool reads_a = !is_few(b) || k->digits == ASH_NO_BUFFER;
     bool placed = (!reads_a || ash_tile_operand_at(k, b->node->ins[0], a, &b->a)) &&
                   ash_tile_operand_at(k, b->node->ins[1], word, &b->words) &&
                   ash_tile_operand_at(k, b->node->ins[2], scale, &b->scales) &&
@@ -529,10 +559,16 @@ ash_bits ash_bits__of(ash_kern *k, const ash_node *node) {
                   .has_zeros = node->n_ins > 3,
                   .digits.buffer = ASH_NO_BUFFER};
     b.terms = 32 / b.bits;
-    /* the largest power of two that divides the span and PART, or PART where a span has all terms */
-    b.part = b.span <= PART ? b.span : b.span >= b.inner ? PART : ASH_MIN(b.span & -b.span, PART);
-    const ash_costs *c = &k->low->target->costs;
-    b.few = ash_bits__takes_digits(&b) ? c->bits_digit_rows : c->bits_rows;
+    const ash_target *target = k->low->target;
+    const ash_costs *c = &target->costs;
+    bool tiles = target->tiles && b.bits < 8 && lanes == ASH_NEST_TILE_LINES;
+    /* With tiles, no more than so many terms that the digits of one row make the same of them. */
+    int64_t most = tiles ? ASH_MIN((int64_t)PART, EXACT >> (b.bits - 1)) : PART;
+    /* the largest power of two that divides the span and `most`, or that where a span has all terms */
+    b.part = b.span <= most ? b.span : b.span >= b.inner ? most : ASH_MIN(b.span & -b.span, most);
+    bool digits = ash_bits__takes_digits(&b);
+    b.tiles = tiles && digits && ash_kern_max(k, b.m) > c->bits_rows;
+    b.few = b.tiles ? INT64_MAX : digits ? c->bits_digit_rows : c->bits_rows;
     return b;
 }
 

@@ -388,6 +388,15 @@ ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
     return pure(n, make(ASH_NEST_DOT4, ASH_I32, ash_nest_at(n, c)->lanes, a, b, c));
 }
 
+void ash_nest_tile_dot(ash_nest *n, uint16_t buf, ash_ref to, ash_nest_tiles of, ash_ref x, ash_ref y,
+                       unsigned terms) {
+    ash_inst inst = make(ASH_NEST_TILE_DOT, ASH_I32, 0, to, x, y);
+    inst.buf = buf;
+    inst.i = ash_nest_pack_tiles(of);
+    inst.unroll = terms;
+    ash_nest_add(n, inst);
+}
+
 ash_ref ash_nest_whole(ash_nest *n, ash_ref a) {
     return pure(n, make(ASH_NEST_WHOLE, ASH_I32, ash_nest_at(n, a)->lanes, a, ASH_NO_REF, ASH_NO_REF));
 }

@@ -83,6 +83,14 @@ typedef enum ash_nest_op {
                          result: i32, exact but that sums wrap. a and b have four times the result's
                          lanes; one of them may have 4, which count for every lane */
     ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
+    /* Between memories, of bytes in three buffers: sixteen lines of sixteen i32, one behind the other
+     * from element
+       a of `buf` on,
+         c[r][j] = the sum over t < unroll of x[r][t] * y[t / 4][j][t % 4]
+       exact but that sums wrap. i: the buffers of x and y and the distance of x's lines (ash_nest_tiles);
+       b, c: the first elements of x and y; unroll, a multiple of 4. Of buffers that no other one
+       overlaps. */
+    ASH_NEST_TILE_DOT,
     ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
                          (an index, scalar i64). i8 counts by its bits: -1 is 255 */
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
@@ -141,6 +149,21 @@ typedef struct ash_inst {
         double f;
     };
 } ash_inst;
+
+/* TILE_DOT: the first operand's lines are `apart` elements apart, its y is packed. */
+enum { ASH_NEST_TILE_LINES = 16, ASH_NEST_TILE_TERMS = 512 /* at most */ };
+typedef struct ash_nest_tiles {
+    uint16_t x, y; /* buffers of i8 */
+    uint32_t apart;
+} ash_nest_tiles;
+
+static inline int64_t ash_nest_pack_tiles(ash_nest_tiles t) {
+    return (int64_t)t.x | (int64_t)t.y << 16 | (int64_t)((uint64_t)t.apart << 32);
+}
+static inline ash_nest_tiles ash_nest_tiles_of(const ash_inst *inst) {
+    return (ash_nest_tiles){(uint16_t)inst->i, (uint16_t)(inst->i >> 16),
+                            (uint32_t)((uint64_t)inst->i >> 32)};
+}
 
 typedef struct ash_nest_buffer {
     ash_dtype dtype;
@@ -236,6 +259,9 @@ ash_ref ash_nest_idiv(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
+/* Of `terms` terms, from elements `to`, `x` and `y` on. */
+void ash_nest_tile_dot(ash_nest *n, uint16_t buf, ash_ref to, ash_nest_tiles of, ash_ref x, ash_ref y,
+                       unsigned terms);
 ash_ref ash_nest_whole(ash_nest *n, ash_ref a);
 ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes);
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector);

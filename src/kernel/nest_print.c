@@ -40,6 +40,7 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_IMOD] = "imod",
     [ASH_NEST_FMA] = "fma",
     [ASH_NEST_DOT4] = "dot4",
+    [ASH_NEST_TILE_DOT] = "tile_dot",
     [ASH_NEST_WHOLE] = "whole",
     [ASH_NEST_LOOKUP] = "lookup",
     [ASH_NEST_HREDUCE] = "hreduce",
@@ -137,6 +138,16 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
     if (inst->op == ASH_NEST_REDUCE) ash_text_add(out, " of %u threads", inst->unroll);
 }
 
+static void tile_dot(const ash_nest *n, const ash_inst *inst, ash_text *out) {
+    const ash_nest_tiles t = ash_nest_tiles_of(inst);
+    ash_text_add(out, "%s %u", names[inst->op], inst->unroll);
+    place(n, inst, out);
+    ash_text_add(out, ",");
+    element(n, t.x, inst->b, out);
+    ash_text_add(out, " apart %u,", t.apart);
+    element(n, t.y, inst->c, out);
+}
+
 static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
     const ash_inst *inst = ash_nest_at(n, ref);
     switch (inst->op) {
@@ -170,6 +181,7 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
             operand(n, inst->c, out);
         }
         break;
+    case ASH_NEST_TILE_DOT: tile_dot(n, inst, out); break;
     case ASH_NEST_COPY_WAIT: ash_text_add(out, "wait %" PRId64, inst->i); break;
     default:
         ash_text_add(out, "%s", inst->op < ASH_NEST_OP_COUNT ? names[inst->op] : "?");

@@ -124,8 +124,9 @@ static void find_indexes(sharer *s, const ash_nest *n) {
         if (is_memory(inst) || inst->op == ASH_NEST_TILE_LOAD) {
             mark(s, inst->a);
             mark(s, inst->b);
-        } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || inst->op == ASH_NEST_LOOP ||
-                   inst->op == ASH_NEST_IF || (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
+        } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || inst->op == ASH_NEST_TILE_DOT ||
+                   inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF ||
+                   (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
             mark(s, inst->a);
             mark(s, inst->b);
             mark(s, inst->c);

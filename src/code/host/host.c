@@ -250,6 +250,87 @@ static val lookup(ash_emit *e, val table, val bytes) {
     return ash_emit__part(e, LLVMBuildSelect(e->b, upper, high, low, ""), 0, lanes);
 }
 
+/* --- tiles ------------------------------------------------------------------------------------------- */
+
+/* AMX: eight registers for tiles of at most 16 lines of 64 bytes, whose shapes are set once for a kernel.
+ * Register 0 has sums; of each number of terms that an instruction takes, at most 64, register 2 s + 1
+ * has x and 2 s + 2 has y. LLVM's intrinsics for registers by number touch memory as they like, so
+ * nothing passes them. */
+enum { TILE_BYTES = 64, TILE_SHAPES = 3, TILE_REGISTERS = 8 };
+
+/* The numbers of terms that the instructions of a nest take; how many there are, or too many. */
+static unsigned tile_shapes(const ash_nest *nest, unsigned *terms) {
+    unsigned n = 0;
+    for (size_t i = 0; i < nest->code.len; i++) {
+        const ash_inst *inst = &nest->code.at[i];
+        if (inst->op != ASH_NEST_TILE_DOT) continue;
+        const unsigned parts[] = {inst->unroll >= TILE_BYTES ? TILE_BYTES : 0, inst->unroll % TILE_BYTES};
+        for (size_t p = 0; p < ASH_COUNT(parts); p++) {
+            unsigned s = 0;
+            while (s < n && terms[s] != parts[p]) s++;
+            if (s < n || !parts[p]) continue;
+            if (n == TILE_SHAPES) return n + 1;
+            terms[n++] = parts[p];
+        }
+    }
+    return n;
+}
+
+static void tiles_open(ash_emit *e) {
+    enum { WIDTHS = 16, HEIGHTS = 48 }; /* where in the 64 bytes; widths are two bytes each */
+    unsigned terms[TILE_SHAPES], n = tile_shapes(e->nest, terms);
+    int32_t shape[TILE_BYTES] = {[0] = 1, [WIDTHS] = TILE_BYTES, [HEIGHTS] = ASH_NEST_TILE_LINES};
+    if (n > TILE_SHAPES || !has(e->target, "amx-int8")) {
+        e->lacks = n > TILE_SHAPES ? "tiles of so many shapes" : "products of tiles";
+        return;
+    }
+    for (unsigned s = 0; s < n; s++) {
+        unsigned x = 2 * s + 1, y = x + 1;
+        shape[WIDTHS + 2 * x] = (int32_t)terms[s], shape[HEIGHTS + x] = ASH_NEST_TILE_LINES;
+        shape[WIDTHS + 2 * y] = TILE_BYTES, shape[HEIGHTS + y] = (int32_t)terms[s] / 4;
+    }
+    val all = ash_emit__const_vector(LLVMInt8TypeInContext(e->ctx), shape, TILE_BYTES);
+    val memory = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(all), "");
+    LLVMBuildStore(e->b, all, memory);
+    ash_emit__intrinsic(e, "llvm.x86.ldtilecfg", NULL, 0, &memory, 1);
+}
+
+static void tiles_close(ash_emit *e) {
+    ash_emit__intrinsic(e, "llvm.x86.tilerelease", NULL, 0, NULL, 0);
+}
+
+static val tile_register(ash_emit *e, unsigned number) {
+    return LLVMConstInt(LLVMInt8TypeInContext(e->ctx), number, false);
+}
+
+static void move_tile(ash_emit *e, const char *name, unsigned number, val at, int64_t apart) {
+    val args[] = {tile_register(e, number), at,
+                  LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)apart, true)};
+    ash_emit__intrinsic(e, name, NULL, 0, args, ASH_COUNT(args));
+}
+
+static val bytes_behind(ash_emit *e, val at, int64_t bytes) {
+    val by = LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)bytes, true);
+    return bytes ? LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), at, &by, 1, "") : at;
+}
+
+static void tile_dot(ash_emit *e, val to, val x, int64_t apart, val y, unsigned terms) {
+    static const char load[] = "llvm.x86.tileloadd64";
+    unsigned shapes[TILE_SHAPES], n = tile_shapes(e->nest, shapes);
+    val sums = tile_register(e, 0);
+    if (n > TILE_SHAPES) return;
+    ash_emit__intrinsic(e, "llvm.x86.tilezero", NULL, 0, &sums, 1);
+    for (unsigned from = 0; from < terms; from += TILE_BYTES) {
+        unsigned some = ASH_MIN(terms - from, (unsigned)TILE_BYTES), s = 0;
+        while (s + 1 < n && shapes[s] != some) s++;
+        move_tile(e, load, 2 * s + 1, bytes_behind(e, x, from), apart);
+        move_tile(e, load, 2 * s + 2, bytes_behind(e, y, (int64_t)from * TILE_BYTES / 4), TILE_BYTES);
+        val args[] = {sums, tile_register(e, 2 * s + 1), tile_register(e, 2 * s + 2)};
+        ash_emit__intrinsic(e, "llvm.x86.tdpbssd", NULL, 0, args, ASH_COUNT(args));
+    }
+    move_tile(e, "llvm.x86.tilestored64", 0, to, TILE_BYTES);
+}
+
 /* --- the C library ----------------------------------------------------------------------------------- */
 
 /* Its functions are correct to about one unit in the last place, one lane at a time. The linker has their
@@ -310,5 +391,8 @@ const ash_code_target ash_code__host = {
     .to_f16 = to_f16,
     .dot4 = dot4,
     .lookup = lookup,
+    .tile_dot = tile_dot,
+    .tiles_open = tiles_open,
+    .tiles_close = tiles_close,
     .library = library,
 };

@@ -2,6 +2,12 @@
 /* Targets by name: what this machine is, the levels of x86-64, and GPUs. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <llvm-c/Core.h>
 
@@ -29,12 +35,30 @@ static bool take(char *to, size_t size, char *text) {
     return need >= 0 && (size_t)need < size;
 }
 
+/* Whether this process may use registers for tiles, which the system wants to be asked: every thread's
+ * state grows by 8 KiB with the first use. Asking again is allowed. */
+static bool may_use_tiles(void) {
+#if defined(__linux__) && defined(__x86_64__)
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return false;
+#endif
+}
+
+/* Takes all features that have to do with tiles away. */
+static void drop_tiles(char *features) {
+    static const char name[] = "+amx-";
+    for (char *at = features; (at = strstr(at, name)); at++) *at = '-';
+}
+
 static ash_status host(ash_target *out, ash_diag *diag) {
     *out = (ash_target){0};
     bool fits = take(out->triple, sizeof out->triple, LLVMGetDefaultTargetTriple());
     fits &= take(out->cpu, sizeof out->cpu, LLVMGetHostCPUName());
     fits &= take(out->features, sizeof out->features, LLVMGetHostCPUFeatures());
     ASH_FAIL_IF(!fits, diag, ASH_ERROR_INTERNAL, "the names of this processor's features are too long");
+    if (ash_target__has(out, "amx-tile", strlen("amx-tile")) && !may_use_tiles()) drop_tiles(out->features);
     ash_target__fill(out);
     return ASH_OK;
 }
