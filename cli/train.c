@@ -258,6 +258,7 @@ static bool open_all(struct trainer *r, const char *model) {
                 r->training.batch);
         good = false;
     }
+    good = good && (r->profile || training_is_writable(s));
     return good && training_prepare(s, &r->training, d);
 }
 

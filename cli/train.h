@@ -72,6 +72,8 @@ struct score {
 
 /* Of the examples that are held out. */
 bool training_evaluate(struct session *s, struct training *t, struct data *d, struct score *out);
+/* Whether the model can be written, which is asked before it is trained; prints why not. */
+bool training_is_writable(struct session *s);
 /* Writes the model with its present weights; prints why not. */
 bool training_export(struct session *s, struct training *t, const char *path);
 void training_free(struct training *t);

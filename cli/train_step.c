@@ -256,13 +256,37 @@ bool training_evaluate(struct session *s, struct training *t, struct data *d, st
 
 /* --- the trained model ------------------------------------------------------------------------------ */
 
-/* The model as it was read, but for dims that the file leaves open, which stay so where that can be. */
+/* The model with the dims that the file leaves open, if it can be written: as variables of a wide range,
+ * or of a narrower one, where several of them together make tensors too large to count. */
+static ash_graph *open_wide(struct session *s) {
+    static const int64_t most[] = {INT32_MAX, 1 << 20, 1 << 15, 1 << 12};
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        const ash_onnx_options wide = {
+            .size = sizeof wide, .var_min = 1, .var_max = most[i], .parameters = true};
+        ash_graph *graph;
+        if (ash_onnx_read(s->context, s->path, &wide, &graph, NULL) != ASH_OK) continue;
+        if (ash_onnx_check(graph, NULL) == ASH_OK) return graph;
+        ash_graph_destroy(graph);
+    }
+    return NULL;
+}
+
+/* What can be written of the model: all of it, which is then the caller's own, or what it is for a batch
+ * of the size that is trained with. NULL, and prints why, when neither can be. */
 static ash_graph *open_model(struct session *s, bool *own) {
-    const ash_onnx_options wide = {
-        .size = sizeof wide, .var_min = 1, .var_max = INT32_MAX, .parameters = true};
-    ash_graph *graph;
-    *own = ash_onnx_read(s->context, s->path, &wide, &graph, NULL) == ASH_OK;
-    return *own ? graph : s->graph;
+    ash_graph *graph = open_wide(s);
+    *own = graph != NULL;
+    if (graph || ash_onnx_check(s->graph, &s->diag) == ASH_OK) return graph ? graph : s->graph;
+    session_failed(s, s->path);
+    fprintf(stderr, "ashlar: a model that is trained must be one that can be written\n");
+    return NULL;
+}
+
+bool training_is_writable(struct session *s) {
+    bool own;
+    ash_graph *model = open_model(s, &own);
+    if (own) ash_graph_destroy(model);
+    return model != NULL;
 }
 
 /* The bytes of the states, as parameters; those that are no parameters are left out. */
@@ -298,14 +322,10 @@ bool training_export(struct session *s, struct training *t, const char *path) {
     bool own = false;
     ash_parameter_bytes *values = calloc(t->weights + 1, sizeof *values);
     if (!values) return no_memory();
-    bool good = fetch_weights(s, t, values, &count);
-    if (good) {
-        ash_graph *model = open_model(s, &own);
-        bool written = write_model(s, model, values, count, path);
-        if (!written && own) written = write_model(s, s->graph, values, count, path);
-        good = written || session_failed(s, path);
-        if (own) ash_graph_destroy(model);
-    }
+    ash_graph *model = open_model(s, &own);
+    bool good = model && fetch_weights(s, t, values, &count);
+    good = good && (write_model(s, model, values, count, path) || session_failed(s, path));
+    if (own) ash_graph_destroy(model);
     for (size_t i = 0; i < count; i++) free((void *)values[i].data);
     free(values);
     return good;

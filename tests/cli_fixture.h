@@ -36,6 +36,13 @@ static inline void remove_folder(void) {
     assert_int_equal(system(command), 0);
 }
 
+static inline int teardown(void **state) {
+    (void)state;
+    remove_folder();
+    ash_context_destroy(room.context);
+    return 0;
+}
+
 /* Runs a command, whose output goes to room.out; the exit status. */
 static inline int shell(const char *command) {
     FILE *pipe = popen(command, "r");

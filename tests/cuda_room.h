@@ -90,6 +90,29 @@ static inline ash_status cuda_room_run(ash_context *context, const ash_graph *gr
     return status;
 }
 
+/* The largest difference of numbers of f32, as a part of the largest number. *equal of all *count numbers
+ * are the same; either may be NULL. */
+static inline double cuda_room_error(const cuda_results *want, const cuda_results *got, size_t *equal,
+                                     size_t *count) {
+    double worst = 0;
+    size_t same = 0, all = 0;
+    for (size_t i = 0; i < want->n; i++) {
+        const float *a = want->data[i], *b = got->data[i];
+        double most = 0, error = 0;
+        assert_int_equal(want->bytes[i], got->bytes[i]);
+        for (size_t k = 0; k < want->bytes[i] / sizeof *a; k++) {
+            most = fmax(most, fabs(a[k]));
+            error = fmax(error, isnan(b[k]) ? INFINITY : fabs(a[k] - b[k]));
+            same += a[k] == b[k];
+            all++;
+        }
+        worst = fmax(worst, error / most);
+    }
+    if (equal) *equal = same;
+    if (count) *count = all;
+    return worst;
+}
+
 /* Mode stream, graph, or multi_stream on three. */
 static inline ash_plan_options cuda_room_mode(int mode) {
     ash_plan_options options = ash_plan_options_default();

@@ -26,19 +26,26 @@ static inline void test_fill(ash_wide *t, uint64_t *state) {
     }
 }
 
-/* Runs a program's steps one after the other. memory[i] receives each buffer's bytes. */
-static inline void test_run_program(ash_context *context, const ash_program *p, const ash_wide *inputs,
-                                    const int64_t *vars, void **memory) {
+/* The kernels of a program, one for each nest; released, and `fns` freed, by the caller. */
+static inline ash_code *test_compile(ash_context *context, const ash_program *p, ash_kernel_fn **fns) {
     ash_diag diag;
     ash_compiler *compiler;
+    ash_code *code;
     assert_ok(ash_compiler__get(context, &compiler, &diag));
     const ash_nest **nests = calloc(p->nests.len + 1, sizeof *nests);
-    ash_kernel_fn *fns = calloc(p->nests.len + 1, sizeof *fns);
-    ash_code *code;
+    *fns = calloc(p->nests.len + 1, sizeof **fns);
     for (size_t i = 0; i < p->nests.len; i++) nests[i] = &p->nests.at[i];
     assert_ok(ash_code__compile(
-        compiler, &(ash_code_job){.target = &p->target, .nests = nests, .count = p->nests.len, .fns = fns},
+        compiler, &(ash_code_job){.target = &p->target, .nests = nests, .count = p->nests.len, .fns = *fns},
         &code, &diag));
+    free(nests);
+    return code;
+}
+
+/* Runs a program's steps one after the other. memory[i] receives each buffer's bytes, freed by the
+ * caller. */
+static inline void test_run_compiled(const ash_program *p, const ash_kernel_fn *fns, const ash_wide *inputs,
+                                     const int64_t *vars, void **memory) {
     for (size_t i = 0; i < p->buffers.len; i++) {
         const ash_buffer *b = &p->buffers.at[i];
         if (b->root != ASH_NO_BUFFER) continue;
@@ -68,8 +75,15 @@ static inline void test_run_program(ash_context *context, const ash_program *p, 
             if (((unsigned char *)memory[i])[b->bytes + g] != 0xff)
                 fail_msg("buffer %zu overrun by byte %d", i, g);
     }
+}
+
+/* The same of a program that is compiled for this. */
+static inline void test_run_program(ash_context *context, const ash_program *p, const ash_wide *inputs,
+                                    const int64_t *vars, void **memory) {
+    ash_kernel_fn *fns;
+    ash_code *code = test_compile(context, p, &fns);
+    test_run_compiled(p, fns, inputs, vars, memory);
     ash_code__release(code);
-    free(nests);
     free(fns);
 }
 
@@ -143,21 +157,39 @@ static inline bool runs_here(ash_context *context, const char *level, ash_target
     return false;
 }
 
-/* Compares the graph, compiled for a target, with the evaluator. */
+/* What a graph is run on: the values of its variables, and its inputs. */
+typedef struct test_values {
+    const int64_t *vars;
+    const ash_wide *inputs;
+} test_values;
+
+/* Compares the graph, compiled for a target, with the evaluator, on each of `count` values. */
+static inline void test_differential_each(ash_context *context, const ash_target *target,
+                                          const ash_graph *g, const ash_lower_options *options,
+                                          const test_values *values, size_t count, double tolerance) {
+    ash_diag diag;
+    ash_program *p;
+    ash_kernel_fn *fns;
+    assert_ok(ash_program__lower(g, target, options, &p, &diag));
+    ash_code *code = test_compile(context, p, &fns);
+    void **memory = calloc(p->buffers.len + 1, sizeof *memory);
+    for (const test_values *v = values; v < values + count; v++) {
+        ash_wide *expected = test_expected(g, v->inputs, v->vars);
+        test_run_compiled(p, fns, v->inputs, v->vars, memory);
+        test_compare_outputs(p, memory, expected, tolerance);
+        for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+        test_free_expected(g, expected);
+    }
+    free(memory);
+    ash_code__release(code);
+    free(fns);
+    ash_program__free(p);
+}
+
 static inline void test_differential_for(ash_context *context, const ash_target *target, const ash_graph *g,
                                          const ash_lower_options *options, const int64_t *vars,
                                          const ash_wide *inputs, double tolerance) {
-    ash_diag diag;
-    ash_program *p;
-    ash_wide *expected = test_expected(g, inputs, vars);
-    assert_ok(ash_program__lower(g, target, options, &p, &diag));
-    void **memory = calloc(p->buffers.len, sizeof *memory);
-    test_run_program(context, p, inputs, vars, memory);
-    test_compare_outputs(p, memory, expected, tolerance);
-    for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
-    free(memory);
-    test_free_expected(g, expected);
-    ash_program__free(p);
+    test_differential_each(context, target, g, options, &(test_values){vars, inputs}, 1, tolerance);
 }
 
 static inline void test_differential_inputs(ash_context *context, const ash_graph *g,

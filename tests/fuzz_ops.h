@@ -276,8 +276,9 @@ static inline void fuzz_pad(fuzz *f) {
         before[d] = chance(f, 40) ? pick(f, 5) : 0;
         after[d] = chance(f, 40) ? pick(f, 5) : 0;
         interior[d] = chance(f, 20) ? 1 + pick(f, 3) : 0;
-        if (f->n_vars && chance(f, 10))
-            *(chance(f, 50) ? &before[d] : &after[d]) = f->vars[pick(f, f->n_vars)];
+        if (!f->n_vars || !chance(f, 10)) continue;
+        int64_t *side = chance(f, 50) ? before : after;
+        side[d] = f->vars[pick(f, f->n_vars)];
     }
     uint32_t fill = new_leaf(f, &scalar, 0);
     if (fill == FUZZ_NONE) return;
@@ -780,7 +781,8 @@ static inline void fuzz_build_with(fuzz *f, ash_graph *g, uint64_t seed, const f
     for (unsigned i = 0, n = (unsigned)pick(f, 10); i < (n < 6 ? 0 : n < 8 ? 1u : 2u); i++) {
         char name[8];
         snprintf(name, sizeof name, "v%u", i);
-        f->vars[f->n_vars++] = ash_graph_var(g, name, pick(f, 3), 3 + pick(f, 18));
+        const int64_t min = pick(f, 3);
+        f->vars[f->n_vars++] = ash_graph_var(g, name, min, 3 + pick(f, 18));
     }
     ash_type type = random_type(f, random_dtype(f));
     if (new_leaf(f, &type, 0) == FUZZ_NONE) return;

@@ -14,8 +14,11 @@ static inline void test_interpret_program(const ash_program *p, const ash_wide *
         const ash_buffer *b = &p->buffers.at[i];
         if (b->root != ASH_NO_BUFFER) continue;
         size_t size = (size_t)b->bytes + 1;
-        all[i] = (interp_memory){calloc(size, 1), malloc(size), calloc(size, sizeof(int32_t)),
-                                 calloc(size, sizeof(int32_t)), b->bytes};
+        all[i] = (interp_memory){.data = calloc(size, 1),
+                                 .undefined = malloc(size),
+                                 .writer = calloc(size, sizeof *all->writer),
+                                 .reader = calloc(size, sizeof *all->reader),
+                                 .bytes = b->bytes};
         memset(all[i].undefined, b->blob == NULL, size);
         if (b->blob) memcpy(all[i].data, b->blob->data, (size_t)b->bytes);
         memory[i] = all[i].data;
@@ -32,15 +35,7 @@ static inline void test_interpret_program(const ash_program *p, const ash_wide *
         for (uint32_t i = 0; i < step->n_buffers; i++) {
             const ash_buffer *b = &p->buffers.at[step->buffers[i]];
             interp_memory *m = &all[b->root == ASH_NO_BUFFER ? step->buffers[i] : b->root];
-            buffers[i] = (interp_buffer){m,
-                                         b->offset,
-                                         b->kind == ASH_BUFFER_SCRATCH,
-                                         step->accesses,
-                                         step->n_accesses,
-                                         step->buffers[i]};
-            memset(m->writer, 0, (size_t)m->bytes * sizeof *m->writer);
-            memset(m->reader, 0, (size_t)m->bytes * sizeof *m->reader);
-            if (b->kind == ASH_BUFFER_SCRATCH) memset(m->undefined, 1, (size_t)m->bytes);
+            buffers[i] = interp_bind(p, step, i, m);
         }
         char error[256];
         interp_run(&p->nests.at[step->nest], buffers, vars, 0, ash_dims_eval(p->dims, step->chunks, vars),
@@ -55,19 +50,28 @@ static inline void test_interpret_program(const ash_program *p, const ash_wide *
     free(all);
 }
 
-/* Compares the interpreted program of a graph with the evaluator. */
-static inline void test_interpreted(const ash_graph *g, const ash_target *target,
-                                    const ash_lower_options *options, const int64_t *vars,
-                                    const ash_wide *inputs, const ash_wide *expected, double tolerance) {
+/* Compares the interpreted program of a graph with what the evaluator has made of each of `count`
+ * values. */
+static inline void test_interpreted_each(const ash_graph *g, const ash_target *target,
+                                         const ash_lower_options *options, const test_values *values,
+                                         ash_wide *const *expected, size_t count, double tolerance) {
     ash_diag diag;
     ash_program *p;
     assert_ok(ash_program__lower(g, target, options, &p, &diag));
     void **memory = calloc(p->buffers.len + 1, sizeof *memory);
-    test_interpret_program(p, inputs, vars, memory);
-    test_compare_outputs(p, memory, expected, tolerance);
-    for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+    for (size_t n = 0; n < count; n++) {
+        test_interpret_program(p, values[n].inputs, values[n].vars, memory);
+        test_compare_outputs(p, memory, expected[n], tolerance);
+        for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+    }
     free(memory);
     ash_program__free(p);
+}
+
+static inline void test_interpreted(const ash_graph *g, const ash_target *target,
+                                    const ash_lower_options *options, const int64_t *vars,
+                                    const ash_wide *inputs, ash_wide *expected, double tolerance) {
+    test_interpreted_each(g, target, options, &(test_values){vars, inputs}, &expected, 1, tolerance);
 }
 
 #endif

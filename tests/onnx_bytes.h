@@ -54,9 +54,20 @@ static inline bytes make_node(const char *name, const char *op, const char *a, c
     return n;
 }
 
-/* ValueInfoProto of an f32 tensor; a dim of -1 is the parameter "n", and one of -2 "m". */
+/* ValueInfoProto of an f32 tensor with this TensorShapeProto. */
+static inline bytes shaped_info(const char *name, const bytes *shape) {
+    bytes tensor = {.len = 0}, type = {.len = 0}, info = {.len = 0};
+    put_int(&tensor, 1, 1);
+    put_message(&tensor, 2, shape);
+    put_message(&type, 1, &tensor);
+    put_text(&info, 1, name);
+    put_message(&info, 2, &type);
+    return info;
+}
+
+/* The same; a dim of -1 is the parameter "n", and one of -2 "m". */
 static inline bytes make_info(const char *name, const int64_t *dims, size_t rank) {
-    bytes shape = {.len = 0}, tensor = {.len = 0}, type = {.len = 0}, info = {.len = 0};
+    bytes shape = {.len = 0};
     for (size_t i = 0; i < rank; i++) {
         bytes dim = {.len = 0};
         if (dims[i] >= 0)
@@ -65,12 +76,7 @@ static inline bytes make_info(const char *name, const int64_t *dims, size_t rank
             put_text(&dim, 2, dims[i] == -1 ? "n" : "m");
         put_message(&shape, 1, &dim);
     }
-    put_int(&tensor, 1, 1);
-    put_message(&tensor, 2, &shape);
-    put_message(&type, 1, &tensor);
-    put_text(&info, 1, name);
-    put_message(&info, 2, &type);
-    return info;
+    return shaped_info(name, &shape);
 }
 
 /* TensorProto with raw data. */

@@ -10,7 +10,7 @@
 /* ValueInfoProto of an f32 tensor; dims separated by ';' in the text: a number is a value, "" says nothing,
  * all else is a parameter. */
 static inline bytes open_info(const char *name, const char *dims) {
-    bytes shape = {.len = 0}, tensor = {.len = 0}, type = {.len = 0}, info = {.len = 0};
+    bytes shape = {.len = 0};
     for (const char *at = dims;; at++) {
         bytes dim = {.len = 0};
         size_t len = strcspn(at, ";");
@@ -24,12 +24,7 @@ static inline bytes open_info(const char *name, const char *dims) {
         at += len;
         if (!*at) break;
     }
-    put_int(&tensor, 1, 1);
-    put_message(&tensor, 2, &shape);
-    put_message(&type, 1, &tensor);
-    put_text(&info, 1, name);
-    put_message(&info, 2, &type);
-    return info;
+    return shaped_info(name, &shape);
 }
 
 /* y = Concat(past, x) * mask and z = y * scale, for the caches of a decoder. */

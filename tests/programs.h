@@ -82,6 +82,9 @@ static inline uint32_t maker_data(maker *m, ash_buffer_kind kind, const float *d
     return b;
 }
 
+/* The buffers of a step. */
+#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
+
 /* A step whose kernel gets the operands in the order given: `outs` results, then the others. */
 static inline ash_step *maker_step(maker *m, const char *name, ash_kernel_fn fn, ash_dim chunks,
                                    unsigned outs, unsigned count, const uint32_t *buffers) {
@@ -151,6 +154,27 @@ static inline void kernel_sum_var(void *const *b, const int64_t *vars, int64_t b
     float sum = 0;
     for (int64_t i = 0; i < vars[0]; i++) sum += ((const float *)b[1])[i];
     if (begin < end) *(float *)b[0] = sum;
+}
+
+/* --- weights ---------------------------------------------------------------------------------- */
+
+/* Prologue: t = first(p), w = 2 t. Main: a = x + w, y = a + q, with parameters p of ones and q of tens; n
+ * elements each, at most 64. */
+static inline void maker_weights(maker *m, int64_t n, const char *name, ash_kernel_fn first) {
+    float ones[64], tens[64];
+    assert_true(n <= 64);
+    for (int i = 0; i < 64; i++) ones[i] = 1, tens[i] = 10;
+    uint32_t p = maker_data(m, ASH_BUFFER_PARAMETER, ones, n, "p"),
+             q = maker_data(m, ASH_BUFFER_PARAMETER, tens, n, "q"),
+             t = maker_buffer(m, ASH_BUFFER_STAGING, n, NULL),
+             w = maker_buffer(m, ASH_BUFFER_WEIGHT, n, NULL), x = maker_buffer(m, ASH_BUFFER_INPUT, n, "x"),
+             a = maker_buffer(m, ASH_BUFFER_LOCAL, n, NULL), y = maker_buffer(m, ASH_BUFFER_OUTPUT, n, "y");
+    maker_step(m, name, first, n, 1, 2, LIST(t, p));
+    maker_step(m, "twice", kernel_twice, n, 1, 2, LIST(w, t));
+    m->p->prologue = 2;
+    maker_step(m, "add", kernel_add, n, 1, 3, LIST(a, x, w));
+    maker_step(m, "add", kernel_add, n, 1, 3, LIST(y, a, q));
+    maker_output(m, y, "y");
 }
 
 #endif

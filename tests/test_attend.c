@@ -112,7 +112,7 @@ static ash_target target_with_blocks(const char *name) {
     return t;
 }
 
-static unsigned count(const ash_graph *g, ash_op op) {
+static unsigned number_of(const ash_graph *g, ash_op op) {
     unsigned n = 0;
     for (size_t i = 0; i < g->nodes.len; i++) n += g->nodes.at[i].op == op;
     return n;
@@ -127,22 +127,33 @@ static ash_graph *optimised(fixture *f, const ash_target *target) {
     return out;
 }
 
-/* For every width of vectors and for GPUs, interpreted, and compiled where this machine runs it. */
-static void compare(fixture *f, const int64_t *vars, bool attends) {
-    ash_wide *inputs = test_inputs(f->g, vars), *expected = test_expected(f->g, inputs, vars);
+enum { CALLS = 3 };
+
+/* For every width of vectors and for GPUs, interpreted, and compiled where this machine runs it; with each
+ * of `count` lists of variables, at most CALLS. */
+static void compare(fixture *f, const int64_t (*vars)[8], size_t count, bool attends) {
+    test_values values[CALLS];
+    ash_wide *inputs[CALLS], *expected[CALLS];
+    for (size_t n = 0; n < count; n++) {
+        inputs[n] = test_inputs(f->g, vars[n]);
+        values[n] = (test_values){vars[n], inputs[n]};
+        expected[n] = test_expected(f->g, inputs[n], vars[n]);
+    }
     for (size_t i = 0; i < 4; i++) {
         ash_target target = target_with_blocks(i < 3 ? compiled_levels[i] : "sm_80"), here;
         ash_graph *fast = optimised(f, &target);
         const ash_lower_options fused = {.fuse = true}, single = {.fuse = false};
-        assert_int_equal(count(fast, ASH_OP_ATTEND), attends);
-        test_interpreted(fast, &target, &fused, vars, inputs, expected, 1e-5);
-        test_interpreted(fast, &target, &single, vars, inputs, expected, 1e-5);
+        assert_int_equal(number_of(fast, ASH_OP_ATTEND), attends);
+        test_interpreted_each(fast, &target, &fused, values, expected, count, 1e-5);
+        test_interpreted_each(fast, &target, &single, values, expected, count, 1e-5);
         if (i < 3 && runs_here(f->context, compiled_levels[i], &here))
-            test_differential_for(f->context, &target, fast, NULL, vars, inputs, 1e-5);
+            test_differential_each(f->context, &target, fast, NULL, values, count, 1e-5);
         ash_graph_destroy(fast);
     }
-    test_free_expected(f->g, expected);
-    test_free_inputs(f->g, inputs);
+    for (size_t n = 0; n < count; n++) {
+        test_free_expected(f->g, expected[n]);
+        test_free_inputs(f->g, inputs[n]);
+    }
 }
 
 /* The greatest local buffer of a program for a target, in bytes. */
@@ -165,28 +176,29 @@ static int64_t any_length(fixture *f) {
 }
 
 static attention any_attention(fixture *f) {
-    attention a = {.batch = 1 + below(&f->random, 2),
-                   .heads = 2 << below(&f->random, 2),
-                   .rows = any_length(f),
-                   .keys = any_length(f),
-                   .size = 1 + below(&f->random, 20),
-                   .columns = 1 + below(&f->random, 40),
-                   .mask = (mask)below(&f->random, MASKS),
-                   .empty = below(&f->random, 3) == 0,
-                   .merged = below(&f->random, 2)};
+    attention a = {0}; /* one after the other: a list of initialisers has no order */
+    a.batch = 1 + below(&f->random, 2);
+    a.heads = 2 << below(&f->random, 2);
+    a.rows = any_length(f);
+    a.keys = any_length(f);
+    a.size = 1 + below(&f->random, 20);
+    a.columns = 1 + below(&f->random, 40);
+    a.mask = (mask)below(&f->random, MASKS);
+    a.empty = below(&f->random, 3) == 0;
+    a.merged = below(&f->random, 2);
     a.shared = below(&f->random, 2) ? a.heads : 2;
     return a;
 }
 
 static void test_lengths(void **state) {
     fixture *f = *state;
-    const int64_t none[8] = {0};
+    static const int64_t none[1][8];
     for (unsigned i = 0; i < (TEST_WATCHED ? MASKS : 24); i++) {
         restart(f);
         attention a = any_attention(f);
         if (i < MASKS) a.mask = (mask)i;
         build(f, &a);
-        compare(f, none, a.mask != NO_KEYS); /* which is known when nothing is a variable */
+        compare(f, none, 1, a.mask != NO_KEYS); /* which is known when nothing is a variable */
     }
 }
 
@@ -203,12 +215,13 @@ static void test_variable_lengths(void **state) {
         a.rows = ash_graph_var(f->g, "rows", 0, MOST);
         a.keys = below(&f->random, 3) ? ash_graph_var(f->g, "keys", 0, MOST) : a.rows;
         build(f, &a);
-        for (unsigned k = 0; k < 3; k++) {
-            const int64_t vars[8] = {1 + below(&f->random, 2),
-                                     lengths[below(&f->random, ASH_COUNT(lengths))],
-                                     lengths[(i + 4 * k) % ASH_COUNT(lengths)]};
-            compare(f, vars, true);
+        int64_t vars[CALLS][8] = {{0}};
+        for (unsigned k = 0; k < CALLS; k++) {
+            vars[k][0] = 1 + below(&f->random, 2);
+            vars[k][1] = lengths[below(&f->random, ASH_COUNT(lengths))];
+            vars[k][2] = lengths[(i + 4 * k) % ASH_COUNT(lengths)];
         }
+        compare(f, vars, CALLS, true);
     }
 }
 
@@ -224,7 +237,7 @@ static void test_nothing_large_is_stored(void **state) {
         const attention a = {1, 4, 2, 2048, 2048, 32, 32, m, m == CAUSAL, true};
         build(f, &a);
         ash_graph *fast = optimised(f, &target);
-        assert_int_equal(count(fast, ASH_OP_ATTEND), 1);
+        assert_int_equal(number_of(fast, ASH_OP_ATTEND), 1);
         assert_in_range(largest(fast, &target, &steps), 1, 4 * 2048 * 32 * sizeof(float));
         assert_int_equal(steps, 3);
         ash_graph_destroy(fast);
@@ -247,7 +260,7 @@ static void test_mask_of_positions_and_padding(void **state) {
     s = ash_select(g, seen, s, ash_scalar(g, ASH_F32, -INFINITY));
     ash_graph_output(g, "y", ash_matmul(g, weights(g, s, true), v));
     ash_graph *fast = optimised(f, &target);
-    assert_int_equal(count(fast, ASH_OP_ATTEND), 1);
+    assert_int_equal(number_of(fast, ASH_OP_ATTEND), 1);
     assert_in_range(largest(fast, &target, &steps), 1, 2 * 4 * N * 16 * sizeof(float));
     ash_graph_destroy(fast);
 }
@@ -256,7 +269,7 @@ static void test_mask_of_positions_and_padding(void **state) {
 
 static void expect_none(fixture *f, const ash_target *target) {
     ash_graph *fast = optimised(f, target);
-    assert_int_equal(count(fast, ASH_OP_ATTEND), 0);
+    assert_int_equal(number_of(fast, ASH_OP_ATTEND), 0);
     ash_graph_destroy(fast);
 }
 

@@ -56,13 +56,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    (void)state;
-    remove_folder();
-    ash_context_destroy(room.context);
-    return 0;
-}
-
 static void help(void **state) {
     (void)state;
     assert_int_equal(ashlar(""), 2);

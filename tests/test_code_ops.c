@@ -471,6 +471,36 @@ static void check_index_division(test_code *t, unsigned lanes) {
     ash_code__release(code);
 }
 
+/* Vectors of numbers of 32 bits, next to multiples of a divisor that is a variable. */
+static void check_narrow_division(test_code *t, unsigned lanes) {
+    static const int64_t divisors[] = {1, 2, 3, 7, 13, 46341, 65537, INT32_MAX - 1, INT32_MAX};
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, ASH_I64, false), q = test_buffer(&n, ASH_I64, true);
+    uint16_t r = test_buffer(&n, ASH_I64, true);
+    ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, lanes, ASH_NO_REF);
+    ash_ref by = ash_nest_splat(&n, ash_nest_var(&n, 0), lanes);
+    ash_ref div = ash_nest_idiv(&n, v, by), mod = ash_nest_imod(&n, v, by);
+    n.code.at[div].unroll = n.code.at[mod].unroll = ASH_NEST_NARROW;
+    ash_nest_store(&n, q, zero, div, ASH_NO_REF);
+    ash_nest_store(&n, r, zero, mod, ASH_NO_REF);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    for (size_t d = 0; d < ASH_COUNT(divisors); d++)
+        for (int64_t part = 0; part < 64; part++) {
+            int64_t in[16], quotient[16], rest[16], var = divisors[d];
+            for (int64_t i = 0; i < 16; i++) {
+                int64_t near = INT32_MAX / var * (part * 16 + i) / 1023 * var + i % 3 - 1;
+                in[i] = ASH_MIN(ASH_MAX(near, 0), INT32_MAX);
+            }
+            fn((void *[]){in, quotient, rest}, &var, 0, 1, 0);
+            for (unsigned i = 0; i < lanes; i++) {
+                assert_int_equal(quotient[i], in[i] / var);
+                assert_int_equal(rest[i], in[i] % var);
+            }
+        }
+    ash_code__release(code);
+}
+
 /* On numbers whose product and sum are exact, fused or not. */
 static void check_fma(test_code *t, ash_dtype dtype, unsigned lanes) {
     ash_nest n = test_nest();
@@ -563,6 +593,7 @@ static void test_others(void **state) {
         for (size_t k = 0; k < ASH_COUNT(lanes); k++) {
             check_reduce(&t, lanes[k]);
             check_index_division(&t, lanes[k]);
+            if (lanes[k] > 1) check_narrow_division(&t, lanes[k]);
             static const ash_dtype small[] = {ASH_U8, ASH_I8, ASH_U16, ASH_I16};
             for (size_t d = 0; d < ASH_COUNT(small); d++) check_rounded_cast(&t, small[d], lanes[k]);
             if (lanes[k] > 1) check_dot4(&t, lanes[k], true, false), check_dot4(&t, lanes[k], false, true);

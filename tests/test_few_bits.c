@@ -173,21 +173,29 @@ static void check(fixture *f, const ash_target *target, unsigned packed, const i
 
 static const int64_t every_bits[] = {2, 4, 8};
 
+enum { VARIANTS = SPELLINGS * ZEROS * ASH_COUNT(every_bits) };
+
+/* Every spelling with every zero point and width, of about 37 to 85 terms and `more`. */
+static weight variant(unsigned s, ash_dim more, ash_dim n) {
+    weight w = {.k = 37 + (ash_dim)(s % 4) * 16 + more,
+                .n = n,
+                .bits = every_bits[s / ZEROS % ASH_COUNT(every_bits)],
+                .block = 16 << s % 2,
+                .spelling = (spelling)(s / ZEROS / ASH_COUNT(every_bits)),
+                .zero = (zero)(s % ZEROS),
+                .dtype = s % 3 ? ASH_U8 : ASH_I8};
+    if (w.spelling == ROWS_IN_BLOCKS) w.dtype = ASH_U8;
+    if (w.spelling == SIGNED_ROWS) w.dtype = ASH_I8, w.k += 3; /* whole bytes */
+    return w;
+}
+
 /* Sizes that leave something over everywhere: of words, of blocks, of vectors, of tiles. */
 static void spellings(void **state) {
     fixture *f = *state;
     for (size_t t = 0; t < ASH_COUNT(makings); t++) {
         ash_target target = made(makings[t]);
-        for (unsigned s = 0; s < SPELLINGS * ZEROS * ASH_COUNT(every_bits); s++) {
-            weight w = {.k = 37 + (ash_dim)(s % 4) * 16,
-                        .n = 21,
-                        .bits = every_bits[s / ZEROS % 3],
-                        .block = 16 << s % 2,
-                        .spelling = (spelling)(s / ZEROS / 3),
-                        .zero = (zero)(s % ZEROS),
-                        .dtype = s % 3 ? ASH_U8 : ASH_I8};
-            if (w.spelling == ROWS_IN_BLOCKS) w.dtype = ASH_U8;
-            if (w.spelling == SIGNED_ROWS) w.dtype = ASH_I8, w.k += 3; /* whole bytes */
+        for (unsigned s = 0; s < VARIANTS; s++) {
+            const weight w = variant(s, 0, 21);
             restart(f);
             build(f, &w, 1 + (s + t) % 7);
             check(f, &target, 1, NULL, false);
@@ -201,16 +209,8 @@ static void gpus(void **state) {
     ash_target target;
     ash_diag diag;
     assert_ok(ash_target__named("sm_80", &target, &diag));
-    for (unsigned s = 0; s < SPELLINGS * ZEROS * ASH_COUNT(every_bits); s++) {
-        weight w = {.k = 37 + (ash_dim)(s % 4) * 16 + s % 5 * 300,
-                    .n = 21 + s % 3 * 11,
-                    .bits = every_bits[s / ZEROS % 3],
-                    .block = 16 << s % 2,
-                    .spelling = (spelling)(s / ZEROS / 3),
-                    .zero = (zero)(s % ZEROS),
-                    .dtype = s % 3 ? ASH_U8 : ASH_I8};
-        if (w.spelling == ROWS_IN_BLOCKS) w.dtype = ASH_U8;
-        if (w.spelling == SIGNED_ROWS) w.dtype = ASH_I8, w.k = 40 + s % 5 * 300; /* whole bytes */
+    for (unsigned s = 0; s < VARIANTS; s++) {
+        const weight w = variant(s, s % 5 * 300, 21 + s % 3 * 11);
         restart(f);
         build(f, &w, 1 + s % 16);
         check(f, &target, 1, NULL, false);

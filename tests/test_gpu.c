@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedules for GPUs, in the interpreter of nests: results against the reference evaluator, races and
  * barriers; and that both judges find what is wrong. */
-#include "ashlar/builder.h"
 #include "interpreted.h"
-#include "one_context.h"
+#include "ir/build.h"
+#include "one_graph.h"
 #include "opt/opt.h"
 
 static ash_diag diag;
-static ash_graph *graph;
 static ash_target sm_80;
 
 static int setup(void **state) {
@@ -15,30 +14,6 @@ static int setup(void **state) {
     assert_ok(ash_target__named("sm_80", &sm_80, &diag));
     return open_context(1);
 }
-
-static int drop_graph(void **state) {
-    (void)state;
-    ash_graph_destroy(graph);
-    graph = NULL;
-    return 0;
-}
-
-static ash_graph *new_graph(void) {
-    ash_graph_destroy(graph);
-    graph = NULL;
-    assert_ok(ash_graph_create(context, "test", &graph, &diag));
-    return graph;
-}
-
-static ash_dtype input_dtype = ASH_F32;
-
-static ash_value input(const char *name, unsigned rank, const int64_t *dims) {
-    ash_type type = {.dtype = input_dtype, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(graph, name, &type);
-}
-#define INPUT(name, ...)                                                                                   \
-    input(name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 /* How many kernels of the graph take chunks with blocks of threads. */
 static unsigned blocks_of(const ash_graph *g) {
@@ -70,109 +45,105 @@ static void check(const ash_graph *g, const int64_t *vars, unsigned blocks) {
 
 /* --- products ------------------------------------------------------------------------------------- */
 
+/* A product, and behind it a number for each column, one for each row, and a relu. */
+static ash_graph *with_rest(ash_graph *g, ash_dtype dtype, int64_t m, int64_t k, int64_t n,
+                            unsigned turned) {
+    ash_value sum = ash_add(g, product_of(g, dtype, m, k, n, turned), INPUT_OF(g, "bias", dtype, n));
+    ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT_OF(g, "rest", dtype, m, 1))));
+    return g;
+}
+
 static void products(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{64, 64, 64}, {128, 32, 128}, {33, 17, 35}, {1, 100, 70},
                                        {70, 5, 3},   {32, 1, 32},    {65, 16, 36}, {5, 48, 130}};
     for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
         const int64_t m = sizes[i][0], k = sizes[i][1], n = sizes[i][2];
-        for (int turned = 0; turned < 4; turned++) { /* as it lies, or transposed, either operand */
-            ash_graph *g = new_graph();
-            ash_value a =
-                turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b =
-                turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
-            ash_value sum = ash_add(g, ash_matmul(g, a, b), INPUT("bias", n));
-            ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT("rest", m, 1))));
-            check(g, NULL, 1);
-        }
+        for (unsigned turned = 0; turned < 4; turned++) /* as it lies, or transposed, either operand */
+            check(with_rest(next_graph(), ASH_F32, m, k, n, turned), NULL, 1);
     }
 }
 
 /* Batches, one operand for all of them, heads that lie side by side, and a variable size. */
 static void batches(void **state) {
     (void)state;
-    ash_graph *g = new_graph();
-    ash_graph_output(g, "y", ash_matmul(g, INPUT("a", 2, 3, 20, 24), INPUT("b", 3, 24, 40)));
+    ash_graph *g = next_graph();
+    ash_graph_output(g, "y", ash_matmul(g, INPUT(g, "a", 2, 3, 20, 24), INPUT(g, "b", 3, 24, 40)));
     check(g, NULL, 1);
-    g = new_graph(); /* attention: [b, s, h, d] */
-    ash_value q = ash_transpose(g, INPUT("q", 2, 20, 3, 8), (int64_t[]){0, 2, 1, 3}),
-              k = ash_transpose(g, INPUT("k", 2, 20, 3, 8), (int64_t[]){0, 2, 3, 1});
+    g = next_graph(); /* attention: [b, s, h, d] */
+    ash_value q = ash_transpose(g, INPUT(g, "q", 2, 20, 3, 8), (int64_t[]){0, 2, 1, 3}),
+              k = ash_transpose(g, INPUT(g, "k", 2, 20, 3, 8), (int64_t[]){0, 2, 3, 1});
     ash_graph_output(g, "y", ash_matmul(g, q, k));
     check(g, NULL, 1);
-    g = new_graph();
+    g = next_graph();
     ash_dim rows = ash_graph_var(g, "rows", 1, 100);
     ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {rows, 33}};
-    ash_graph_output(g, "y", ash_matmul(g, ash_graph_input(g, "a", &type), INPUT("b", 33, 50)));
+    ash_graph_output(g, "y", ash_matmul(g, ash_graph_input(g, "a", &type), INPUT(g, "b", 33, 50)));
     for (int64_t n = 1; n <= 100; n += 33) check(g, &n, 1);
 }
 
-/* One and two rows, or columns, however operands lie: in vectors, one by one, fewer terms than threads,
- * lines that no block divides; half floats. */
-static void few(void **state) {
-    (void)state;
-    static const int64_t sizes[][2] = {{64, 64}, {300, 100}, {33, 17},  {5, 130},
-                                       {3, 2},   {1, 40},    {1024, 8}, {72, 257}};
-    for (int half = 0; half < 2; half++) {
-        input_dtype = half ? ASH_F16 : ASH_F32;
-        for (size_t i = 0; i < 8 * ASH_COUNT(sizes); i++) {
-            const int64_t k = sizes[i / 8][0], lines = sizes[i / 8][1],
-                          few_lines = 1 + (int64_t)(i / 8 % 2);
-            const int64_t m = i & 4 ? lines : few_lines, n = i & 4 ? few_lines : lines;
-            ash_graph *g = new_graph();
-            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
-            ash_value sum = ash_add(g, ash_matmul(g, a, b), INPUT("bias", n));
-            ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT("rest", m, 1))));
-            check_within(g, NULL, 1, half ? 2e-3 : 1e-5);
-        }
-        ash_graph *g = new_graph(); /* batches: one query of each head */
-        ash_value q = ash_transpose(g, INPUT("q", 2, 1, 3, 16), (int64_t[]){0, 2, 1, 3}),
-                  k = ash_transpose(g, INPUT("k", 2, 20, 3, 16), (int64_t[]){0, 2, 3, 1});
-        ash_graph_output(g, "y", ash_matmul(g, q, k));
-        check_within(g, NULL, 1, half ? 2e-3 : 1e-5);
-        g = new_graph(); /* sizes that are variables: of the many, and of the terms */
-        ash_dim size = ash_graph_var(g, "size", 1, 300);
-        ash_type type = {.dtype = input_dtype, .rank = 2, .dims = {1, size}};
-        ash_type other = {.dtype = input_dtype, .rank = 2, .dims = {size, 24}};
-        ash_value row = ash_graph_input(g, "row", &type), matrix = ash_graph_input(g, "matrix", &other);
-        ash_graph_output(g, "y", ash_matmul(g, row, matrix));
-        ash_graph_output(g, "z",
-                         ash_matmul(g, INPUT("one", 1, 24), ash_transpose(g, matrix, (int64_t[]){1, 0})));
-        for (int64_t n = 1; n <= 300; n += 149) check_within(g, &n, 2, half ? 2e-3 : 1e-5);
+/* Few rows, or columns, of all sizes {terms, many, few}, however operands lie. */
+static void lines(const int64_t (*sizes)[3], size_t count, ash_dtype dtype, double tolerance) {
+    for (unsigned i = 0; i < 8 * count; i++) {
+        const int64_t k = sizes[i / 8][0], many = sizes[i / 8][1], few = sizes[i / 8][2];
+        ash_graph *g = with_rest(next_graph(), dtype, i & 4 ? many : few, k, i & 4 ? few : many, i & 3);
+        check_within(g, NULL, 1, tolerance);
     }
-    input_dtype = ASH_F32;
 }
 
-/* Of a few rows more, or columns, as strips: the same. */
+/* Rows by a matrix, and others by its transpose, alone or two of each: a variable size is that of the many
+ * in one, and of the terms in the other. */
+static void open_lines(ash_dtype dtype, unsigned rank, int64_t few, double tolerance) {
+    ash_graph *g = next_graph();
+    ash_dim size = ash_graph_var(g, "size", 1, 300);
+    const ash_dim dims[][3] = {{2, few, size}, {2, size, 24}, {2, few, 24}};
+    ash_value rows = input(g, "rows", dtype, rank, dims[0] + 3 - rank),
+              matrix = input(g, "matrix", dtype, rank, dims[1] + 3 - rank),
+              others = input(g, "others", dtype, rank, dims[2] + 3 - rank);
+    ash_graph_output(g, "y", ash_matmul(g, rows, matrix));
+    ash_graph_output(g, "z", ash_matmul(g, others, ash_build__swap(g, matrix, rank - 2, rank - 1)));
+    for (int64_t n = 1; n <= 300; n += 149) check_within(g, &n, 2, tolerance);
+}
+
+static const struct {
+    ash_dtype dtype;
+    double tolerance;
+} floats[] = {{ASH_F32, 1e-5}, {ASH_F16, 2e-3}};
+
+/* One and two rows, or columns: in vectors, one by one, fewer terms than threads, lines that no block
+ * divides; half floats. */
+static void few(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{64, 64, 1}, {300, 100, 2}, {33, 17, 1},  {5, 130, 2},
+                                       {3, 2, 1},   {1, 40, 2},    {1024, 8, 1}, {72, 257, 2}};
+    for (size_t i = 0; i < ASH_COUNT(floats); i++) {
+        const ash_dtype dtype = floats[i].dtype;
+        lines(sizes, ASH_COUNT(sizes), dtype, floats[i].tolerance);
+        ash_graph *g = next_graph(); /* batches: one query of each head */
+        ash_value q = ash_transpose(g, INPUT_OF(g, "q", dtype, 2, 1, 3, 16), (int64_t[]){0, 2, 1, 3}),
+                  k = ash_transpose(g, INPUT_OF(g, "k", dtype, 2, 20, 3, 16), (int64_t[]){0, 2, 3, 1});
+        ash_graph_output(g, "y", ash_matmul(g, q, k));
+        check_within(g, NULL, 1, floats[i].tolerance);
+        open_lines(dtype, 2, 1, floats[i].tolerance);
+    }
+}
+
+/* Of a few rows more, or columns, as strips: the same; batches. */
 static void strips(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{64, 64, 4},  {300, 100, 3}, {33, 17, 16}, {512, 72, 5},
                                        {20, 200, 8}, {1, 40, 12},   {130, 3, 3},  {72, 257, 16}};
-    for (int half = 0; half < 2; half++) {
-        input_dtype = half ? ASH_F16 : ASH_F32;
-        for (size_t i = 0; i < 8 * ASH_COUNT(sizes); i++) {
-            const int64_t k = sizes[i / 8][0], lines = sizes[i / 8][1], few_lines = sizes[i / 8][2];
-            const int64_t m = i & 4 ? lines : few_lines, n = i & 4 ? few_lines : lines;
-            ash_graph *g = new_graph();
-            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
-            ash_value sum = ash_add(g, ash_matmul(g, a, b), INPUT("bias", n));
-            ash_graph_output(g, "y", ash_relu(g, ash_add(g, sum, INPUT("rest", m, 1))));
-            check_within(g, NULL, 1, half ? 2e-3 : 1e-5);
-        }
-        ash_graph *g =
-            new_graph(); /* batches, and sizes that are variables: of the many, and of the terms */
-        ash_dim size = ash_graph_var(g, "size", 1, 300);
-        ash_type type = {.dtype = input_dtype, .rank = 3, .dims = {2, 4, size}};
-        ash_type other = {.dtype = input_dtype, .rank = 3, .dims = {2, size, 24}};
-        ash_value rows = ash_graph_input(g, "rows", &type), matrix = ash_graph_input(g, "matrix", &other);
-        ash_graph_output(g, "y", ash_matmul(g, rows, matrix));
-        ash_graph_output(
-            g, "z", ash_matmul(g, INPUT("four", 2, 4, 24), ash_transpose(g, matrix, (int64_t[]){0, 2, 1})));
-        for (int64_t n = 1; n <= 300; n += 149) check_within(g, &n, 2, half ? 2e-3 : 1e-5);
+    for (size_t i = 0; i < ASH_COUNT(floats); i++) {
+        lines(sizes, ASH_COUNT(sizes), floats[i].dtype, floats[i].tolerance);
+        open_lines(floats[i].dtype, 3, 4, floats[i].tolerance);
     }
-    input_dtype = ASH_F32;
+}
+
+static ash_graph *with_bias(ash_graph *g, ash_dtype dtype, int64_t m, int64_t k, int64_t n,
+                            unsigned turned) {
+    ash_value sum = ash_add(g, product_of(g, dtype, m, k, n, turned), INPUT_OF(g, "bias", dtype, n));
+    ash_graph_output(g, "y", ash_relu(g, sum));
+    return g;
 }
 
 /* Numbers of TF32, and pairs of them; operands in every way that they lie. */
@@ -185,17 +156,13 @@ static void precisions(void **state) {
     } cases[] = {{ASH_GPU_TF32, 1e-3}, {ASH_GPU_TF32X3, 2e-6}};
     for (size_t c = 0; c < ASH_COUNT(cases); c++) {
         sm_80.singles = cases[c].math;
-        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        for (unsigned i = 0; i < 4 * ASH_COUNT(sizes); i++) {
             const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
-            ash_graph *g = new_graph();
-            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
-            ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT("bias", n))));
-            check_within(g, NULL, 1, cases[c].tolerance);
+            check_within(with_bias(next_graph(), ASH_F32, m, k, n, i % 4), NULL, 1, cases[c].tolerance);
         }
         for (int64_t window = 1; window <= 3; window += 2) {
-            ash_graph *g = new_graph();
-            ash_value x = INPUT("x", 2, 24, 6, 6), w = INPUT("w", 40, 24, window, window);
+            ash_graph *g = next_graph();
+            ash_value x = INPUT(g, "x", 2, 24, 6, 6), w = INPUT(g, "w", 40, 24, window, window);
             ash_graph_output(g, "y", ash_conv2d(g, x, w, 1, window / 2, 1));
             check_within(g, NULL, 1, cases[c].tolerance);
         }
@@ -220,16 +187,16 @@ static void convolutions(void **state) {
     };
     for (size_t i = 0; i < ASH_COUNT(cases); i++)
         for (int packed = 0; packed < 2; packed++) {
-            ash_graph *g = new_graph();
+            ash_graph *g = next_graph();
             ash_window w = {0, cases[i].stride, cases[i].dilation, cases[i].before, cases[i].after};
             ash_window windows[] = {w, w};
             const int64_t filters = cases[i].o / cases[i].groups, channels = cases[i].c / cases[i].groups;
-            ash_value x = INPUT("x", cases[i].n, cases[i].c, cases[i].size, cases[i].size);
-            ash_value bias = INPUT("bias", cases[i].o, 1, 1), y;
+            ash_value x = INPUT(g, "x", cases[i].n, cases[i].c, cases[i].size, cases[i].size);
+            ash_value bias = INPUT(g, "bias", cases[i].o, 1, 1), y;
             if (packed && cases[i].blocks) { /* blocks of 32, as src/opt/filters.c has them */
                 const int64_t strides[] = {w.stride, w.stride}, dilations[] = {w.dilation, w.dilation};
                 const int64_t before[] = {w.before, w.before}, after[] = {w.after, w.after};
-                ash_value ins[] = {x, INPUT("w", cases[i].groups, ash_ceil_div(filters, 32), channels,
+                ash_value ins[] = {x, INPUT(g, "w", cases[i].groups, ash_ceil_div(filters, 32), channels,
                                             cases[i].window, cases[i].window, 1, 32)};
                 ash_attr attrs[] = {ASH_ATTR_LIST(STRIDES, strides, 2),
                                     ASH_ATTR_LIST(DILATIONS, dilations, 2),
@@ -243,7 +210,7 @@ static void convolutions(void **state) {
                 g->internal = true;
                 ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, ASH_COUNT(attrs), &y);
             } else {
-                y = ash_conv(g, x, INPUT("w", cases[i].o, channels, cases[i].window, cases[i].window),
+                y = ash_conv(g, x, INPUT(g, "w", cases[i].o, channels, cases[i].window, cases[i].window),
                              windows, 2, cases[i].groups);
             }
             ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
@@ -262,24 +229,22 @@ static void infinities(void **state) {
     for (int math = ASH_GPU_FMA; math <= ASH_GPU_TF32X3; math++) {
         bool halves = math == ASH_GPU_HALVES;
         sm_80.singles = halves ? ASH_GPU_FMA : (ash_gpu_math)math;
-        input_dtype = halves ? ASH_F16 : ASH_F32;
+        const ash_dtype dtype = halves ? ASH_F16 : ASH_F32;
         for (int shape = 0; shape < 3; shape++) {
-            ash_graph *g = new_graph();
+            ash_graph *g = next_graph();
             const ash_type type = {
                 .dtype = ASH_F32, .rank = shape ? 4 : 2, .dims = {40, shape == 2 ? 6 : 20, 3, 3}};
             if (!shape && math != ASH_GPU_TF32X3) continue;
             uint64_t count = (uint64_t)type.dims[0] * (uint64_t)type.dims[1] * (shape ? 9 : 1);
-            ash_value w =
-                ash_cast(g, ash_graph_constant(g, &type, weights, count * sizeof *weights, ASH_DATA_COPY),
-                         input_dtype);
-            ash_value y = shape ? ash_conv2d(g, INPUT("x", 2, type.dims[1], 5, 5), w, 1, 1, 1)
-                                : ash_matmul(g, w, INPUT("x", 20, 24));
-            ash_graph_output(g, "y", ash_add(g, y, INPUT("bias", shape ? 5 : 24)));
+            ash_value w = ash_cast(
+                g, ash_graph_constant(g, &type, weights, count * sizeof *weights, ASH_DATA_COPY), dtype);
+            ash_value y = shape ? ash_conv2d(g, INPUT_OF(g, "x", dtype, 2, type.dims[1], 5, 5), w, 1, 1, 1)
+                                : ash_matmul(g, w, INPUT_OF(g, "x", dtype, 20, 24));
+            ash_graph_output(g, "y", ash_add(g, y, INPUT_OF(g, "bias", dtype, shape ? 5 : 24)));
             check_within(g, NULL, 1, math == ASH_GPU_TF32 ? 2e-3 : halves ? 4e-3 : 1e-5);
         }
     }
     sm_80.singles = ASH_GPU_FMA;
-    input_dtype = ASH_F32;
 }
 
 /* --- half floats ---------------------------------------------------------------------------------- */
@@ -289,41 +254,36 @@ static void halves(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{64, 64, 64}, {33, 17, 35}, {16, 40, 72}, {130, 24, 1}};
     static const double tolerance = 4e-3; /* of bf16, which is stored */
-    for (int dtype = 0; dtype < 2; dtype++) {
-        input_dtype = dtype ? ASH_BF16 : ASH_F16;
-        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+    static const ash_dtype dtypes[] = {ASH_F16, ASH_BF16};
+    for (size_t d = 0; d < ASH_COUNT(dtypes); d++) {
+        for (unsigned i = 0; i < 4 * ASH_COUNT(sizes); i++) {
             const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
-            ash_graph *g = new_graph();
-            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
-            ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT("bias", n))));
-            check_within(g, NULL, 1, tolerance);
+            check_within(with_bias(next_graph(), dtypes[d], m, k, n, i % 4), NULL, 1, tolerance);
         }
         for (int64_t window = 1; window <= 3; window += 2) {
-            ash_graph *g = new_graph(), *packed;
+            ash_graph *g = next_graph(), *packed;
             const int64_t before = window / 2;
-            ash_graph_output(
-                g, "y",
-                ash_conv2d(g, INPUT("x", 2, 24, 6, 6), INPUT("w", 40, 24, window, window), 1, before, 1));
+            ash_graph_output(g, "y",
+                             ash_conv2d(g, INPUT_OF(g, "x", dtypes[d], 2, 24, 6, 6),
+                                        INPUT_OF(g, "w", dtypes[d], 40, 24, window, window), 1, before, 1));
             check_within(g, NULL, 1, tolerance);
             assert_ok(ash_opt__run(g, &sm_80, NULL, &packed, &diag)); /* and nothing is widened */
             for (size_t v = 0; v < packed->values.len; v++)
-                assert_int_equal(packed->values.at[v].type.dtype, input_dtype);
+                assert_int_equal(packed->values.at[v].type.dtype, dtypes[d]);
             ash_graph_destroy(packed);
         }
     }
-    input_dtype = ASH_F32;
 }
 
-/* A constant of small numbers, of the inputs' dtype. */
-static ash_value weights(int64_t filters, int64_t channels, int64_t window) {
+/* A constant of small numbers. */
+static ash_value weights(ash_dtype dtype, int64_t filters, int64_t channels, int64_t window) {
     static float numbers[64 * 96 * 9];
     const ash_type type = {.dtype = ASH_F32, .rank = 4, .dims = {filters, channels, window, window}};
     uint64_t count = (uint64_t)(filters * channels * window * window);
     assert_true(count <= ASH_COUNT(numbers));
     for (size_t i = 0; i < count; i++) numbers[i] = (float)((int)(i * 37 % 15) - 7) / 8;
     ash_value w = ash_graph_constant(graph, &type, numbers, count * sizeof *numbers, ASH_DATA_COPY);
-    return input_dtype == ASH_F32 ? w : ash_cast(graph, w, input_dtype);
+    return dtype == ASH_F32 ? w : ash_cast(graph, w, dtype);
 }
 
 /* Windows over constant weights as the optimiser has them: where positions cannot be copied by several,
@@ -340,11 +300,11 @@ static void blocks_of_halves(void **state) {
                       window = cases[i / 2].window, groups = cases[i / 2].groups;
         const ash_window windows[] = {{window, cases[i / 2].stride, 1, window / 2, window / 2},
                                       {window, cases[i / 2].stride, 1, window / 2, window / 2}};
-        ash_graph *g = new_graph(), *packed;
+        ash_graph *g = next_graph(), *packed;
         size_t found = 0;
-        input_dtype = i % 2 ? ASH_BF16 : ASH_F16;
-        ash_value y =
-            ash_conv(g, INPUT("x", 2, c, size, size), weights(o, c / groups, window), windows, 2, groups);
+        const ash_dtype dtype = i % 2 ? ASH_BF16 : ASH_F16;
+        ash_value y = ash_conv(g, INPUT_OF(g, "x", dtype, 2, c, size, size),
+                               weights(dtype, o, c / groups, window), windows, 2, groups);
         ash_graph_output(g, "y", ash_relu(g, y));
         assert_ok(ash_opt__run(g, &sm_80, NULL, &packed, &diag));
         ash_graph_destroy(g);
@@ -358,17 +318,13 @@ static void blocks_of_halves(void **state) {
         assert_int_equal(found, 1);
         compare_within(packed, NULL, 4e-3);
     }
-    input_dtype = ASH_F32;
 }
 
 /* --- bytes ---------------------------------------------------------------------------------------- */
 
 /* Bytes of all values, 0 and 27 times up to 9. */
 static ash_value bytes(const char *name, unsigned rank, const int64_t *dims) {
-    input_dtype = ASH_U8;
-    ash_value x = ash_mul(graph, input(name, rank, dims), ash_scalar(graph, ASH_U8, 27));
-    input_dtype = ASH_F32;
-    return x;
+    return ash_mul(graph, input(graph, name, ASH_U8, rank, dims), ash_scalar(graph, ASH_U8, 27));
 }
 
 /* The i32 of bytes less a zero point. */
@@ -402,7 +358,7 @@ static void products_of_bytes(void **state) {
     for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
         const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
         const int64_t back[] = {1, 0};
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         ash_value a = i & 1 ? ash_transpose(g, bytes("a", 2, (int64_t[]){k, m}), back)
                             : bytes("a", 2, (int64_t[]){m, k});
         ash_value b = i & 2 ? ash_transpose(g, bytes("b", 2, (int64_t[]){n, k}), back)
@@ -413,14 +369,14 @@ static void products_of_bytes(void **state) {
     }
     for (int way = 0; way < 8; way++) {
         const int64_t window = way & 1 ? 3 : 1, channels = way & 2 ? 40 : 3, filters = way & 4 ? 64 : 20;
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         const ash_type type = {.dtype = ASH_I8, .rank = 4, .dims = {filters, channels, window, window}};
         ash_value w = ash_graph_constant(g, &type, constant,
                                          (uint64_t)(filters * channels * window * window), ASH_DATA_COPY);
         ash_value x = centred(bytes("x", 4, (int64_t[]){2, channels, 6, 6}), 9);
         check_bytes(ash_conv2d(g, x, centred(w, 0), 1, window / 2, 1));
     }
-    ash_graph *g = new_graph(); /* nowhere but behind the optimiser */
+    ash_graph *g = next_graph(); /* nowhere but behind the optimiser */
     const ash_type right = {.dtype = ASH_I8, .rank = 2, .dims = {4, 4}};
     assert_int_equal(ash_matmul(g, bytes("a", 2, right.dims), ash_graph_input(g, "b", &right)),
                      ASH_NO_VALUE);
@@ -435,32 +391,32 @@ static void parts(void **state) {
     (void)state;
     static const char *const tiles[] = {"matmul", "conv", "conv"};
     for (int i = 0; i < 9; i++) {
-        ash_graph *g = new_graph(), *cut;
+        ash_graph *g = next_graph(), *cut;
         const int kind = i % 3;
         char name[32];
-        input_dtype = i / 3 == 0 ? ASH_F32 : i / 3 == 1 ? ASH_F16 : ASH_BF16;
+        const ash_dtype dtype = i / 3 == 0 ? ASH_F32 : i / 3 == 1 ? ASH_F16 : ASH_BF16;
         ash_value y;
         if (kind == 0)
-            y = ash_matmul(g, INPUT("a", 33, 1024), INPUT("b", 1024, 20));
+            y = ash_matmul(g, INPUT_OF(g, "a", dtype, 33, 1024), INPUT_OF(g, "b", dtype, 1024, 20));
         else if (kind == 1)
-            y = ash_conv2d(g, INPUT("x", 2, 96, 5, 5), INPUT("w", 40, 96, 3, 3), 1, 1, 1);
+            y = ash_conv2d(g, INPUT_OF(g, "x", dtype, 2, 96, 5, 5), INPUT_OF(g, "w", dtype, 40, 96, 3, 3),
+                           1, 1, 1);
         else
-            y = ash_conv2d(g, INPUT("x", 1, 96, 6, 6), weights(40, 96, 3), 1, 1, 1);
-        ash_value bias = kind ? INPUT("bias", 40, 1, 1) : INPUT("bias", 20);
+            y = ash_conv2d(g, INPUT_OF(g, "x", dtype, 1, 96, 6, 6), weights(dtype, 40, 96, 3), 1, 1, 1);
+        ash_value bias = kind ? INPUT_OF(g, "bias", dtype, 40, 1, 1) : INPUT_OF(g, "bias", dtype, 20);
         ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, bias)));
         assert_ok(ash_opt__run(g, &sm_80, NULL, &cut, &diag));
         ash_graph_destroy(g);
         graph = cut;
-        compare_within(cut, NULL, input_dtype == ASH_F32 ? 1e-5 : 4e-3);
+        compare_within(cut, NULL, dtype == ASH_F32 ? 1e-5 : 4e-3);
         ash_program *p;
         assert_ok(ash_program__lower(cut, &sm_80, NULL, &p, &diag));
-        snprintf(name, sizeof name, "%s%s", tiles[kind], input_dtype == ASH_F32 ? "" : "_wide");
+        snprintf(name, sizeof name, "%s%s", tiles[kind], dtype == ASH_F32 ? "" : "_wide");
         assert_string_equal(p->steps.at[p->steps.len - 2].name, name);
         assert_string_equal(p->steps.at[p->steps.len - 1].name,
-                            input_dtype == ASH_F32 ? "reduce_sum+add+max" : "reduce_sum+cast+add+max");
+                            dtype == ASH_F32 ? "reduce_sum+add+max" : "reduce_sum+cast+add+max");
         ash_program__free(p);
     }
-    input_dtype = ASH_F32;
 }
 
 /* --- rows ----------------------------------------------------------------------------------------- */
@@ -471,18 +427,18 @@ static void rows(void **state) {
     static const int64_t lengths[] = {5, 32, 33, 127, 128, 130, 1000, 4097};
     for (size_t i = 0; i < ASH_COUNT(lengths); i++) {
         const int64_t n = lengths[i], axis[] = {2};
-        ash_graph *g = new_graph();
-        ash_value x = INPUT("x", 2, 3, n);
+        ash_graph *g = next_graph();
+        ash_value x = INPUT(g, "x", 2, 3, n);
         ash_graph_output(g, "sum", ash_reduce_sum(g, x, axis, 1, true));
         ash_graph_output(g, "max", ash_reduce_max(g, ash_abs(g, x), axis, 1, false));
         ash_graph_output(g, "softmax", ash_softmax(g, x, 2));
         check(g, NULL, n < 32 ? 0 : 3);
     }
-    ash_graph *g = new_graph(); /* along an axis that is not the last: columns are threads' */
+    ash_graph *g = next_graph(); /* along an axis that is not the last: columns are threads' */
     const int64_t axis[] = {0};
-    ash_graph_output(g, "y", ash_reduce_sum(g, INPUT("x", 70, 40), axis, 1, false));
+    ash_graph_output(g, "y", ash_reduce_sum(g, INPUT(g, "x", 70, 40), axis, 1, false));
     check(g, NULL, 0);
-    g = new_graph();
+    g = next_graph();
     ash_dim size = ash_graph_var(g, "size", 1, 300);
     ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {3, size}};
     ash_graph_output(g, "y", ash_softmax(g, ash_graph_input(g, "x", &type), 1));
@@ -539,8 +495,8 @@ static void interpret(const ash_nest *n, float *to, char *error) {
         memset(undefined[i], (int)i, sizeof undefined[i]);
         memset(writer[i], 0, sizeof writer[i]);
         memset(reader[i], 0, sizeof reader[i]);
-        memory[i] =
-            (interp_memory){(unsigned char *)data[i], undefined[i], writer[i], reader[i], sizeof data[i]};
+        memory[i] = (interp_memory){
+            (unsigned char *)data[i], undefined[i], writer[i], reader[i], sizeof data[i], 0};
         buffers[i] = (interp_buffer){&memory[i], 0, false, accesses, 2, i};
     }
     interp_run(n, buffers, NULL, 0, 2, 0, error);

@@ -5,14 +5,12 @@
  * refused, and by which name. The rule itself: test_grad_rules.c, test_grad_torch.c. */
 #include "ir_fixture.h"
 
-#include <math.h>
-
 #include "ashlar/onnx.h"
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 #include "ashlar/train.h"
 #include "ir/build.h"
 #include "onnx_bytes.h"
+#include "torch_losses.h"
 
 static ash_diag diag;
 
@@ -20,12 +18,6 @@ enum { STEPS = 20, TIME = 64, BATCH = 4, LETTERS = 12, IN = 8, WIDE = 16, NUMBER
 
 static int setup_threads(void **state) {
     return setup_with(state, 2);
-}
-
-/* Number k of tensor `number`, as the script has it. */
-static float made(int number, double scale, int64_t k) {
-    double at = (double)k;
-    return (float)(sin(0.7 * at * at + at + number) * scale);
 }
 
 static bytes made_tensor(const char *name, int number, double scale, const int64_t *dims, size_t rank) {
@@ -132,7 +124,7 @@ static void give_letters(ash_plan *plan) {
 static size_t learn(const fixture *f, const ash_plan_options *options, ash_value seed, float *out) {
     ash_plan *plan, *second = NULL;
     const ash_view *view;
-    size_t used = STEPS, at;
+    size_t at;
     if (seed != ASH_NO_VALUE) {
         const ash_pair_options pair = {
             .size = sizeof pair, .seeds = &seed, .n_seeds = 1, .first = options, .second = options};
@@ -140,7 +132,6 @@ static size_t learn(const fixture *f, const ash_plan_options *options, ash_value
     } else {
         assert_ok(ash_plan_prepare(f->context, f->g, options, &plan, &diag));
     }
-    ash_plan *last = second ? second : plan;
     give_letters(plan);
     if (second) give_letters(second);
     for (int step = 0; step < STEPS; step++) {
@@ -150,13 +141,7 @@ static size_t learn(const fixture *f, const ash_plan_options *options, ash_value
         assert_ok(ash_view_copy_out(view, &out[step], sizeof *out, &diag));
         if (second) assert_ok(ash_plan_execute(second, &diag));
     }
-    for (size_t i = 0; i < ash_graph_state_count(f->g); i++) {
-        assert_ok(ash_plan_state(last, i, &view, &diag));
-        size_t n = ash_view_bytes(view) / sizeof *out;
-        assert_true(used + n <= NUMBERS);
-        assert_ok(ash_view_copy_out(view, out + used, n * sizeof *out, &diag));
-        used += n;
-    }
+    size_t used = copy_states(second ? second : plan, out, STEPS, NUMBERS);
     ash_plan_destroy(second);
     ash_plan_destroy(plan);
     return used;
@@ -164,27 +149,11 @@ static size_t learn(const fixture *f, const ash_plan_options *options, ash_value
 
 static void losses_are_those_of_torch(void **state) {
     fixture *f = *state;
-    static char text[8192];
     static float out[NUMBERS], other[NUMBERS];
-    static const char name[] = "lstm of 64 steps:";
-    FILE *file = fopen(ASH_SOURCE_DIR "/tests/data/train_torch.txt", "rb");
-    assert_non_null(file);
-    assert_in_range(fread(text, 1, sizeof text - 1, file), 1, sizeof text - 2);
-    fclose(file);
-    const char *at = strstr(text, name);
-    assert_non_null(at);
-    at += strlen(name);
     ash_value seed = make_network(f);
     ash_plan_options options = ash_plan_options_default();
     size_t used = learn(f, &options, ASH_NO_VALUE, out);
-    for (int step = 0; step < STEPS; step++) {
-        char *end;
-        double want = strtod(at, &end);
-        assert_true(end != at);
-        at = end;
-        if (!(fabs((double)out[step] - want) <= 1e-4 * want))
-            fail_msg("step %d: the loss is %.9g, not %.9g", step, (double)out[step], want);
-    }
+    assert_losses_of_torch("lstm of 64 steps", out, STEPS);
     assert_true(out[STEPS - 1] < out[0]);
     for (int i = 0; i < 2 * 2 * 2 * ASH_MODE_COUNT; i++) { /* pairs have no mode eager */
         bool pair = i & 4;

@@ -229,24 +229,21 @@ static ash_value make_reduce(trial *t) {
     if (op == ASH_OP_REDUCE_PROD) /* zeros in products */
         for (size_t k = 0; k < t->count[0]; k++)
             if (!below(t, 5)) ((double *)t->data[0])[k] = 0;
-    return ash_build__reduce(t->g, op, x, (uint32_t)below(t, INT64_C(1) << type.rank), below(t, 2));
+    const uint32_t axes = (uint32_t)below(t, INT64_C(1) << type.rank);
+    return ash_build__reduce(t->g, op, x, axes, below(t, 2));
 }
 
 static ash_value make_matmul(trial *t) {
     ash_dim m = dim(t, between(t, 1, 3)), k = dim(t, between(t, 0, 3)), n = dim(t, between(t, 1, 3));
     ash_dim batch = dim(t, between(t, 1, 3));
-    switch (below(t, 5)) {
-    case 0: return ash_matmul(t->g, input(t, TYPE(F64, m, k), -1, 1), input(t, TYPE(F64, k, n), -1, 1));
-    case 1:
-        return ash_matmul(t->g, input(t, TYPE(F64, batch, m, k), -1, 1), input(t, TYPE(F64, k, n), -1, 1));
-    case 2:
-        return ash_matmul(t->g, input(t, TYPE(F64, m, k), -1, 1), input(t, TYPE(F64, batch, k, n), -1, 1));
-    case 3:
-        return ash_matmul(t->g, input(t, TYPE(F64, batch, 1, m, k), -1, 1),
-                          input(t, TYPE(F64, 2, k, n), -1, 1));
-    default:
-        return ash_matmul(t->g, input(t, TYPE(F64, k), -1, 1), input(t, TYPE(F64, batch, k, n), -1, 1));
-    }
+    const ash_type shapes[][2] = {{TYPE(F64, m, k), TYPE(F64, k, n)},
+                                  {TYPE(F64, batch, m, k), TYPE(F64, k, n)},
+                                  {TYPE(F64, m, k), TYPE(F64, batch, k, n)},
+                                  {TYPE(F64, batch, 1, m, k), TYPE(F64, 2, k, n)},
+                                  {TYPE(F64, k), TYPE(F64, batch, k, n)}};
+    const ash_type *of = shapes[below(t, ASH_COUNT(shapes))];
+    ash_value a = input(t, of[0], -1, 1), b = input(t, of[1], -1, 1);
+    return ash_matmul(t->g, a, b);
 }
 
 /* Windows over `n` dims; the dims that they are over go to `dims`. `meet`: each has elements of the
@@ -334,14 +331,19 @@ static ash_value make_scatter(trial *t) {
 
 static ash_value make_cumsum(trial *t) {
     ash_type type = shape(t, 1, 3);
-    return ash_cumsum(t->g, input(t, type, -2, 2), below(t, type.rank), below(t, 2), below(t, 2));
+    ash_value x = input(t, type, -2, 2);
+    const int64_t axis = below(t, type.rank);
+    const bool exclusive = below(t, 2), reverse = below(t, 2);
+    return ash_cumsum(t->g, x, axis, exclusive, reverse);
 }
 
 static ash_value make_topk(trial *t) {
     ash_type type = shape(t, 1, 3);
     unsigned axis = (unsigned)below(t, type.rank);
     type.dims[axis] = dim_from(t, 4, 3);
-    return ash_topk(t->g, input(t, type, -2, 2), axis, between(t, 0, 3), below(t, 2), NULL);
+    ash_value x = input(t, type, -2, 2);
+    const int64_t k = between(t, 0, 3);
+    return ash_topk(t->g, x, axis, k, below(t, 2), NULL);
 }
 
 /* A recurrence: values that change places, one that is an integer, slices and stacks from either end, a

@@ -276,6 +276,37 @@ static void test_packing_vanishes(void **state) {
     close_fixture(&f);
 }
 
+/* [c, h, w] read as [groups, 4 * h * w], and back: what is left are quotients of the channel. */
+static void test_groups_cancel(void **state) {
+    (void)state;
+    fixture f;
+    open_fixture(&f, 5);
+    ash_ixs *ixs = &f.ixs;
+    ash_dim h = combine(&f, ASH_DIM_ADD, f.vars[1], 1), w = f.vars[0],
+            image = combine(&f, ASH_DIM_MUL, h, w), group = combine(&f, ASH_DIM_MUL, image, 4);
+    ash_ix c = ash_ix_sym(ixs, ash_ix_new_sym(ixs, 32)), row = ash_ix_sym(ixs, ash_ix_new_sym(ixs, h)),
+           column = ash_ix_sym(ixs, ash_ix_new_sym(ixs, w)),
+           at = ash_ix_sym(ixs, ash_ix_new_sym(ixs, image));
+    ash_ix whole = ash_ix_mul(ixs, c, image), lines = ash_ix_add(ixs, ash_ix_mul(ixs, row, w), column);
+    const ash_ix positions[] = {at, lines};
+    for (size_t i = 0; i < ASH_COUNT(positions); i++) {
+        ash_ix x = ash_ix_add(ixs, whole, positions[i]), rest = ash_ix_mod(ixs, x, group);
+        assert_int_equal(ash_ix_div(ixs, x, group), ash_ix_div(ixs, c, 4));
+        assert_int_equal(ash_ix_div(ixs, rest, image), ash_ix_mod(ixs, c, 4));
+        assert_int_equal(ash_ix_mod(ixs, rest, image), positions[i]);
+        assert_int_equal(ash_ix_add(ixs, ash_ix_mul(ixs, ash_ix_div(ixs, x, group), group), rest), x);
+    }
+    /* (x / w) % h and x % w, put together, are x % (h w) */
+    ash_ix x = ash_ix_sym(ixs, ash_ix_new_sym(ixs, combine(&f, ASH_DIM_MUL, group, 8)));
+    ash_ix high = ash_ix_mod(ixs, ash_ix_div(ixs, x, w), h), low = ash_ix_mod(ixs, x, w);
+    assert_int_equal(ash_ix_add(ixs, ash_ix_mul(ixs, high, w), low), ash_ix_mod(ixs, x, image));
+    /* the same of numbers */
+    ash_ix y = ash_ix_add(ixs, ash_ix_scale(ixs, c, 12), ash_ix_sym(ixs, ash_ix_new_sym(ixs, 12)));
+    assert_int_equal(ash_ix_div(ixs, y, 48), ash_ix_div(ixs, c, 4));
+    assert_false(ixs->failed);
+    close_fixture(&f);
+}
+
 static void test_too_large(void **state) {
     (void)state;
     fixture f;
@@ -306,9 +337,9 @@ static void test_loaded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_expressions),
-                                       cmocka_unit_test(test_rejoin),
-                                       cmocka_unit_test(test_packing_vanishes),
-                                       cmocka_unit_test(test_too_large), cmocka_unit_test(test_loaded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_expressions), cmocka_unit_test(test_rejoin),
+        cmocka_unit_test(test_packing_vanishes),   cmocka_unit_test(test_groups_cancel),
+        cmocka_unit_test(test_too_large),          cmocka_unit_test(test_loaded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Fusion and lowering: compiled graphs against the reference evaluator, fused and not. */
-#include "ashlar/builder.h"
 #include "differential.h"
-#include "one_context.h"
-
-static ash_graph *new_graph(void) {
-    ash_graph *g;
-    ash_diag diag;
-    assert_ok(ash_graph_create(context, "test", &g, &diag));
-    return g;
-}
+#include "test_graphs.h"
 
 static ash_value pad_all(ash_graph *g, ash_value x, double fill, const int64_t *before,
                          const int64_t *after, const int64_t *interior) {
@@ -20,14 +12,6 @@ static ash_value pad_all(ash_graph *g, ash_value x, double fill, const int64_t *
     ash_graph_add(g, ASH_OP_PAD, ins, 2, attrs, 3, &out);
     return out;
 }
-
-static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(g, name, &type);
-}
-#define INPUT(g, name, ...)                                                                                \
-    input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 static void finish(ash_graph *g, ash_value out, double tolerance) {
     static const int64_t vars[8];
@@ -84,7 +68,7 @@ static void test_concat(void **state) {
         ash_graph *g = new_graph();
         int64_t dims[] = {3, 4, 5}, wide[] = {3, 4, 5};
         wide[axis] = 7;
-        ash_value x = input(g, "x", 3, dims), y = input(g, "y", 3, wide);
+        ash_value x = input(g, "x", ASH_F32, 3, dims), y = input(g, "y", ASH_F32, 3, wide);
         ash_value a = ash_relu(g, x), b = ash_exp(g, y), parts[] = {a, b, x};
         ash_value inner = ash_concat(g, parts, 3, axis), outer[] = {inner, ash_neg(g, a)};
         finish(g, ash_mul(g, ash_concat(g, outer, 2, axis), ash_scalar(g, ASH_F32, 2)), 1e-6);
@@ -198,7 +182,7 @@ static void blocked_conv(const shape *s, int64_t xb, int64_t yb) {
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
     const ash_type *t = ash_graph_type(g, y);
     if (t) {
-        ash_value other = input(g, "r", t->rank, t->dims);
+        ash_value other = input(g, "r", ASH_F32, t->rank, t->dims);
         y = ash_relu(g, ash_add(g, y, other));
     }
     finish(g, y, 1e-6);
@@ -284,7 +268,7 @@ static void test_nonzero(void **state) {
     for (size_t i = 0; i < ASH_COUNT(shapes); i++)
         for (int way = 0; way < 3; way++) { /* some, all, none */
             ash_graph *g = new_graph();
-            ash_value x = input(g, "x", 3, shapes[i]), count;
+            ash_value x = input(g, "x", ASH_F32, 3, shapes[i]), count;
             ash_value least = ash_scalar(g, ASH_F32, way == 0 ? 0.1 : way == 1 ? -1e9 : 1e9);
             ash_graph_output(g, "at", ash_nonzero(g, ash_lt(g, least, x), &count));
             finish(g, count, 0);
@@ -613,6 +597,21 @@ static void test_what_is_normalised_is_not_stored(void **state) {
     }
 }
 
+/* What is scaled of a value that others read as well is not stored beside it, whoever reads it: what an
+ * activation and its gradient have in common. With a second operand as large it is. */
+static void test_what_is_scaled_is_not_stored(void **state) {
+    (void)state;
+    for (unsigned large = 0; large < 2; large++) {
+        ash_graph *g = new_graph();
+        ash_value x = ash_matmul(g, INPUT(g, "x", 129, 33), INPUT(g, "w", 33, 128));
+        ash_value half = ash_mul(g, x, large ? INPUT(g, "z", 129, 128) : ash_scalar(g, ASH_F32, 0.5)),
+                  bent = ash_tanh(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 0.75)));
+        ash_graph_output(g, "rows", ash_reduce_sum(g, ash_mul(g, half, bent), (int64_t[]){1}, 1, false));
+        ash_graph_output(g, "columns", ash_reduce_max(g, ash_sub(g, half, bent), (int64_t[]){0}, 1, false));
+        assert_int_equal(count_steps(g), 4 + large); /* the product, the function, two readers */
+    }
+}
+
 /* A transposed first operand is read where it lies, unless its neighbours share one set of the cache. */
 static void test_neighbours_that_share_a_set(void **state) {
     (void)state;
@@ -627,6 +626,7 @@ static void test_neighbours_that_share_a_set(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_normalised_is_not_stored),
+        cmocka_unit_test(test_what_is_scaled_is_not_stored),
         cmocka_unit_test(test_neighbours_that_share_a_set),
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_broadcast),

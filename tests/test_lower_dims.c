@@ -83,7 +83,7 @@ static void interpret(const ash_nest *nest, const int64_t *vars, int64_t *out) {
     static bool undefined[BYTES];
     static int32_t writer[BYTES], reader[BYTES];
     const ash_access access = {.buffer = 0, .write = true, .end = BYTES};
-    interp_memory memory = {(unsigned char *)out, undefined, writer, reader, BYTES};
+    interp_memory memory = {(unsigned char *)out, undefined, writer, reader, BYTES, 0};
     const interp_buffer buffer = {.memory = &memory, .accesses = &access, .n_accesses = 1};
     char error[256];
     interp_run(nest, &buffer, vars, 0, 1, 0, error);

@@ -3,11 +3,10 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "ashlar/builder.h"
 #include "code/code.h"
 #include "ir/ir.h"
 #include "kernel/program.h"
-#include "one_context.h"
+#include "test_graphs.h"
 
 static ash_target target;
 
@@ -17,37 +16,24 @@ static int setup(void **state) {
     return open_context(1);
 }
 
-static ash_graph *new_graph(ash_context *in) {
-    ash_graph *g = NULL;
-    ash_diag diag;
-    assert_ok(ash_graph_create(in, "growth", &g, &diag));
-    return g;
-}
-
-static ash_value input(ash_graph *g, const char *name, unsigned rank, const ash_dim *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    memcpy(type.dims, dims, rank * sizeof *dims);
-    return ash_graph_input(g, name, &type);
-}
-
 /* --- shapes of graphs: each of about n nodes ------------------------------------------------------ */
 
 static ash_value chain(ash_graph *g, int n) {
-    ash_value x = input(g, "x", 2, (ash_dim[]){8, 33});
+    ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){8, 33});
     for (int i = 0; i < n; i++) x = i % 2 ? ash_neg(g, x) : ash_tanh(g, x);
     return x;
 }
 
 /* Every node reads the one before it twice, at the same index and at another one. */
 static ash_value braid(ash_graph *g, int n) {
-    ash_value x = input(g, "x", 2, (ash_dim[]){12, 12});
+    ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){12, 12});
     for (int i = 0; i < n / 2; i++)
         x = i % 3 ? ash_add(g, x, ash_neg(g, x)) : ash_add(g, x, ash_transpose(g, x, (int64_t[]){1, 0}));
     return x;
 }
 
 static ash_value fan(ash_graph *g, int n) {
-    ash_value x = input(g, "x", 2, (ash_dim[]){4, 16}), *parts = malloc((size_t)n * sizeof *parts);
+    ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){4, 16}), *parts = malloc((size_t)n * sizeof *parts);
     for (int i = 0; i < n; i++) parts[i] = i % 2 ? ash_neg(g, x) : x;
     ash_value y = ash_concat(g, parts, (size_t)n, 0);
     free(parts);
@@ -56,7 +42,7 @@ static ash_value fan(ash_graph *g, int n) {
 
 /* Down and up again, with a connection across at each level. */
 static ash_value skips(ash_graph *g, int n) {
-    ash_value x = input(g, "x", 2, (ash_dim[]){4, 64}), *held = malloc((size_t)n * sizeof *held);
+    ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){4, 64}), *held = malloc((size_t)n * sizeof *held);
     int levels = n / 4;
     for (int i = 0; i < levels; i++) held[i] = x = i % 5 ? ash_sigmoid(g, x) : ash_softmax(g, x, -1);
     for (int i = levels; i-- > 0;) x = ash_mul(g, ash_add(g, x, held[i]), held[i]);
@@ -66,7 +52,7 @@ static ash_value skips(ash_graph *g, int n) {
 
 static ash_value reshapes(ash_graph *g, int n) {
     static const ash_dim shapes[][4] = {{6, 10, 14, 3}, {4, 9, 35, 2}, {7, 5, 8, 9}, {21, 2, 12, 5}};
-    ash_value x = input(g, "x", 4, shapes[0]);
+    ash_value x = input(g, "x", ASH_F32, 4, shapes[0]);
     for (int i = 1; i < n / 2; i++) {
         x = ash_transpose(g, x, (int64_t[]){2, 0, 3, 1});
         x = ash_reshape(g, x, shapes[i % 4], 4);
@@ -80,7 +66,7 @@ static ash_value ranks(ash_graph *g, int n) {
         {2, 3, 2, 3, 2, 3, 2, 3, 2, 2}, {3, 2, 2, 3, 2, 2, 3, 2, 3, 2}, {4, 3, 3, 2, 1, 6, 1, 3, 4, 1}};
     static const int64_t perms[][10] = {
         {9, 1, 7, 3, 5, 0, 2, 4, 6, 8}, {1, 0, 3, 2, 5, 4, 7, 6, 9, 8}, {4, 9, 0, 5, 1, 6, 2, 7, 3, 8}};
-    ash_value x = input(g, "x", 10, shapes[0]);
+    ash_value x = input(g, "x", ASH_F32, 10, shapes[0]);
     for (int i = 1; i < n / 8; i++)
         x = ash_reshape(g, ash_transpose(g, x, perms[i % 3]), shapes[i % 3], 10);
     return ash_neg(g, x);
@@ -88,7 +74,7 @@ static ash_value ranks(ash_graph *g, int n) {
 
 /* Each step of a long chain of movement is read by somebody. */
 static ash_value comb(ash_graph *g, int n) {
-    ash_value x = input(g, "x", 2, (ash_dim[]){6, 10}), sum = x;
+    ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){6, 10}), sum = x;
     for (int i = 0; i < n / 3; i++) {
         x = ash_reshape(g, ash_transpose(g, x, (int64_t[]){1, 0}), (ash_dim[]){6, 10}, 2);
         sum = ash_add(g, sum, x);
@@ -155,7 +141,7 @@ static void test_growth(void **state) {
             double seconds[3];
             for (size_t s = 0; s < ASH_COUNT(sizes); s++) {
                 ash_diag diag;
-                ash_graph *g = new_graph(context);
+                ash_graph *g = new_graph();
                 ash_graph_output(g, "y", shapes[i].build(g, sizes[s]));
                 assert_ok(ash_graph_status(g, &diag));
                 task t = {.g = g, .fuse = fuse};
@@ -177,8 +163,8 @@ static ash_value winograd(ash_graph *g, ash_dim blocks, ash_dim rows) {
     static const int64_t one[] = {1, 1};
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, one, 2), ASH_ATTR_LIST(AFTER, one, 2), ASH_ATTR_I(O, 16),
                         ASH_ATTR_I(Y_BLOCK, 16), ASH_ATTR_I(TILE, 4)};
-    ash_value ins[] = {input(g, "tiled", 5, (ash_dim[]){1, blocks, rows, 9, 16}),
-                       input(g, "windows", 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})},
+    ash_value ins[] = {input(g, "tiled", ASH_F32, 5, (ash_dim[]){1, blocks, rows, 9, 16}),
+                       input(g, "windows", ASH_F32, 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})},
               y;
     g->internal = true;
     ash_graph_add(g, ASH_OP_WINOGRAD, ins, 2, attrs, 5, &y);
@@ -209,10 +195,10 @@ static void test_large(void **state) {
     (void)state;
     const ash_dim big = INT64_C(1) << 30, huge = INT64_C(9) << 57; /* bytes: 9 << 59 */
     for (int i = 0; i < 20; i++) {
-        ash_graph *g = new_graph(context);
-        ash_value x = input(g, "x", 2, (ash_dim[]){big, big}),
-                  line = input(g, "line", 1, (ash_dim[]){huge});
-        ash_value none = input(g, "none", 3, (ash_dim[]){0, huge, huge}), y = ASH_NO_VALUE;
+        ash_graph *g = new_graph();
+        ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){big, big}),
+                  line = input(g, "line", ASH_F32, 1, (ash_dim[]){huge});
+        ash_value none = input(g, "none", ASH_F32, 3, (ash_dim[]){0, huge, huge}), y = ASH_NO_VALUE;
         ash_dim var = ash_graph_var(g, "v", 0, big);
         ash_type type = {ASH_F32, 2, {var, var}};
         ash_value open = ash_graph_input(g, "open", &type);
@@ -254,11 +240,11 @@ static void test_large(void **state) {
         }
         case 14:
             y = ash_matmul(g, ash_reshape(g, line, (ash_dim[]){huge / 16, 16}, 2),
-                           input(g, "b", 2, (ash_dim[]){16, 4}));
+                           input(g, "b", ASH_F32, 2, (ash_dim[]){16, 4}));
             break;
         case 15:
             y = ash_conv2d(g, ash_reshape(g, line, (ash_dim[]){1, huge / 9, 3, 3}, 4),
-                           input(g, "w", 4, (ash_dim[]){1, huge / 9, 3, 3}), 1, 1, 1);
+                           input(g, "w", ASH_F32, 4, (ash_dim[]){1, huge / 9, 3, 3}), 1, 1, 1);
             break;
         case 16: {
             static const int64_t one[] = {1, 1};
@@ -268,8 +254,8 @@ static void test_large(void **state) {
                                 ASH_ATTR_I(X_BLOCK, 16),        ASH_ATTR_I(Y_BLOCK, 16),
                                 ASH_ATTR_I(W_BLOCK, 16)};
             ash_dim blocks = huge >> 12;
-            ash_value ins[] = {input(g, "blocks", 5, (ash_dim[]){1, blocks, 9, 9, 16}),
-                               input(g, "w", 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})};
+            ash_value ins[] = {input(g, "blocks", ASH_F32, 5, (ash_dim[]){1, blocks, 9, 9, 16}),
+                               input(g, "w", ASH_F32, 7, (ash_dim[]){1, 1, blocks, 3, 3, 16, 16})};
             g->internal = true;
             ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
             break;
@@ -290,7 +276,7 @@ static void test_large(void **state) {
 /* A bit of everything. */
 static void build_mixed(ash_graph *g) {
     ash_dim batch = ash_graph_var(g, "batch", 0, 9);
-    ash_value x = input(g, "x", 3, (ash_dim[]){batch, 6, 20});
+    ash_value x = input(g, "x", ASH_F32, 3, (ash_dim[]){batch, 6, 20});
     float data[20 * 24] = {0};
     ash_type wt = {ASH_F32, 2, {20, 24}}, it = {ASH_I64, 1, {3}};
     ash_value w = ash_graph_parameter(g, "w", &wt, data, sizeof data, ASH_DATA_COPY);
@@ -308,16 +294,16 @@ static void build_mixed(ash_graph *g) {
                      ash_reshape(g, ash_concat(g, parts, 3, 1), (ash_dim[]){batch, 36, 12}, 3));
     ash_window window = {2, 2, 1, 1, 0};
     ash_graph_output(g, "pool", ash_pool(g, ASH_OP_POOL_MAX, y, (int64_t[]){1}, &window, 1));
-    ash_value image = input(g, "image", 4, (ash_dim[]){1, 4, 9, 9}),
-              filter = input(g, "filter", 4, (ash_dim[]){6, 4, 3, 3});
+    ash_value image = input(g, "image", ASH_F32, 4, (ash_dim[]){1, 4, 9, 9}),
+              filter = input(g, "filter", ASH_F32, 4, (ash_dim[]){6, 4, 3, 3});
     ash_graph_output(g, "conv", ash_relu(g, ash_conv2d(g, image, filter, 1, 1, 1)));
     static const int64_t one[] = {1, 1};
     ash_attr attrs[] = {
         ASH_ATTR_LIST(BEFORE, one, 2),    ASH_ATTR_LIST(AFTER, one, 2), ASH_ATTR_LIST(STRIDES, one, 2),
         ASH_ATTR_LIST(DILATIONS, one, 2), ASH_ATTR_I(GROUPS, 1),        ASH_ATTR_I(O, 16),
         ASH_ATTR_I(X_BLOCK, 16),          ASH_ATTR_I(Y_BLOCK, 16),      ASH_ATTR_I(W_BLOCK, 16)};
-    ash_value ins[] = {input(g, "blocks", 5, (ash_dim[]){1, 1, 9, 9, 16}),
-                       input(g, "packed", 7, (ash_dim[]){1, 1, 1, 3, 3, 16, 16})};
+    ash_value ins[] = {input(g, "blocks", ASH_F32, 5, (ash_dim[]){1, 1, 9, 9, 16}),
+                       input(g, "packed", ASH_F32, 7, (ash_dim[]){1, 1, 1, 3, 3, 16, 16})};
     ash_value blocked;
     g->internal = true;
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &blocked);
@@ -325,7 +311,7 @@ static void build_mixed(ash_graph *g) {
     ash_graph_output(g, "winograd", ash_relu(g, winograd(g, 1, 9)));
     ash_graph_output(g, "sum", ash_cumsum(g, y, 1, false, false));
     ash_graph_output(g, "argmax", ash_argmax(g, y, 1, false));
-    ash_value updates = input(g, "updates", 3, (ash_dim[]){3, 6, 24}),
+    ash_value updates = input(g, "updates", ASH_F32, 3, (ash_dim[]){3, 6, 24}),
               rows = ash_reshape(g, i, (ash_dim[]){3, 1}, 2);
     ash_graph_output(g, "scatter", ash_scatter_nd(g, y, rows, updates, ASH_SCATTER_ADD));
     ash_graph_output(g, "pad",
@@ -334,7 +320,7 @@ static void build_mixed(ash_graph *g) {
 
 /* More nests that differ in numbers alone than stay apart. */
 static void build_alike(ash_graph *g) {
-    ash_value x = input(g, "x", 2, (ash_dim[]){3, 400}), parts[20];
+    ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){3, 400}), parts[20];
     for (int k = 0; k < 20; k++)
         parts[k] = ash_mul(g, ash_slice_axis(g, x, 1, k * 16, 40), ash_scalar(g, ASH_F32, k + 2));
     ash_graph_output(g, "y", ash_concat(g, parts, 20, 0));
@@ -347,7 +333,8 @@ static void no_memory(void (*build)(ash_graph *g)) {
     assert_ok(ash_context_create(
         &(ash_context_options){.threads = 1, .allocator = test_memory_allocator(&memory)}, &limited,
         &diag));
-    ash_graph *g = new_graph(limited);
+    ash_graph *g;
+    assert_ok(ash_graph_create(limited, "growth", &g, &diag));
     build(g);
     assert_ok(ash_graph_status(g, &diag));
     for (int fuse = 0; fuse < 2; fuse++) {

@@ -3,10 +3,9 @@
  * lanes that lie close together; and windows: columns that are a loop, depthwise ones row by row, long
  * ones, maxima of lines. Each graph is optimised and lowered for several targets, and interpreted:
  * results are compared with the evaluator, and no byte beside an operand is touched. */
-#include "ashlar/builder.h"
 #include "interpreted.h"
-#include "one_context.h"
 #include "opt/opt.h"
+#include "test_graphs.h"
 
 static ash_target targets[3]; /* vectors of 4, 8 and 16 */
 
@@ -17,21 +16,6 @@ static int setup(void **state) {
         if (ash_target__named(names[i], &targets[i], NULL) != ASH_OK) return 1;
     return open_context(1);
 }
-
-static ash_graph *new_graph(void) {
-    ash_graph *g;
-    ash_diag diag;
-    assert_ok(ash_graph_create(context, "test", &g, &diag));
-    return g;
-}
-
-static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    memcpy(type.dims, dims, rank * sizeof *dims);
-    return ash_graph_input(g, name, &type);
-}
-#define INPUT(g, name, ...)                                                                                \
-    input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 /* How many instructions of a kind the nests of a program have. */
 static unsigned count(const ash_program *p, ash_nest_op op) {
@@ -135,7 +119,7 @@ static void test_tables(void **state) {
                 ash_graph *g = new_graph();
                 int64_t dims[] = {3, 3, 3};
                 dims[axis] = FROM;
-                ash_value x = input(g, "x", 3, dims);
+                ash_value x = input(g, "x", ASH_F32, 3, dims);
                 ash_value at = table(g, entries[e], length, e % 2 ? ASH_I64 : ASH_I32);
                 compare(g, ash_gather(g, ash_relu(g, x), at, axis), 0);
             }
@@ -267,8 +251,9 @@ static void test_single_dims(void **state) {
                 windows[before].stride = shapes[i].stride;
                 windows[before].before = windows[before].after = shapes[i].pad;
                 ash_graph *g = new_graph();
-                ash_value y = ash_conv(g, input(g, "x", 2 + space, x), input(g, "w", 2 + space, w), windows,
-                                       space, shapes[i].groups);
+                ash_value y =
+                    ash_conv(g, input(g, "x", ASH_F32, 2 + space, x), input(g, "w", ASH_F32, 2 + space, w),
+                             windows, space, shapes[i].groups);
                 const unsigned products = compare(g, ash_relu(g, y), 1e-6).products;
                 if (space == 1) alone = products;
                 if (shapes[i].groups == 1) assert_int_equal(products, alone);
@@ -296,8 +281,8 @@ static void test_grouped_products(void **state) {
             ash_graph *g = new_graph();
             const int64_t x[] = {images, 64, 5, 7, 3}, w[] = {96, 32, 1, 1, 1};
             const ash_window one = {.stride = 1, .dilation = 1}, windows[] = {one, one, one};
-            ash_value y =
-                ash_conv(g, input(g, "x", 2 + space, x), input(g, "w", 2 + space, w), windows, space, 2);
+            ash_value y = ash_conv(g, input(g, "x", ASH_F32, 2 + space, x),
+                                   input(g, "w", ASH_F32, 2 + space, w), windows, space, 2);
             assert_in_range(compare(g, ash_relu(g, y), 1e-6).steps, 1, 2);
         }
 }

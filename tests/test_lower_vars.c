@@ -1,71 +1,55 @@
 /* SPDX-License-Identifier: MIT */
 /* Tiles of products and convolutions whose sizes are variables: every size around the tiles' heights,
  * strictly interpreted for several targets, has the values of the reference and the bits of the same size
- * as a number; and the nests are those of tiles. */
-#include "ashlar/builder.h"
+ * as a number; and the nests are those of tiles. The same of pools, and of what is read through a
+ * reshape. */
 #include "interpreted.h"
 #include "kernel/tile.h"
-#include "one_context.h"
+#include "test_graphs.h"
 
 static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
-
-static ash_graph *new_graph(void) {
-    ash_graph *g;
-    ash_diag diag;
-    assert_ok(ash_graph_create(context, "test", &g, &diag));
-    return g;
-}
-
-static ash_value input(ash_graph *g, const char *name, unsigned rank, const ash_dim *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(g, name, &type);
-}
-#define INPUT(g, name, ...)                                                                                \
-    input(g, name, sizeof((ash_dim[]){__VA_ARGS__}) / sizeof(ash_dim), (ash_dim[]){__VA_ARGS__})
 
 /* A variable of the graph, or where sizes are numbers its value. */
 static ash_dim size(ash_graph *g, const char *name, int64_t min, int64_t max, int64_t number) {
     return number ? number : ash_graph_var(g, name, min, max);
 }
 
-/* A program with the first output's bytes that it interprets to. */
-typedef struct result {
+static ash_program *lowered(const ash_graph *g, const ash_target *target) {
     ash_program *p;
-    void **memory;
-} result;
-
-static result interpret(const ash_graph *g, const ash_target *target, const int64_t *vars,
-                        const ash_wide *inputs) {
     ash_diag diag;
-    result r;
-    assert_ok(ash_program__lower(g, target, NULL, &r.p, &diag));
-    r.memory = calloc(r.p->buffers.len + 1, sizeof *r.memory);
-    test_interpret_program(r.p, inputs, vars, r.memory);
-    return r;
+    assert_ok(ash_program__lower(g, target, NULL, &p, &diag));
+    return p;
 }
 
-static const void *bytes_of(const result *r) {
-    const ash_buffer *b = &r->p->buffers.at[r->p->outputs.at[0]];
-    uint32_t root = b->root == ASH_NO_BUFFER ? r->p->outputs.at[0] : b->root;
-    return (const char *)r->memory[root] + b->offset;
+/* Every buffer's bytes. */
+static void **interpret(const ash_program *p, const int64_t *vars, const ash_wide *inputs) {
+    void **memory = calloc(p->buffers.len + 1, sizeof *memory);
+    test_interpret_program(p, inputs, vars, memory);
+    return memory;
 }
 
-static void free_result(result *r) {
-    for (size_t i = 0; i < r->p->buffers.len; i++) free(r->memory[i]);
-    free(r->memory);
-    ash_program__free(r->p);
+static const void *output_of(const ash_program *p, void *const *memory) {
+    const ash_buffer *b = &p->buffers.at[p->outputs.at[0]];
+    uint32_t root = b->root == ASH_NO_BUFFER ? p->outputs.at[0] : b->root;
+    return (const char *)memory[root] + b->offset;
 }
 
-/* The graph with variables and the one with numbers in their place, of the same inputs. */
-static void compare(const ash_graph *open, const ash_graph *known, const ash_target *target,
+static void free_memory(const ash_program *p, void **memory) {
+    for (size_t i = 0; i < p->buffers.len; i++) free(memory[i]);
+    free(memory);
+}
+
+/* The graph with variables, lowered as `p`, and the one with numbers in their place, of the same inputs. */
+static void compare(const ash_graph *open, const ash_program *p, const ash_graph *known,
                     const int64_t *vars) {
     ash_wide *inputs = test_inputs(open, vars), *expected = test_expected(open, inputs, vars);
-    result a = interpret(open, target, vars, inputs), b = interpret(known, target, vars, inputs);
-    test_compare_outputs(a.p, a.memory, expected, 1e-6);
-    assert_memory_equal(bytes_of(&a), bytes_of(&b), (size_t)expected[0].count * sizeof(float));
-    free_result(&a);
-    free_result(&b);
+    ash_program *q = lowered(known, &p->target);
+    void **a = interpret(p, vars, inputs), **b = interpret(q, vars, inputs);
+    test_compare_outputs(p, a, expected, 1e-6);
+    assert_memory_equal(output_of(p, a), output_of(q, b), (size_t)expected[0].count * sizeof(float));
+    free_memory(p, a);
+    free_memory(q, b);
+    ash_program__free(q);
     test_free_expected(open, expected);
     test_free_inputs(open, inputs);
 }
@@ -177,15 +161,18 @@ static void products_of_every_size(void **state) {
         ash_diag diag;
         assert_ok(ash_target__named(levels[l], &target, &diag));
         const int64_t lanes = ash_target_lanes(&target, sizeof(float));
-        for (int packed = 0; packed < 2; packed++)
+        for (int packed = 0; packed < 2; packed++) {
+            ash_graph *open = product(lanes, packed, 0, 0, 0);
+            ash_program *p = lowered(open, &target);
             for (size_t i = l % 2; i < ASH_COUNT(sizes); i += 2) {
                 const int64_t *s = sizes[i];
-                ash_graph *open = product(lanes, packed, 0, 0, 0),
-                          *known = product(lanes, packed, s[0], s[1], s[2]);
-                compare(open, known, &target, s);
-                ash_graph_destroy(open);
+                ash_graph *known = product(lanes, packed, s[0], s[1], s[2]);
+                compare(open, p, known, s);
                 ash_graph_destroy(known);
             }
+            ash_program__free(p);
+            ash_graph_destroy(open);
+        }
     }
 }
 
@@ -228,7 +215,9 @@ static void one_row_goes_along_the_keys(void **state) {
         assert_ok(ash_target__named("x86-64-v4", &target, &diag));
         const survey s = look(g[0], "x86-64-v4");
         assert_true(s.hreduces > 0 && s.gathers == 0);
-        compare(g[0], g[1], &target, &n);
+        ash_program *p = lowered(g[0], &target);
+        compare(g[0], p, g[1], &n);
+        ash_program__free(p);
         ash_graph_destroy(g[0]);
         ash_graph_destroy(g[1]);
     }
@@ -288,7 +277,7 @@ static ash_graph *conv(const shape *s, int64_t lanes, int64_t h, int64_t w) {
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
     const ash_type *type = ash_graph_type(g, y);
     assert_non_null(type);
-    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, input(g, "r", type->rank, type->dims))));
+    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, input(g, "r", ASH_F32, type->rank, type->dims))));
     return g;
 }
 
@@ -321,21 +310,27 @@ static const shape shapes[] = {
     {16, 16, {1, 12}, 7, SAME, SAME, 1, 1, 1}, /* of many kinds */
 };
 
+/* Every other width for one level, the rest for the other. */
 static void convolutions_of_every_width(void **state) {
     (void)state;
-    for (size_t i = 0; i < ASH_COUNT(shapes); i++)
-        for (int64_t w = least_size(&shapes[i], 1), turn = 0; w <= WIDEST; w += w < 20 ? 1 : 3, turn++) {
-            ash_target target;
-            ash_diag diag;
-            assert_ok(ash_target__named(levels[1 + (size_t)turn % 2], &target, &diag));
-            const int64_t lanes = ash_target_lanes(&target, sizeof(float)),
-                          least = least_size(&shapes[i], 0);
+    for (size_t i = 0; i < 2 * ASH_COUNT(shapes); i++) {
+        const shape *s = &shapes[i / 2];
+        ash_target target;
+        ash_diag diag;
+        assert_ok(ash_target__named(levels[1 + i % 2], &target, &diag));
+        const int64_t lanes = ash_target_lanes(&target, sizeof(float)), least = least_size(s, 0);
+        ash_graph *open = conv(s, lanes, 0, 0);
+        ash_program *p = lowered(open, &target);
+        for (int64_t w = least_size(s, 1), turn = 0; w <= WIDEST; w += w < 20 ? 1 : 3, turn++) {
+            if (turn % 2 != (int64_t)(i % 2)) continue;
             const int64_t h = ASH_MIN(least + turn % 3, WIDEST);
-            ash_graph *open = conv(&shapes[i], lanes, 0, 0), *known = conv(&shapes[i], lanes, h, w);
-            compare(open, known, &target, (int64_t[]){h, w});
-            ash_graph_destroy(open);
+            ash_graph *known = conv(s, lanes, h, w);
+            compare(open, p, known, (int64_t[]){h, w});
             ash_graph_destroy(known);
         }
+        ash_program__free(p);
+        ash_graph_destroy(open);
+    }
 }
 
 static void convolutions_are_tiles(void **state) {
@@ -385,6 +380,109 @@ static void sums_survive_between_slices(void **state) {
     ash_graph_destroy(open);
 }
 
+/* --- pools -------------------------------------------------------------------------------------------- */
+
+/* A pool of x [2, 3, h, w], or of channels in blocks; variables where the numbers are 0. */
+static ash_graph *pool(const shape *s, ash_op op, int64_t lanes, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim high = size(g, "h", least_size(s, 0), WIDEST, h),
+                  wide = size(g, "w", least_size(s, 1), WIDEST, w);
+    ash_value x = lanes ? INPUT(g, "x", 2, 2, high, wide, lanes) : INPUT(g, "x", 2, 3, high, wide);
+    ash_window windows[2];
+    for (unsigned d = 0; d < 2; d++) {
+        const ash_dim along = d ? wide : high;
+        windows[d] = (ash_window){s->window[d], s->stride, s->dilation, pad(g, s, d, along, false),
+                                  pad(g, s, d, along, true)};
+    }
+    ash_graph_output(g, "y", ash_pool(g, op, x, (int64_t[]){2, 3}, windows, 2));
+    return g;
+}
+
+static const shape pools[] = {
+    {.window = {3, 3}, .stride = 2, .before = 1, .after = 1, .dilation = 1},
+    {.window = {2, 2}, .stride = 2, .dilation = 1},
+    {.window = {3, 3}, .stride = 1, .before = 1, .after = 1, .dilation = 1},
+    {.window = {3, 3}, .stride = 2, .before = SAME, .after = SAME, .dilation = 1},
+    {.window = {2, 5}, .stride = 1, .before = 3, .after = 4, .dilation = 2},
+    {.window = {3, 2}, .stride = 3, .after = 1, .dilation = 1},
+    {.window = {1, 12},
+     .stride = 1,
+     .before = 5,
+     .after = 6,
+     .dilation = 1}, /* more columns than are laid out */
+};
+
+static void pools_of_every_width(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ASH_COUNT(pools); i++)
+        for (int64_t w = least_size(&pools[i], 1), turn = 0; w <= WIDEST; w += w < 20 ? 1 : 3, turn++) {
+            ash_target target;
+            ash_diag diag;
+            assert_ok(ash_target__named(levels[(size_t)turn % 3], &target, &diag));
+            const int64_t lanes = turn % 4 == 3 ? ash_target_lanes(&target, sizeof(float)) : 0,
+                          h = ASH_MIN(least_size(&pools[i], 0) + turn % 5, WIDEST);
+            const ash_op op = turn % 2 ? ASH_OP_POOL_MAX : ASH_OP_POOL_SUM;
+            ash_graph *open = pool(&pools[i], op, lanes, 0, 0), *known = pool(&pools[i], op, lanes, h, w);
+            ash_program *p = lowered(open, &target);
+            compare(open, p, known, (int64_t[]){h, w});
+            ash_program__free(p);
+            ash_graph_destroy(open);
+            ash_graph_destroy(known);
+        }
+}
+
+/* --- groups of channels ------------------------------------------------------------------------------- */
+
+/* x [2, 32, h, w] less a number for each of 8 groups of channels, in blocks of channels or not. */
+static ash_graph *groups(int64_t lanes, bool blocked, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim high = size(g, "h", 1, WIDEST, h), wide = size(g, "w", 1, WIDEST, w),
+                  image = ash_graph_dim_mul(g, high, wide), row = ash_graph_dim_mul(g, image, 4);
+    ash_value x = INPUT(g, "x", 2, 32, high, wide);
+    ash_value rows = ash_reshape(g, x, (ash_dim[]){2, 8, row}, 3);
+    ash_value means = ash_broadcast_to(g, INPUT(g, "m", 2, 8, 1), (ash_dim[]){2, 8, row}, 3);
+    ash_value y = ash_sub(g, rows, means);
+    if (blocked) {
+        y = ash_reshape(g, y, (ash_dim[]){2, 32 / lanes, lanes, high, wide}, 5);
+        y = ash_transpose(g, y, (int64_t[]){0, 1, 3, 4, 2});
+    } else {
+        y = ash_reshape(g, y, (ash_dim[]){2, 32, high, wide}, 4);
+    }
+    ash_graph_output(g, "y", ash_relu(g, y));
+    return g;
+}
+
+/* What is read through a reshape to groups takes no division for each lane. */
+static void groups_are_read_in_order(void **state) {
+    (void)state;
+    for (size_t l = 1; l < ASH_COUNT(levels); l++)
+        for (int blocked = 0; blocked < 2; blocked++) {
+            ash_target target;
+            ash_diag diag;
+            assert_ok(ash_target__named(levels[l], &target, &diag));
+            const int64_t lanes = ash_target_lanes(&target, sizeof(float));
+            ash_graph *open = groups(lanes, blocked, 0, 0);
+            ash_program *p = lowered(open, &target);
+            for (size_t i = 0; i < p->nests.len; i++)
+                for (size_t k = 0; k < p->nests.at[i].code.len; k++) {
+                    const ash_inst *inst = &p->nests.at[i].code.at[k];
+                    if (inst->op != ASH_NEST_IDIV && inst->op != ASH_NEST_IMOD) continue;
+                    assert_true(
+                        inst->lanes == 1 || ash_nest_at(&p->nests.at[i], inst->b)->op != ASH_NEST_SPLAT ||
+                        ash_nest_at(&p->nests.at[i], ash_nest_at(&p->nests.at[i], inst->b)->a)->op ==
+                            ASH_NEST_INT);
+                }
+            static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {4, 16}, {7, 33}};
+            for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
+                ash_graph *known = groups(lanes, blocked, sizes[i][0], sizes[i][1]);
+                compare(open, p, known, sizes[i]);
+                ash_graph_destroy(known);
+            }
+            ash_program__free(p);
+            ash_graph_destroy(open);
+        }
+}
+
 /* --- compiled ----------------------------------------------------------------------------------------- */
 
 /* What is interpreted above is what code generation makes. */
@@ -404,6 +502,11 @@ static void compiled(void **state) {
         test_differential(context, g, (int64_t[]){17, 37}, 1e-6);
         ash_graph_destroy(g);
     }
+    for (size_t i = 0; i < 2 * ASH_COUNT(pools); i++) {
+        ash_graph *g = pool(&pools[i / 2], ASH_OP_POOL_MAX, i % 2 ? lanes : 0, 0, 0);
+        test_differential(context, g, (int64_t[]){17, 39}, 1e-6);
+        ash_graph_destroy(g);
+    }
 }
 
 int main(void) {
@@ -411,7 +514,8 @@ int main(void) {
         cmocka_unit_test(every_row_is_in_one_tile),    cmocka_unit_test(products_of_every_size),
         cmocka_unit_test(products_are_tiles),          cmocka_unit_test(one_row_goes_along_the_keys),
         cmocka_unit_test(convolutions_of_every_width), cmocka_unit_test(convolutions_are_tiles),
-        cmocka_unit_test(sums_survive_between_slices), cmocka_unit_test(compiled),
+        cmocka_unit_test(sums_survive_between_slices), cmocka_unit_test(pools_of_every_width),
+        cmocka_unit_test(groups_are_read_in_order),    cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -2,25 +2,8 @@
 /* What lowering does for vectors: rows that are kept, blocks that are transposed in registers, what full
  * vectors leave over, extrema and lists of the best. The code is asserted (by the nests, for several
  * targets), the results are compared with the reference evaluator. */
-#include "ashlar/builder.h"
 #include "differential.h"
-#include "one_context.h"
-
-static ash_graph *new_graph(void) {
-    ash_graph *g;
-    ash_diag diag;
-    assert_ok(ash_graph_create(context, "test", &g, &diag));
-    return g;
-}
-
-static ash_value input(ash_graph *g, const char *name, ash_dtype dtype, unsigned rank,
-                       const int64_t *dims) {
-    ash_type type = {.dtype = dtype, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(g, name, &type);
-}
-#define INPUT(g, name, dtype, ...)                                                                         \
-    input(g, name, dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+#include "test_graphs.h"
 
 /* What the nests of a lowered graph have. */
 typedef struct survey {
@@ -73,11 +56,11 @@ static void test_kept_rows(void **state) {
     static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
     for (size_t l = 0; l < ASH_COUNT(levels); l++) {
         ash_graph *g = new_graph();
-        survey s = lower(g, ash_softmax(g, INPUT(g, "x", ASH_F32, 6, 1024), 1), levels[l]);
+        survey s = lower(g, ash_softmax(g, INPUT_OF(g, "x", ASH_F32, 6, 1024), 1), levels[l]);
         assert_int_equal(s.scratch, 1024 * sizeof(float));
         assert_int_equal(s.exps, 1);
         g = new_graph();
-        s = lower(g, ash_softmax(g, INPUT(g, "x", ASH_F32, 2, 1 << 22), 1), levels[l]);
+        s = lower(g, ash_softmax(g, INPUT_OF(g, "x", ASH_F32, 2, 1 << 22), 1), levels[l]);
         assert_int_equal(s.scratch, 0);
         assert_int_equal(s.exps, 2);
     }
@@ -89,8 +72,8 @@ static void test_kept_rows(void **state) {
         }
     /* the mean of a computed operand, and the operand less its mean: the sum is kept */
     ash_graph *g = new_graph();
-    ash_value x = INPUT(g, "x", ASH_F32, 7, 96), y = INPUT(g, "y", ASH_F32, 7, 96),
-              z = INPUT(g, "z", ASH_F32, 7, 96), one = INPUT(g, "s", ASH_F32, 96);
+    ash_value x = INPUT_OF(g, "x", ASH_F32, 7, 96), y = INPUT_OF(g, "y", ASH_F32, 7, 96),
+              z = INPUT_OF(g, "z", ASH_F32, 7, 96), one = INPUT_OF(g, "s", ASH_F32, 96);
     compare(g, ash_layer_norm(g, ash_add(g, ash_mul(g, x, y), z), one, one, 1, 1e-5), 1e-5);
 }
 
@@ -100,7 +83,7 @@ static void test_transposed_blocks(void **state) {
     static const char *const levels[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
     for (size_t l = 0; l < ASH_COUNT(levels); l++) {
         ash_graph *g = new_graph();
-        ash_value x = INPUT(g, "x", ASH_F32, 64, 128), y = INPUT(g, "z", ASH_F32, 128, 64);
+        ash_value x = INPUT_OF(g, "x", ASH_F32, 64, 128), y = INPUT_OF(g, "z", ASH_F32, 128, 64);
         ash_value sum = ash_add(g, ash_transpose(g, x, (int64_t[]){1, 0}), y);
         survey s = lower(g, sum, levels[l]);
         assert_int_equal(s.gathers, 0);
@@ -178,10 +161,10 @@ static void test_padded_blocks(void **state) {
 static void test_gathers_stay(void **state) {
     (void)state;
     ash_graph *g = new_graph();
-    ash_value x = INPUT(g, "x", ASH_F32, 4, 8, 5), i = INPUT(g, "i", ASH_I64, 64);
+    ash_value x = INPUT_OF(g, "x", ASH_F32, 4, 8, 5), i = INPUT_OF(g, "i", ASH_I64, 64);
     compare(g, ash_gather(g, ash_transpose(g, x, (int64_t[]){2, 0, 1}), i, 0), 0);
     g = new_graph();
-    x = INPUT(g, "x", ASH_F32, 4, 8, 1), i = INPUT(g, "i", ASH_I64, 64);
+    x = INPUT_OF(g, "x", ASH_F32, 4, 8, 1), i = INPUT_OF(g, "i", ASH_I64, 64);
     compare(g, ash_gather(g, x, i, 2), 0);
 }
 
@@ -190,7 +173,7 @@ static void test_what_is_left(void **state) {
     (void)state;
     for (int64_t n = 1; n <= 150; n += n < 20 ? 1 : 13) {
         ash_graph *g = new_graph();
-        ash_value x = INPUT(g, "x", ASH_F32, 3, n);
+        ash_value x = INPUT_OF(g, "x", ASH_F32, 3, n);
         ash_graph_output(g, "sum",
                          ash_reduce(g, ASH_OP_REDUCE_SUM, ash_exp(g, x), (int64_t[]){1}, 1, false));
         ash_graph_output(g, "max", ash_reduce(g, ASH_OP_REDUCE_MAX, x, (int64_t[]){1}, 1, false));
@@ -206,7 +189,7 @@ static void test_extrema_and_lists(void **state) {
         for (int64_t axis = 0; axis < 3; axis++)
             for (int64_t n = 7; n <= 70; n += 21) {
                 ash_graph *g = new_graph();
-                ash_value at, x = INPUT(g, "x", dtypes[d], 3, 37, n);
+                ash_value at, x = INPUT_OF(g, "x", dtypes[d], 3, 37, n);
                 int64_t size = ash_graph_type(g, x)->dims[axis];
                 ash_graph_output(g, "max", ash_argmax(g, x, axis, false));
                 ash_graph_output(g, "min", ash_argmin(g, x, axis, true));
@@ -247,7 +230,7 @@ static void test_not_a_number(void **state) {
         for (int i = 0; i < N; i++) data[i] = i * 7 % 31;
         data[at] = data[N - 1] = NAN;
         ash_graph *g = new_graph();
-        ash_value places, x = INPUT(g, "x", ASH_F32, 1, N);
+        ash_value places, x = INPUT_OF(g, "x", ASH_F32, 1, N);
         ash_graph_output(g, "max", ash_argmax(g, x, 1, false));
         ash_graph_output(g, "min", ash_argmin(g, x, 1, true));
         ash_topk(g, x, 1, 5, true, &places);

@@ -58,9 +58,10 @@ static void random_problem(problem *p) {
     bool aligned = test_below(&seed, 3) == 0;
     for (uint32_t i = 0; i < n; i++) {
         int64_t begin = (int64_t)test_below(&seed, 20) - 4;
-        p->buffers[i] = ash_memory_buffer_init(test_below(&seed, 5) ? test_below(&seed, 40) : 0,
-                                               aligned ? 1u << test_below(&seed, 4) : 0, begin,
-                                               begin + (int64_t)test_below(&seed, 8));
+        uint64_t bytes = test_below(&seed, 5) ? test_below(&seed, 40) : 0;
+        uint64_t aligned_to = aligned ? 1u << test_below(&seed, 4) : 0;
+        p->buffers[i] =
+            ash_memory_buffer_init(bytes, aligned_to, begin, begin + (int64_t)test_below(&seed, 8));
         p->buffers[i].kind = test_below(&seed, 3)
                                  ? ASH_MEMORY_INTERMEDIATE
                                  : (ash_memory_kind)test_below(&seed, ASH_MEMORY_KIND_COUNT);
@@ -288,9 +289,9 @@ static void extreme_times(void **state) {
         ash_memory_buffer b[MOST];
         for (uint32_t i = 0; i < MOST; i++) {
             int64_t begin = test_below(&seed, 3) ? -end + (int64_t)test_below(&seed, 9) : end - 9;
-            b[i] = ash_memory_buffer_init(test_below(&seed, 40), 1, begin,
-                                          test_below(&seed, 3) ? end - (int64_t)test_below(&seed, 8)
-                                                               : begin + 1);
+            uint64_t size = test_below(&seed, 40);
+            int64_t last = test_below(&seed, 3) ? end - (int64_t)test_below(&seed, 8) : begin + 1;
+            b[i] = ash_memory_buffer_init(size, 1, begin, last);
             if (test_below(&seed, 4) == 0)
                 b[i].kind = (ash_memory_kind)test_below(&seed, ASH_MEMORY_KIND_COUNT);
         }

@@ -129,7 +129,10 @@ static void add_field(int column, uint64_t row, uint64_t rows, uint64_t wild) {
     }
     uint64_t near = 4611686018427387904u; /* 2^62 */
     switch (column) {
-    case 0: add("%s%llu", chance(3) ? "b" : "", (unsigned long long)test_below(&seed, rows + 1)); break;
+    case 0:
+        if (chance(3)) add("b");
+        add("%llu", (unsigned long long)test_below(&seed, rows + 1));
+        break;
     case 1:
         add("%lld", (long long)(chance(6) ? (int64_t)(test_below(&seed, 3) - near)
                                           : (int64_t)(number(wild, 5) - 4)));
@@ -237,9 +240,9 @@ static bool try_structs(void) {
             end = (int64_t)hostile();
         else if (begin < INT64_MAX - 64)
             end += (int64_t)test_below(&seed, 12);
-        b[i] = ash_memory_buffer_init(
-            number(wild, chance(4) ? 62 : 10),
-            chance(wild) ? hostile() : UINT64_C(1) << test_below(&seed, chance(9) ? 32 : 6), begin, end);
+        uint64_t size = number(wild, chance(4) ? 62 : 10);
+        uint64_t align = chance(wild) ? hostile() : UINT64_C(1) << test_below(&seed, chance(9) ? 32 : 6);
+        b[i] = ash_memory_buffer_init(size, align, begin, end);
         b[i].kind = (ash_memory_kind)(chance(wild) ? hostile() : test_below(&seed, ASH_MEMORY_KIND_COUNT));
         b[i].lane = lanes ? i : chance(6) ? (uint32_t)number(wild, 31) : 0;
         if (chance(lanes ? 2 : 12)) b[i].pinned = number(wild, 62);

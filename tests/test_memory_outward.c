@@ -15,7 +15,8 @@ static int64_t below(int64_t n) {
 
 /* Sizes repeat in real graphs: 12 of them, some odd. */
 static uint64_t any_size(void) {
-    return (uint64_t)(below(12) + 1) * 4097 << below(8);
+    const uint64_t size = (uint64_t)(below(12) + 1) * 4097;
+    return size << below(8);
 }
 
 /* Every layer leaves a result for its backward step, and both need workspace meanwhile: 5 buffers each. */

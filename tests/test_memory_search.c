@@ -189,9 +189,9 @@ static void agrees_with_exhaustive_search(void **state) {
         bool aligned = round % 4 == 0;
         for (uint32_t i = 0; i < count; i++) {
             int64_t begin = (int64_t)test_below(&seed, span);
-            b[i] = ash_memory_buffer_init(test_below(&seed, sizes) + 1,
-                                          aligned ? 1u << test_below(&seed, 3) : 1, begin,
-                                          begin + 1 + (int64_t)test_below(&seed, span));
+            uint64_t size = test_below(&seed, sizes) + 1, align = aligned ? 1u << test_below(&seed, 3) : 1;
+            int64_t end = begin + 1 + (int64_t)test_below(&seed, span);
+            b[i] = ash_memory_buffer_init(size, align, begin, end);
         }
         oracle o = {.b = b, .count = count, .best = UINT64_MAX};
         try_all(&o, 0, 0);
@@ -223,8 +223,8 @@ static void same_bytes_every_time(void **state) {
     ash_memory_buffer b[N];
     for (int i = 0; i < N; i++) {
         int64_t begin = (int64_t)test_below(&seed, 100);
-        b[i] = ash_memory_buffer_init(test_below(&seed, 5000) * 4 + 4, 4, begin,
-                                      begin + 1 + (int64_t)test_below(&seed, 30));
+        uint64_t size = test_below(&seed, 5000) * 4 + 4;
+        b[i] = ash_memory_buffer_init(size, 4, begin, begin + 1 + (int64_t)test_below(&seed, 30));
     }
     ash_memory_problem problem = {.buffers = b, .buffer_count = N};
     for (int s = 0; s < ASH_MEMORY_STRATEGY_COUNT; s++) {

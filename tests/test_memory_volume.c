@@ -97,10 +97,15 @@ static void add_in_place(program *p, uint32_t op, uint32_t operand) {
         if (root_of(p, b) == root) p->dead[b] = true;
 }
 
+static uint32_t add_random(program *p) {
+    uint64_t size = test_below(&seed, 60), align = random_align();
+    return add_buffer(p, size, align, (uint32_t)test_below(&seed, 2));
+}
+
 static void add_boundary(program *p) {
     static const ash_memory_kind kinds[] = {ASH_MEMORY_PARAMETER, ASH_MEMORY_INPUT, ASH_MEMORY_CONSTANT};
     for (uint64_t n = test_below(&seed, 4); n; n--) {
-        uint32_t b = add_buffer(p, test_below(&seed, 60), random_align(), (uint32_t)test_below(&seed, 2));
+        uint32_t b = add_random(p);
         p->b[b].kind = kinds[test_below(&seed, 3)];
     }
 }
@@ -126,11 +131,12 @@ static void random_program(program *p) {
             touch(p, op, operand, test_below(&seed, 2) ? ASH_MEMORY_READ : ASH_MEMORY_READ_EARLY);
             operand = pick(p);
         }
-        if (shape == 2)
-            touch(p, op, add_buffer(p, test_below(&seed, 30), random_align(), 0), ASH_MEMORY_SCRATCH);
-        if (shape == 2) p->dead[p->count - 1] = true;
-        touch(p, op, add_buffer(p, test_below(&seed, 60), random_align(), (uint32_t)test_below(&seed, 2)),
-              ASH_MEMORY_WRITE);
+        if (shape == 2) {
+            uint64_t size = test_below(&seed, 30);
+            touch(p, op, add_buffer(p, size, random_align(), 0), ASH_MEMORY_SCRATCH);
+            p->dead[p->count - 1] = true;
+        }
+        touch(p, op, add_random(p), ASH_MEMORY_WRITE);
     }
     for (uint32_t b = boundary; b < p->count; b++)
         if (!p->dead[b] && test_below(&seed, 10) == 0) p->b[b].kind = ASH_MEMORY_OUTPUT;

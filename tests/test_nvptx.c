@@ -6,9 +6,9 @@
 
 #include "ashlar/plan.h"
 #include "base/text.h"
-#include "code/llvm.h"
 #include "code/nvptx/nvptx.h"
 #include "every_kernel.h"
+#include "gpu_here.h"
 #include "kernel/program.h"
 
 static ash_diag diag;
@@ -526,10 +526,7 @@ static void drivers_that_are_not_there(void **state) {
 }
 
 int main(void) {
-    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
-        fprintf(stderr, "SKIP: %s\n", diag.message);
-        return 77;
-    }
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kernels_of_every_shape, setup, teardown),
         cmocka_unit_test_setup_teardown(tiles_do_not_spill, setup, teardown),

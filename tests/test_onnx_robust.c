@@ -234,16 +234,17 @@ static void test_refused_memory(void **state) {
     }
 }
 
-/* The same for writing a model, with variable dims, and for reading tensors. */
+/* The same for writing models, with variable dims, one with loops, and for reading tensors. */
 static void test_refused_memory_of_files(void **state) {
     (void)state;
     char model[256], tensor[256], path[] = "/tmp/ashlar_robust_XXXXXX";
-    snprintf(model, sizeof model, "%s/tests/data/onnx/bert_like/model.onnx", ASH_SOURCE_DIR);
     snprintf(tensor, sizeof tensor, "%s/tests/data/onnx/bert_like/test_data_set_1/output_0.pb",
              ASH_SOURCE_DIR);
     const ash_onnx_options bounded = {.var_min = 1, .var_max = 64};
     close(mkstemp(path));
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 4; kind++) {
+        snprintf(model, sizeof model, "%s/tests/data/onnx/%s/model.onnx", ASH_SOURCE_DIR,
+                 kind == 3 ? "loops" : "bert_like");
         for (long n = 1;; n++) {
             test_memory memory = {0};
             ash_allocator allocator = test_memory_allocator(&memory);
@@ -254,9 +255,10 @@ static void test_refused_memory_of_files(void **state) {
             assert_int_equal(
                 ash_context_create(&(ash_context_options){.allocator = allocator}, &context, &diag),
                 ASH_OK);
-            if (kind == 0) assert_ok(ash_onnx_read(context, model, &bounded, &graph, &diag));
+            bool writes = kind == 0 || kind == 3;
+            if (writes) assert_ok(ash_onnx_read(context, model, &bounded, &graph, &diag));
             memory.fail_at = memory.count + n;
-            ash_status status = kind == 0   ? ash_onnx_write(graph, path, NULL, &diag)
+            ash_status status = writes      ? ash_onnx_write(graph, path, NULL, &diag)
                                 : kind == 1 ? ash_onnx_read(context, model, &bounded, &graph, &diag)
                                             : ash_tensor_read(context, tensor, &read, &diag);
             bool failed = memory.count >= memory.fail_at;

@@ -1,71 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Writing: a graph with every core operator is written, read again, and gives the same results.
  * (`conformance -w` does the same with all backend tests, and keeps the files for other readers.) */
-#include "onnx_folder.h"
-
-#include <math.h>
+#include "onnx_round.h"
 
 #include "ashlar/builder.h"
-#include "ashlar/onnx.h"
-#include "ir/ir.h"
-
-/* Equal, or, where a floating point operator is written as several, nearly so. */
-static bool same_element(const ash_wide *a, const ash_wide *b, int64_t k) {
-    if (!ash_dtype_is_float(a->dtype)) return a->i[k] == b->i[k];
-    if (isnan(a->f[k]) || isinf(a->f[k])) return isnan(a->f[k]) ? isnan(b->f[k]) : a->f[k] == b->f[k];
-    return fabs(a->f[k] - b->f[k]) <= 1e-6 + 1e-6 * fabs(a->f[k]);
-}
-
-/* Evaluates both graphs on the same made-up inputs, with every variable at `var`, and compares all
- * outputs. */
-static void assert_same_results(const ash_graph *a, const ash_graph *b, int64_t var) {
-    ash_wide ins[8], outs[2][64];
-    const ash_graph *graphs[] = {a, b};
-    assert_int_equal(a->inputs.len, b->inputs.len);
-    assert_int_equal(a->outputs.len, b->outputs.len);
-    assert_true(a->inputs.len <= 8 && a->outputs.len <= 64);
-    for (size_t i = 0; i < a->inputs.len; i++) {
-        const ash_type *type = ash_graph__type(a, a->inputs.at[i]);
-        int64_t dims[ASH_MAX_RANK];
-        for (unsigned d = 0; d < type->rank; d++)
-            dims[d] = ash_dim_is_const(type->dims[d]) ? type->dims[d] : var;
-        assert_ok(ash_wide_alloc(&ash_allocator__libc, type->dtype, type->rank, dims, &ins[i], &diag));
-        for (int64_t k = 0; k < ins[i].count; k++) {
-            if (ash_dtype_is_float(type->dtype))
-                ins[i].f[k] = (double)((k * 37 + 11) % 64) / 16 - 2;
-            else
-                ins[i].i[k] = type->dtype == ASH_BOOL ? k % 3 == 0 : (k * 5) % 3;
-        }
-    }
-    for (int g = 0; g < 2; g++) {
-        int64_t vars[4] = {var, var, var, var};
-        assert_ok(ash_eval_graph(graphs[g], ins, vars, ASH_EVAL_DTYPE, outs[g], &diag));
-    }
-    for (size_t i = 0; i < a->outputs.len; i++) {
-        assert_string_equal(a->outputs.at[i].name, b->outputs.at[i].name);
-        assert_int_equal(outs[0][i].dtype, outs[1][i].dtype);
-        assert_int_equal(outs[0][i].rank, outs[1][i].rank);
-        assert_memory_equal(outs[0][i].dims, outs[1][i].dims, outs[0][i].rank * sizeof *outs[0][i].dims);
-        for (int64_t k = 0; k < outs[0][i].count; k++)
-            if (!same_element(&outs[0][i], &outs[1][i], k))
-                fail_msg("output %s, element %lld", a->outputs.at[i].name, (long long)k);
-    }
-    for (size_t i = 0; i < a->inputs.len; i++) ash_wide_free(&ash_allocator__libc, &ins[i]);
-    for (int g = 0; g < 2; g++)
-        for (size_t i = 0; i < a->outputs.len; i++) ash_wide_free(&ash_allocator__libc, &outs[g][i]);
-}
-
-static void round_trip(ash_graph *graph, const ash_onnx_write_options *options, int64_t var) {
-    ash_graph *back;
-    assert_ok(ash_graph_status(graph, &diag));
-    assert_ok(ash_onnx_write(graph, in_folder("m.onnx"), options, &diag));
-    assert_ok(ash_onnx_read(context, in_folder("m.onnx"), &(ash_onnx_options){.var_min = 2, .var_max = 64},
-                            &back, &diag));
-    assert_ok(ash_graph_verify(back, &diag));
-    assert_same_results(graph, back, var);
-    ash_graph_destroy(back);
-    unlink(in_folder("m.onnx"));
-}
 
 static ash_graph *new_graph(void) {
     ash_graph *graph;
@@ -229,6 +167,51 @@ static void test_variable_dims(void **state) {
     ash_graph_destroy(g);
 }
 
+/* Windows beside variables and over them, padding that depends on them, gaps. */
+static void test_variable_windows(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_dim n = ash_graph_var(g, "n", 2, 64), m = ash_graph_var(g, "m", 2, 64);
+    const ash_dim dims[] = {n, 4, m, 6}, none[] = {0, 0}, wide[] = {ash_graph_dim_div(g, m, 2), 1},
+                  one[] = {1};
+    const ash_dim inner[] = {0, 0, 1, 0}, outer[] = {1, 0, ash_graph_dim_sub(g, m, 1), 0};
+    static const int64_t spatial[] = {2, 3}, channel[] = {1}, k22[] = {2, 2}, k3[] = {3}, ones[] = {1, 1},
+                         gaps[] = {1, 0, 2, 0};
+    const ash_type filter = {.dtype = ASH_F32, .rank = 4, .dims = {2, 4, 2, 2}};
+    ash_value x = input(g, "x", ASH_F32, 4, dims), y = input(g, "y", ASH_I32, 4, dims);
+    for (int op = ASH_OP_POOL_MAX; op <= ASH_OP_POOL_SUM; op++) {
+        const ash_attr a[] = {ASH_ATTR_LIST(AXES, spatial, 2), ASH_ATTR_LIST(KERNEL, k22, 2),
+                              ASH_ATTR_LIST(STRIDES, ones, 2), ASH_ATTR_LIST(DILATIONS, ones, 2),
+                              ASH_ATTR_LIST(BEFORE, none, 2),  ASH_ATTR_LIST(AFTER, wide, 2)};
+        const ash_attr b[] = {ASH_ATTR_LIST(AXES, channel, 1), ASH_ATTR_LIST(KERNEL, k3, 1),
+                              ASH_ATTR_LIST(STRIDES, ones, 1), ASH_ATTR_LIST(DILATIONS, ones, 1),
+                              ASH_ATTR_LIST(BEFORE, one, 1),   ASH_ATTR_LIST(AFTER, one, 1)};
+        output(g, node(g, (ash_op)op, &x, 1, a, 6));
+        output(g, node(g, (ash_op)op, &x, 1, b, 6));
+    }
+    const ash_attr most[] = {ASH_ATTR_LIST(AXES, spatial, 2), ASH_ATTR_LIST(KERNEL, k22, 2),
+                             ASH_ATTR_LIST(STRIDES, ones, 2), ASH_ATTR_LIST(DILATIONS, ones, 2),
+                             ASH_ATTR_LIST(BEFORE, wide, 2),  ASH_ATTR_LIST(AFTER, none, 2)};
+    output(g, node(g, ASH_OP_POOL_MAX, &y, 1, most, 6));
+    const ash_attr conv[] = {ASH_ATTR_LIST(STRIDES, ones, 2),
+                             ASH_ATTR_LIST(DILATIONS, ones, 2),
+                             ASH_ATTR_LIST(BEFORE, none, 2),
+                             ASH_ATTR_LIST(AFTER, wide, 2),
+                             ASH_ATTR_I(GROUPS, 1),
+                             ASH_ATTR_I(X_BLOCK, 0),
+                             ASH_ATTR_I(Y_BLOCK, 0),
+                             ASH_ATTR_I(W_BLOCK, 0),
+                             ASH_ATTR_I(O, 0)};
+    const ash_value filtered[] = {x, ash_broadcast_to(g, ash_scalar(g, ASH_F32, 0.5), filter.dims, 4)};
+    output(g, node(g, ASH_OP_CONV, filtered, 2, conv, 9));
+    const ash_value padded[] = {x, ash_scalar(g, ASH_F32, 7)};
+    const ash_attr pad[] = {ASH_ATTR_LIST(BEFORE, inner, 4), ASH_ATTR_LIST(AFTER, outer, 4),
+                            ASH_ATTR_LIST(INTERIOR, gaps, 4)};
+    output(g, node(g, ASH_OP_PAD, padded, 2, pad, 3));
+    for (int64_t var = 2; var < 6; var++) round_trip(g, NULL, var);
+    ash_graph_destroy(g);
+}
+
 /* Weights in the model lie at multiples of 64, and so do those in a file of their own. */
 static void test_alignment_and_external_data(void **state) {
     (void)state;
@@ -282,6 +265,8 @@ static void test_refusals_leave_no_file(void **state) {
                                input(g, "w", ASH_F32, 7, (ash_dim[]){1, 1, 1, 3, 3, 4, 4})};
     g->internal = true;
     output(g, node(g, ASH_OP_WINOGRAD, tiled, 2, attrs, 5));
+    assert_status(ash_onnx_check(g, &diag), ASH_ERROR_UNSUPPORTED);
+    assert_string_equal(diag.op, "winograd");
     assert_status(ash_onnx_write(g, in_folder("m.onnx"), NULL, &diag), ASH_ERROR_UNSUPPORTED);
     assert_int_not_equal(access(in_folder("m.onnx"), F_OK), 0);
     assert_int_not_equal(access(in_folder("m.onnx.part"), F_OK), 0);
@@ -311,6 +296,7 @@ int main(void) {
         cmocka_unit_test(test_movement_reduction_access),
         cmocka_unit_test(test_windows_over_any_axes),
         cmocka_unit_test(test_variable_dims),
+        cmocka_unit_test(test_variable_windows),
         cmocka_unit_test(test_alignment_and_external_data),
         cmocka_unit_test(test_refusals_leave_no_file),
     };

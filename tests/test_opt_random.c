@@ -165,7 +165,10 @@ static ash_value random_pad(generator *r) {
     unsigned rank = type_at(r, x).rank;
     int64_t lists[3][ASH_MAX_RANK] = {{0}};
     for (unsigned d = 0; d < rank; d++)
-        if (pick(r, 2)) lists[pick(r, 3)][d] = pick(r, 3);
+        if (pick(r, 2)) {
+            const unsigned which = pick(r, 3);
+            lists[which][d] = pick(r, 3);
+        }
     ins[1] = ash_scalar(r->g, ASH_F32, pick(r, 2) ? 0 : -3);
     ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, lists[0], rank), ASH_ATTR_LIST(AFTER, lists[1], rank),
                         ASH_ATTR_LIST(INTERIOR, lists[2], rank)};
@@ -174,8 +177,8 @@ static ash_value random_pad(generator *r) {
 
 static ash_value random_concat(generator *r) {
     ash_value x = any_float(r), parts[3] = {x, mate(r, x), mate(r, x)};
-    unsigned rank = type_at(r, x).rank;
-    return rank ? ash_concat(r->g, parts, 1 + pick(r, 3), pick(r, rank)) : x;
+    unsigned rank = type_at(r, x).rank, count = 1 + pick(r, 3);
+    return rank ? ash_concat(r->g, parts, count, pick(r, rank)) : x;
 }
 
 /* Sums of one element or none are left out of the exact kind: the sign of their zeros is not defined. */

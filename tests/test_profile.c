@@ -10,12 +10,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static int teardown(void **state) {
-    (void)state;
-    remove_folder();
-    return 0;
-}
-
 #define BERT     ASH_SOURCE_DIR "/tests/data/onnx/bert_like/model.onnx"
 #define BRANCHES ASH_SOURCE_DIR "/tests/data/onnx/recurrent/model.onnx"
 #define NET      ASH_SOURCE_DIR "/tests/data/onnx/resnet_like/model.onnx"

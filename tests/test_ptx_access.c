@@ -2,9 +2,9 @@
 /* How the kernels of whole models touch memory, on the stand-in for the driver: each kernel of SqueezeNet,
  * MobileNet v2 and BERT mini asks for whole sectors and for different banks, but for those on a list, each
  * with its reason. (Of single operators: `conformance -a`.) */
-#include "code/llvm.h"
 #include "cuda_room.h"
-#include "nets.h"
+#include "gpu_here.h"
+#include "nets_run.h"
 
 static ash_diag diag;
 
@@ -58,66 +58,37 @@ static unsigned check_op(const char *text, const char *model, const ash_prepared
     return !right;
 }
 
-static void check(void (*build)(net *n), const char *name) {
-    ash_context *context;
+static void whole_sectors(void **state) {
+    net_room room;
     ash_plan_options options = ash_plan_options_default();
     ash_plan *plan;
-    net n = {.seed = 1, .side = 64, .length = 32};
     unsigned wrong = 0;
     uint64_t size;
     char *text;
     cuda_room_driver(1);
-    assert_ok(ash_context_create(NULL, &context, &diag));
-    assert_ok(ash_graph_create(context, name, &n.g, &diag));
-    build(&n);
-    assert_ok(ash_graph_status(n.g, &diag));
-    assert_ok(ash_device_open(context, "CUDA:0", &options.device, &diag));
-    assert_ok(ash_plan_prepare(context, n.g, &options, &plan, &diag));
+    net_open(&room, *state);
+    assert_ok(ash_device_open(room.context, "CUDA:0", &options.device, &diag));
+    assert_ok(ash_plan_prepare(room.context, room.n.g, &options, &plan, &diag));
     assert_ok(cuda_room_fill(plan, &diag));
     assert_ok(ash_plan_execute(plan, &diag));
     assert_ok(ash_plan_print(plan, &text, &size, &diag));
     for (size_t i = 0; i < ash_plan_op_count(plan); i++) {
         ash_prepared_op op = ASH_INIT(ash_prepared_op);
         assert_ok(ash_plan_op_at(plan, i, &op, &diag));
-        wrong += check_op(text, name, &op);
+        wrong += check_op(text, room.name, &op);
     }
     for (size_t i = 0; i < ash_plan_prologue_count(plan); i++) {
         ash_prepared_op op = ASH_INIT(ash_prepared_op);
         assert_ok(ash_plan_prologue_at(plan, i, &op, &diag));
-        wrong += check_op(text, name, &op);
+        wrong += check_op(text, room.name, &op);
     }
-    ash_context_free_text(context, text, size);
+    ash_context_free_text(room.context, text, size);
     assert_int_equal(wrong, 0);
     ash_plan_destroy(plan);
     ash_device_close(options.device);
-    ash_graph_destroy(n.g);
-    ash_context_destroy(context);
-}
-
-static void squeezenet_touches_whole_sectors(void **state) {
-    (void)state;
-    check(squeezenet, "SqueezeNet");
-}
-
-static void mobilenet_touches_whole_sectors(void **state) {
-    (void)state;
-    check(mobilenet, "MobileNet v2");
-}
-
-static void bert_mini_touches_whole_sectors(void **state) {
-    (void)state;
-    check(bert_mini, "BERT mini");
+    net_close(&room);
 }
 
 int main(void) {
-    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
-        fprintf(stderr, "SKIP: %s\n", diag.message);
-        return 77;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(squeezenet_touches_whole_sectors),
-        cmocka_unit_test(mobilenet_touches_whole_sectors),
-        cmocka_unit_test(bert_mini_touches_whole_sectors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return gpu_is_compiled_for() ? nets_run(whole_sectors) : GPU_SKIPPED;
 }

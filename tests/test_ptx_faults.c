@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "code/llvm.h"
 #include "cuda_room.h"
+#include "gpu_here.h"
 #include "ir/build.h"
 
 static ash_diag diag;
@@ -257,10 +257,7 @@ static void a_kernel_is_stopped_on_its_way(void **state) {
 }
 
 int main(void) {
-    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
-        fprintf(stderr, "SKIP: %s\n", diag.message);
-        return 77;
-    }
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_kernel_is_stopped_on_its_way, open_room, close_room),
         cmocka_unit_test_setup_teardown(seeds_change_nothing, open_room, close_room),

@@ -1,42 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of GPU schedules on the stand-in for the driver: results against the reference evaluator, and
  * what their accesses cost: no bank conflicts, and no sector of memory that is asked for in parts. */
-#include "ashlar/builder.h"
 #include "base/text.h"
 #include "code/link.h"
 #include "differential.h"
+#include "gpu_here.h"
 #include "ir/build.h"
-#include "one_context.h"
+#include "one_graph.h"
 #include "opt/opt.h"
 #include "ptx_room.h"
 
 static ash_diag diag;
-static ash_graph *graph;
 static uint64_t seed = 7; /* of the order of blocks */
 static ash_gpu_math singles = ASH_GPU_FMA;
 static bool optimised; /* behind the passes; what the prologue does is not counted */
-
-static ash_graph *new_graph(void) {
-    ash_graph_destroy(graph);
-    graph = NULL;
-    assert_ok(ash_graph_create(context, "test", &graph, &diag));
-    return graph;
-}
-
-static int drop_graph(void **state) {
-    (void)state;
-    ash_graph_destroy(graph);
-    graph = NULL;
-    return 0;
-}
-
-static ash_value input(const char *name, unsigned rank, const int64_t *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(graph, name, &type);
-}
-#define INPUT(name, ...)                                                                                   \
-    input(name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 /* A step's kernel, `chunks` of them to a block, or one to a thread. */
 static void run_step(ptx_room *room, const ash_program *p, const ash_step *step, const CUdeviceptr *memory,
@@ -133,23 +110,21 @@ static void products(void **state) {
     (void)state;
     static const char *const kinds[] = {"sm_70", "sm_80"};
     for (size_t i = 0; i < ASH_COUNT(kinds); i++)
-        for (int turned = 0; turned < 4; turned++) {
-            ash_graph *g = new_graph();
+        for (unsigned turned = 0; turned < 4; turned++) {
+            ash_graph *g = next_graph();
             const int64_t m = 128, k = 64, n = 128;
-            ash_value a =
-                turned & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b =
-                turned & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
-            ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_matmul(g, a, b), INPUT("bias", n))));
+            ash_value y = product_of(g, ASH_F32, m, k, n, turned);
+            ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, INPUT(g, "bias", n))));
             ptx_counters c = run(kinds[i], 1, 1);
             check_accesses(&c);
             assert_int_equal(c.multiply_adds, m * n * k);
         }
 }
 
-static ash_value typed_input(const char *name, ash_dtype dtype, int64_t rows, int64_t columns) {
-    ash_type type = {.dtype = dtype, .rank = 2, .dims = {rows, columns}};
-    return ash_graph_input(graph, name, &type);
+/* A product and a relu, as the graph that run() takes. */
+static void of_product(ash_dtype dtype, int64_t m, int64_t k, int64_t n, unsigned turned) {
+    ash_graph *g = next_graph();
+    ash_graph_output(g, "y", ash_relu(g, product_of(g, dtype, m, k, n, turned)));
 }
 
 /* Products of half floats: by matrices, of which no two rows are in one bank, however operands lie; in
@@ -158,16 +133,11 @@ static void halves(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{128, 64, 128}, {1536, 32, 896}, {1024, 64, 640}};
     for (int dtype = 0; dtype < 2; dtype++)
-        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        for (unsigned i = 0; i < 4 * ASH_COUNT(sizes); i++) {
             const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
             ash_dtype of = dtype ? ASH_BF16 : ASH_F16;
-            ash_graph *g = new_graph();
-            if (i / 4 && i % 4 != (size_t)dtype) continue; /* the large ones in one way each */
-            ash_value a = i & 1 ? ash_transpose(g, typed_input("a", of, k, m), (int64_t[]){1, 0})
-                                : typed_input("a", of, m, k);
-            ash_value b = i & 2 ? ash_transpose(g, typed_input("b", of, n, k), (int64_t[]){1, 0})
-                                : typed_input("b", of, k, n);
-            ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
+            if (i / 4 && i % 4 != (unsigned)dtype) continue; /* the large ones in one way each */
+            of_product(of, m, k, n, i % 4);
             ptx_counters c = run_within("sm_80", 1, 1, 4e-3);
             assert_int_equal(c.matrix, m * k * n / (16 * 16 * 8));
             assert_int_equal(c.matrix_load.conflicts, 0);
@@ -189,7 +159,7 @@ static void windows_of_halves(void **state) {
         const int64_t stride = 1 + i / 2, out = SIZE / stride;
         const ash_type type = {.dtype = i % 2 ? ASH_BF16 : ASH_F16, .rank = 4, .dims = {2, C, SIZE, SIZE}},
                        of = {.dtype = ASH_F32, .rank = 4, .dims = {O, C, WINDOW, WINDOW}};
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         ash_value w = ash_graph_constant(g, &of, numbers, sizeof numbers, ASH_DATA_COPY);
         ash_value y =
             ash_conv2d(g, ash_graph_input(g, "x", &type), ash_cast(g, w, type.dtype), stride, 1, 1);
@@ -216,14 +186,11 @@ static void numbers_of_tf32(void **state) {
     static const int64_t sizes[][3] = {{128, 64, 128}, {1536, 32, 896}, {1024, 64, 640}};
     for (int pairs = 0; pairs < 2; pairs++) {
         singles = pairs ? ASH_GPU_TF32X3 : ASH_GPU_TF32;
-        for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        for (unsigned i = 0; i < 4 * ASH_COUNT(sizes); i++) {
             const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
-            ash_graph *g = new_graph();
-            if (i / 4 && i % 4 != (i / 4 + (size_t)pairs) % 4)
+            if (i / 4 && i % 4 != (i / 4 + (unsigned)pairs) % 4)
                 continue; /* the large ones in one way each */
-            ash_value a = i & 1 ? ash_transpose(g, INPUT("a", k, m), (int64_t[]){1, 0}) : INPUT("a", m, k);
-            ash_value b = i & 2 ? ash_transpose(g, INPUT("b", n, k), (int64_t[]){1, 0}) : INPUT("b", k, n);
-            ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
+            of_product(ASH_F32, m, k, n, i % 4);
             seed = i % 2;
             ptx_counters c = run_within("sm_80", 1, 1, pairs ? 2e-6 : 1e-3);
             assert_int_equal(c.matrix, (pairs ? 3 : 1) * m * k * n / (16 * 8 * 8));
@@ -233,8 +200,8 @@ static void numbers_of_tf32(void **state) {
             assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
             assert_int_equal(c.multiply_adds, 0);
         }
-        ash_graph *g = new_graph();
-        ash_value x = INPUT("x", 2, 20, 9, 9), w = INPUT("w", 24, 20, 3, 3);
+        ash_graph *g = next_graph();
+        ash_value x = INPUT(g, "x", 2, 20, 9, 9), w = INPUT(g, "w", 24, 20, 3, 3);
         ash_graph_output(g, "y", ash_relu(g, ash_conv2d(g, x, w, 1, 1, 1)));
         run_within("sm_80", 1, 2, pairs ? 2e-6 : 1e-3);
     }
@@ -246,15 +213,12 @@ static void numbers_of_tf32(void **state) {
 static void products_of_bytes(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{128, 128, 128}, {1536, 64, 896}, {1024, 64, 640}};
-    for (size_t i = 0; i < 4 * ASH_COUNT(sizes); i++) {
-        const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2], back[] = {1, 0};
+    for (unsigned i = 0; i < 4 * ASH_COUNT(sizes); i++) {
+        const int64_t m = sizes[i / 4][0], k = sizes[i / 4][1], n = sizes[i / 4][2];
         if (i / 4 && i % 4 != 1 + i / 4) continue;
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         g->internal = true;
-        ash_value a =
-            i & 1 ? ash_transpose(g, typed_input("a", ASH_U8, k, m), back) : typed_input("a", ASH_U8, m, k);
-        ash_value b =
-            i & 2 ? ash_transpose(g, typed_input("b", ASH_I8, n, k), back) : typed_input("b", ASH_I8, k, n);
+        ash_value a = matrix_of(g, "a", ASH_U8, m, k, i & 1), b = matrix_of(g, "b", ASH_I8, k, n, i & 2);
         ash_graph_output(g, "y", ash_max(g, ash_matmul(g, a, b), ash_scalar(g, ASH_I32, 0)));
         seed = i % 2;
         ptx_counters c = run_within("sm_80", 1, 1, 0);
@@ -267,34 +231,48 @@ static void products_of_bytes(void **state) {
     seed = 7;
 }
 
-/* Products of one and two rows, or columns: whole sectors, nothing is multiplied that is not there. */
+/* A product of `k` terms with few rows, or columns. */
+typedef struct long_product {
+    int64_t few, many, k;
+    ash_dtype dtype;
+    unsigned way; /* bits 0 and 1: as in product_of; bit 2: few columns */
+} long_product;
+
+/* The terms of the long operand lie side by side. */
+static bool lie_along(const long_product *p) {
+    return p->way & 4 ? !(p->way & 1) : p->way & 2;
+}
+
+static uint64_t sectors_of(const long_product *p) {
+    return (uint64_t)(p->k * p->many) * ash_dtype_size(p->dtype) / 32;
+}
+
+/* Nothing is multiplied that is not there. */
+static ptx_counters run_long(const long_product *p) {
+    const bool columns = p->way & 4;
+    of_product(p->dtype, columns ? p->many : p->few, p->k, columns ? p->few : p->many, p->way & 3);
+    seed = p->way % 2;
+    ptx_counters c = run_within("sm_80", 1, 1, p->dtype == ASH_F16 ? 2e-3 : 1e-5);
+    seed = 7;
+    assert_int_equal(c.multiply_adds, p->few * p->many * p->k);
+    assert_int_equal(c.shared_load.conflicts, 0);
+    assert_int_equal(c.shared_store.conflicts, 0);
+    return c;
+}
+
+/* Products of one and two rows, or columns: whole sectors. */
 static void few(void **state) {
     (void)state;
     for (unsigned i = 0; i < 32; i++) {
-        const int64_t lines = 1 + (i >> 3 & 1), k = 512, many = 256;
-        const int64_t m = i & 4 ? many : lines, n = i & 4 ? lines : many;
-        ash_dtype of = i & 16 ? ASH_F16 : ASH_F32;
-        bool turned = i & 4 ? !(i & 1) : i & 2; /* the terms of the long one lie side by side */
-        ash_graph *g = new_graph();
-        ash_value a = i & 1 ? ash_transpose(g, typed_input("a", of, k, m), (int64_t[]){1, 0})
-                            : typed_input("a", of, m, k);
-        ash_value b = i & 2 ? ash_transpose(g, typed_input("b", of, n, k), (int64_t[]){1, 0})
-                            : typed_input("b", of, k, n);
-        ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
-        seed = i % 2;
-        ptx_counters c = run_within("sm_80", 1, 1, of == ASH_F16 ? 2e-3 : 1e-5);
-        assert_int_equal(c.multiply_adds, lines * many * k);
-        assert_int_equal(c.shared_load.conflicts, 0);
-        assert_int_equal(c.shared_store.conflicts, 0);
+        const long_product p = {1 + (i >> 3 & 1), 256, 512, i & 16 ? ASH_F16 : ASH_F32, i & 7};
+        const ptx_counters c = run_long(&p);
         assert_true(c.global_load.sectors * 32 <= c.global_load.bytes);
-        if (of == ASH_F32 && lines == 1)
+        if (p.dtype == ASH_F32 && p.few == 1)
             assert_int_equal(c.global_store.sectors * 32, c.global_store.bytes);
         /* the long operand once; of the short one what a sector, or a row, of the long one meets */
-        uint64_t sectors = (uint64_t)(k * many) * ash_dtype_size(of) / 32;
-        assert_true(c.global_load.sectors <=
-                    sectors + (turned ? lines * sectors : lines * sectors / 8) + 2048);
+        const uint64_t sectors = sectors_of(&p), met = (uint64_t)p.few * sectors;
+        assert_true(c.global_load.sectors <= sectors + (lie_along(&p) ? met : met / 8) + 2048);
     }
-    seed = 7;
 }
 
 /* Products of some rows more, or columns: the same, and each vector of the long operand is read once. */
@@ -302,27 +280,13 @@ static void strips(void **state) {
     (void)state;
     static const int64_t few_lines[] = {3, 4, 8, 16};
     for (unsigned i = 0; i < 16 * ASH_COUNT(few_lines); i++) {
-        const int64_t lines = few_lines[i / 16], k = 512, many = 2048;
-        const int64_t m = i & 4 ? many : lines, n = i & 4 ? lines : many;
-        ash_dtype of = i & 8 ? ASH_F16 : ASH_F32;
-        bool turned = i & 4 ? !(i & 1) : i & 2; /* the terms of the long one lie side by side */
-        ash_graph *g = new_graph();
-        ash_value a = i & 1 ? ash_transpose(g, typed_input("a", of, k, m), (int64_t[]){1, 0})
-                            : typed_input("a", of, m, k);
-        ash_value b = i & 2 ? ash_transpose(g, typed_input("b", of, n, k), (int64_t[]){1, 0})
-                            : typed_input("b", of, k, n);
-        ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, a, b)));
-        seed = i % 2;
-        ptx_counters c = run_within("sm_80", 1, 1, of == ASH_F16 ? 2e-3 : 1e-5);
-        assert_int_equal(c.multiply_adds, lines * many * k);
-        assert_int_equal(c.shared_load.conflicts, 0);
-        assert_int_equal(c.shared_store.conflicts, 0);
+        const long_product p = {few_lines[i / 16], 2048, 512, i & 8 ? ASH_F16 : ASH_F32, i & 7};
+        const ptx_counters c = run_long(&p);
         /* the long operand once, and the short one at most that often for each block */
-        uint64_t sectors = (uint64_t)(k * many) * ash_dtype_size(of) / 32;
-        uint64_t few_sectors = (uint64_t)(k * lines) * 4 / 32 * c.blocks;
-        assert_true(c.global_load.sectors <= sectors + (turned ? 8 : 4) * few_sectors + 64 * c.blocks);
+        const uint64_t few_sectors = (uint64_t)(p.k * p.few) * 4 / 32 * c.blocks;
+        assert_true(c.global_load.sectors <=
+                    sectors_of(&p) + (lie_along(&p) ? 8 : 4) * few_sectors + 64 * c.blocks);
     }
-    seed = 7;
 }
 
 /* Weights of four bits, in blocks of 32 with a scale: each word is read once, and nothing is unpacked to
@@ -336,7 +300,7 @@ static void few_bits(void **state) {
     for (size_t i = 0; i < ASH_COUNT(scales); i++) scales[i] = 0.5F + (float)(i % 7) / 8;
     optimised = true;
     for (int64_t rows = 1; rows <= 16; rows *= 4) {
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         const ash_dim spread[] = {K / SPAN, SPAN, N}, flat[] = {K, N};
         ash_value q =
             ash_graph_constant(g, &(ash_type){ASH_U8, 2, {K, N}}, numbers, sizeof numbers, ASH_DATA_COPY);
@@ -344,7 +308,7 @@ static void few_bits(void **state) {
                                          sizeof scales, ASH_DATA_COPY);
         s = ash_reshape(g, ash_broadcast_to(g, s, spread, 3), flat, 2);
         q = ash_sub(g, ash_cast(g, q, ASH_F32), ash_scalar(g, ASH_F32, 8));
-        ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, INPUT("a", rows, K), ash_mul(g, q, s))));
+        ash_graph_output(g, "y", ash_relu(g, ash_matmul(g, INPUT(g, "a", rows, K), ash_mul(g, q, s))));
         seed = (uint64_t)rows % 2;
         ptx_counters c = run("sm_80", 1, 1);
         assert_int_equal(c.shared_load.conflicts, 0);
@@ -367,10 +331,11 @@ static void first_layers(void **state) {
     for (size_t i = 0; i < 2 * ASH_COUNT(cases); i++) {
         const int64_t c = cases[i / 2].channels, o = cases[i / 2].filters, w = cases[i / 2].window,
                       size = cases[i / 2].size, stride = cases[i / 2].stride, out = size / stride;
-        ash_graph *g = new_graph();
-        ash_value filters = INPUT("w", c, w, w, o); /* as the optimiser packs them: filters side by side */
+        ash_graph *g = next_graph();
+        ash_value filters =
+            INPUT(g, "w", c, w, w, o); /* as the optimiser packs them: filters side by side */
         filters = ash_transpose(g, filters, (int64_t[]){3, 0, 1, 2});
-        ash_value y = ash_conv2d(g, INPUT("x", 1, c, size, size), filters, stride, w / 2, 1);
+        ash_value y = ash_conv2d(g, INPUT(g, "x", 1, c, size, size), filters, stride, w / 2, 1);
         ash_graph_output(g, "y", ash_relu(g, y));
         seed = i % 2;
         ptx_counters n = run("sm_80", 1, 1);
@@ -389,9 +354,9 @@ static void shapes(void **state) {
         uint64_t rows, columns;
     } cases[] = {{1536, 896, 128, 128}, {896, 768, 64, 64}, {896, 384, 64, 32}, {256, 128, 32, 32}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         const int64_t m = cases[i].m, n = cases[i].n;
-        ash_graph_output(g, "y", ash_matmul(g, INPUT("a", m, 32), INPUT("b", 32, n)));
+        ash_graph_output(g, "y", ash_matmul(g, INPUT(g, "a", m, 32), INPUT(g, "b", 32, n)));
         ptx_counters c = run("sm_80", 1, 1);
         check_accesses(&c);
         assert_true(c.shared_load.requests > 0);
@@ -403,15 +368,17 @@ static void shapes(void **state) {
 /* Sizes that no tile divides, and what is at the edges of an image; blocks that take several chunks. */
 static void edges(void **state) {
     (void)state;
-    ash_graph *g = new_graph();
-    ash_graph_output(g, "y", ash_matmul(g, INPUT("a", 2, 45, 19), INPUT("b", 19, 37)));
+    ash_graph *g = next_graph();
+    ash_graph_output(g, "y", ash_matmul(g, INPUT(g, "a", 2, 45, 19), INPUT(g, "b", 19, 37)));
     run("sm_80", 1, 3);
-    g = new_graph();
+    g = next_graph();
     ash_graph_output(
-        g, "y", ash_relu(g, ash_conv2d(g, INPUT("x", 2, 20, 9, 9), INPUT("w", 24, 20, 3, 3), 1, 1, 1)));
+        g, "y",
+        ash_relu(g, ash_conv2d(g, INPUT(g, "x", 2, 20, 9, 9), INPUT(g, "w", 24, 20, 3, 3), 1, 1, 1)));
     run("sm_80", 1, 2);
-    g = new_graph();
-    ash_graph_output(g, "y", ash_conv2d(g, INPUT("x", 1, 3, 15, 15), INPUT("w", 16, 3, 7, 7), 2, 3, 1));
+    g = next_graph();
+    ash_graph_output(g, "y",
+                     ash_conv2d(g, INPUT(g, "x", 1, 3, 15, 15), INPUT(g, "w", 16, 3, 7, 7), 2, 3, 1));
     run("sm_70", 1, 4);
 }
 
@@ -421,8 +388,8 @@ static void rows(void **state) {
     (void)state;
     static const int64_t lengths[] = {128, 1024, 8192};
     for (size_t i = 0; i < ASH_COUNT(lengths); i++) {
-        ash_graph *g = new_graph();
-        ash_graph_output(g, "y", ash_softmax(g, INPUT("x", 3, lengths[i]), 1));
+        ash_graph *g = next_graph();
+        ash_graph_output(g, "y", ash_softmax(g, INPUT(g, "x", 3, lengths[i]), 1));
         ptx_counters c = run("sm_80", 1, 2);
         check_accesses(&c);
     }
@@ -431,8 +398,8 @@ static void rows(void **state) {
 /* Elementwise operators: a vector of 16 bytes to a thread. */
 static void maps(void **state) {
     (void)state;
-    ash_graph *g = new_graph();
-    ash_graph_output(g, "y", ash_add(g, INPUT("a", 40, 128), ash_relu(g, INPUT("b", 40, 128))));
+    ash_graph *g = next_graph();
+    ash_graph_output(g, "y", ash_add(g, INPUT(g, "a", 40, 128), ash_relu(g, INPUT(g, "b", 40, 128))));
     ptx_counters c = run("sm_80", 0, 1);
     check_accesses(&c);
     assert_int_equal(c.global_store.requests, 40 * 128 / (32 * 4));
@@ -444,7 +411,7 @@ static void transposes(void **state) {
     (void)state;
     static const ash_dtype dtypes[] = {ASH_F32, ASH_F16, ASH_U8, ASH_F64};
     for (size_t i = 0; i < ASH_COUNT(dtypes); i++) {
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         ash_type type = {.dtype = dtypes[i], .rank = 3, .dims = {2, 64, 96}};
         ash_value x = ash_graph_input(g, "x", &type);
         ash_graph_output(g, "y", ash_transpose(g, x, (int64_t[]){0, 2, 1}));
@@ -455,20 +422,20 @@ static void transposes(void **state) {
         assert_int_equal(c.global_load.sectors, sectors + c.global_load.requests - requests);
         assert_int_equal(c.global_store.requests, requests);
     }
-    ash_graph *g = new_graph();
+    ash_graph *g = next_graph();
     const int64_t heads[] = {0, 2, 3, 1};
-    ash_value sum = ash_add(g, INPUT("x", 3, 4, 32, 64), INPUT("row", 64));
-    ash_graph_output(g, "y", ash_add(g, ash_transpose(g, sum, heads), INPUT("z", 3, 32, 64, 4)));
+    ash_value sum = ash_add(g, INPUT(g, "x", 3, 4, 32, 64), INPUT(g, "row", 64));
+    ash_graph_output(g, "y", ash_add(g, ash_transpose(g, sum, heads), INPUT(g, "z", 3, 32, 64, 4)));
     run("sm_80", 0, 3); /* a short axis: none */
-    g = new_graph();    /* what is padded is read under a condition, where it lies */
+    g = next_graph();   /* what is padded is read under a condition, where it lies */
     static const ash_dim before[] = {0, 0}, after[] = {24, 0};
-    ash_value padded = ash_pad(g, INPUT("x", 40, 48), ash_scalar(g, ASH_F32, 0), before, after);
+    ash_value padded = ash_pad(g, INPUT(g, "x", 40, 48), ash_scalar(g, ASH_F32, 0), before, after);
     ash_graph_output(g, "y", ash_transpose(g, padded, (int64_t[]){1, 0}));
     run("sm_80", 1, 1);
     for (int64_t rows = 17; rows < 70; rows += 26) {
-        g = new_graph();
-        ash_value t = ash_transpose(g, INPUT("x", rows, 45), (int64_t[]){1, 0});
-        ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_mul(g, t, t), INPUT("z", 45, rows))));
+        g = next_graph();
+        ash_value t = ash_transpose(g, INPUT(g, "x", rows, 45), (int64_t[]){1, 0});
+        ash_graph_output(g, "y", ash_relu(g, ash_add(g, ash_mul(g, t, t), INPUT(g, "z", 45, rows))));
         run("sm_80", 1, 2);
     }
 }
@@ -478,18 +445,18 @@ static void transposes(void **state) {
 static void windows(void **state) {
     (void)state;
     for (int which = 0; which < 3; which++) {
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         ash_window w = {3, 1, 1, 1, 1};
         ash_window both[] = {w, w};
         const int64_t axes[] = {2, 3};
-        ash_value x = INPUT("x", 2, which == 2 ? 3 : 8, 32, 32), y;
+        ash_value x = INPUT(g, "x", 2, which == 2 ? 3 : 8, 32, 32), y;
         if (which == 0)
-            y = ash_conv2d(g, x, INPUT("w", 8, 1, 3, 3), 1, 1, 8);
+            y = ash_conv2d(g, x, INPUT(g, "w", 8, 1, 3, 3), 1, 1, 8);
         else if (which == 1)
             y = ash_pool_max(g, x, axes, both, 2);
         else
-            y = ash_conv2d(g, x, ash_transpose(g, INPUT("w", 3, 3, 3, 32), (int64_t[]){3, 0, 1, 2}), 1, 1,
-                           1);
+            y = ash_conv2d(g, x, ash_transpose(g, INPUT(g, "w", 3, 3, 3, 32), (int64_t[]){3, 0, 1, 2}), 1,
+                           1, 1);
         ash_graph_output(g, "y", ash_relu(g, y));
         ptx_counters c = run("sm_80", which == 2, 1);
         assert_true(4 * c.global_load.sectors * 32 <= 5 * c.global_load.bytes);
@@ -499,10 +466,7 @@ static void windows(void **state) {
 }
 
 int main(void) {
-    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
-        fprintf(stderr, "SKIP: %s\n", diag.message);
-        return 77;
-    }
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(numbers_of_tf32, drop_graph),
         cmocka_unit_test_teardown(few, drop_graph),

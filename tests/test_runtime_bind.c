@@ -16,27 +16,11 @@ static int setup(void **state) {
     return 0;
 }
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 enum { N = 64 };
 
 /* Prologue: t = p + 1, w = 2 t. Main: a = x + w, y = a + q, with parameters p and q. */
 static void make_weights(struct room *r, const ash_plan_options *options) {
-    float ones[N], tens[N];
-    for (int i = 0; i < N; i++) ones[i] = 1, tens[i] = 10;
-    uint32_t p = maker_data(&r->m, ASH_BUFFER_PARAMETER, ones, N, "p"),
-             q = maker_data(&r->m, ASH_BUFFER_PARAMETER, tens, N, "q"),
-             t = maker_buffer(&r->m, ASH_BUFFER_STAGING, N, NULL),
-             w = maker_buffer(&r->m, ASH_BUFFER_WEIGHT, N, NULL),
-             x = maker_buffer(&r->m, ASH_BUFFER_INPUT, N, "x"),
-             a = maker_buffer(&r->m, ASH_BUFFER_LOCAL, N, NULL),
-             y = maker_buffer(&r->m, ASH_BUFFER_OUTPUT, N, "y");
-    maker_step(&r->m, "add1", kernel_add1, N, 1, 2, LIST(t, p));
-    maker_step(&r->m, "twice", kernel_twice, N, 1, 2, LIST(w, t));
-    r->m.p->prologue = 2;
-    maker_step(&r->m, "add", kernel_add, N, 1, 3, LIST(a, x, w));
-    maker_step(&r->m, "add", kernel_add, N, 1, 3, LIST(y, a, q));
-    maker_output(&r->m, y, "y");
+    maker_weights(&r->m, N, "add1", kernel_add1);
     assert_ok(maker_build(&r->m, options, &r->plan, &diag));
 }
 

@@ -7,8 +7,6 @@ static ash_diag diag;
 
 enum { N = 24, STEPS = 12 };
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 static int setup(void **state) {
     return room_open(state, 2);
 }

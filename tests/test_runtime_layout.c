@@ -46,8 +46,6 @@ static void lay_out(struct room *r, ash_memory_mode mode, const ash_value *keep,
 
 #define PLACE(b)  r->layout.places[b]
 #define STEP(...) maker_step(&r->m, "s", kernel_add1, 4, 1, __VA_ARGS__)
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 static void chain_of_lifetimes(void **state) {
     struct room *r = *state;
     uint32_t x = maker_buffer(&r->m, ASH_BUFFER_INPUT, 100, "x"),

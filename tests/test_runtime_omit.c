@@ -9,8 +9,6 @@ static ash_diag diag;
 
 enum { CELLS = 256, BYTES = CELLS * 4 };
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 static int setup(void **state) {
     return room_open(state, 1);
 }

@@ -196,6 +196,46 @@ static void what_reads_a_state_is_not_computed_after_its_change(void **state) {
     assert_true(met > 0 && refused > 0);
 }
 
+/* Wide values that nothing but states are made of, all of them last. */
+static void make_updates(maker *m) {
+    enum { N = 16, STATES = 3 };
+    static const char *const names[STATES] = {"s", "t", "u"};
+    uint32_t x = maker_buffer(m, ASH_BUFFER_INPUT, N, "x"), at = x, wide[STATES], fresh[STATES],
+             was[STATES];
+    for (int k = 0; k < STATES; k++) {
+        was[k] = maker_buffer(m, ASH_BUFFER_STATE, N, names[k]);
+        fresh[k] = maker_view(m, was[k], 0, N);
+        wide[k] = maker_buffer(m, ASH_BUFFER_LOCAL, 4 * N, NULL);
+        uint32_t next = maker_buffer(m, k + 1 < STATES ? ASH_BUFFER_LOCAL : ASH_BUFFER_OUTPUT, N, NULL);
+        maker_step(m, "widen", widen, N, 1, 2, (const uint32_t[]){wide[k], at});
+        maker_step(m, "narrow", narrow_onto, N, 1, 3, (const uint32_t[]){next, wide[k], was[k]});
+        at = next;
+    }
+    for (int k = 0; k < STATES; k++)
+        maker_step(m, "update", narrow_onto, N, 1, 3, (const uint32_t[]){fresh[k], wide[k], was[k]});
+    maker_output(m, at, "y");
+}
+
+static void updates_come_early(void **state) {
+    struct room *r = *state;
+    float want[16], got[16];
+    ash_plan_options usual = options_for(ASH_PLAN_ORDER_AUTO, 0);
+    ash_plan *given = build(r, make_updates, &usual);
+    ash_plan_report a = ash_plan_describe(given);
+    ash_plan_options limited = options_for(ASH_PLAN_ORDER_AUTO, a.memory.size - 512);
+    ash_plan *early = build(r, make_updates, &limited);
+    ash_plan_report b = ash_plan_describe(early);
+    assert_int_equal(a.order.moved, 0);
+    assert_int_equal(b.order.moved, 3);
+    assert_true(b.order.searched);
+    assert_int_equal(a.memory.size - b.memory.size, 512); /* one wide value is live, not three */
+    run(given, 16, want, 1);
+    run(early, 16, got, 1);
+    assert_memory_equal(want, got, sizeof want);
+    ash_plan_destroy(early);
+    ash_plan_destroy(given);
+}
+
 static void what_does_not_fit_is_refused(void **state) {
     struct room *r = *state;
     maker m;
@@ -338,6 +378,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(cheap_values_are_computed_again, setup, teardown),
         cmocka_unit_test_setup_teardown(what_reads_a_state_is_not_computed_after_its_change, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(updates_come_early, setup, teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(random_programs_keep_their_results, setup, teardown),
         cmocka_unit_test_setup_teardown(few_steps_have_one_order, setup, teardown),

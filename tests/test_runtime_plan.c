@@ -15,8 +15,6 @@ static int setup(void **state) {
     return 0;
 }
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 enum { N = 64 };
 
 /* y = 2 * (x + 1), z = y + x; values: x 100, a 101, y 102, z 103 */

@@ -7,8 +7,6 @@ static ash_diag diag;
 
 enum { N = 64, BYTES = N * 4, MOST = 64 };
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 /* What was told since the last question. */
 static struct {
     ash_release at[MOST];

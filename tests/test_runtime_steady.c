@@ -9,8 +9,6 @@ static ash_diag diag;
 
 enum { N = 64 };
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 static ash_cancel *to_turn_on; /* by a step of the prologue */
 
 static void kernel_switch(void *const *b, const int64_t *vars, int64_t begin, int64_t end, int64_t worker) {
@@ -24,24 +22,10 @@ static int setup(void **state) {
 
 /* w = 2 (p + 1), by way of staging; y = x + w + q. */
 static void make_plan(struct room *r) {
-    float ones[N], tens[N];
-    for (int i = 0; i < N; i++) ones[i] = 1, tens[i] = 10;
     ash_plan_options options = ash_plan_options_default();
     options.progress.cancel = &r->cancel;
     maker_init(&r->m, r->context);
-    uint32_t p = maker_data(&r->m, ASH_BUFFER_PARAMETER, ones, N, "p"),
-             q = maker_data(&r->m, ASH_BUFFER_PARAMETER, tens, N, "q"),
-             t = maker_buffer(&r->m, ASH_BUFFER_STAGING, N, NULL),
-             w = maker_buffer(&r->m, ASH_BUFFER_WEIGHT, N, NULL),
-             x = maker_buffer(&r->m, ASH_BUFFER_INPUT, N, "x"),
-             a = maker_buffer(&r->m, ASH_BUFFER_LOCAL, N, NULL),
-             y = maker_buffer(&r->m, ASH_BUFFER_OUTPUT, N, "y");
-    maker_step(&r->m, "switch", kernel_switch, N, 1, 2, LIST(t, p));
-    maker_step(&r->m, "twice", kernel_twice, N, 1, 2, LIST(w, t));
-    r->m.p->prologue = 2;
-    maker_step(&r->m, "add", kernel_add, N, 1, 3, LIST(a, x, w));
-    maker_step(&r->m, "add", kernel_add, N, 1, 3, LIST(y, a, q));
-    maker_output(&r->m, y, "y");
+    maker_weights(&r->m, N, "switch", kernel_switch);
     assert_ok(maker_build(&r->m, &options, &r->plan, &diag));
 }
 

@@ -13,8 +13,6 @@ static int setup(void **state) {
     return room_open(state, 3);
 }
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 enum { N = 40, VALUES = 64 };
 
 static uint32_t pick(struct room *r, uint32_t below) {

@@ -12,8 +12,6 @@ static int setup(void **state) {
     return room_open(state, 1);
 }
 
-#define LIST(...) ((const uint32_t[]){__VA_ARGS__})
-
 static uint32_t pick(struct room *r, uint32_t below) {
     return (uint32_t)test_congruent(&r->random) % below;
 }

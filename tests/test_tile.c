@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Tiles: in what order chunks come, what is kept in the caches, and how sums survive between slices. */
-#include "ashlar/builder.h"
 #include "ashlar/plan.h"
 #include "differential.h"
 #include "kernel/tile.h"
-#include "one_context.h"
+#include "test_graphs.h"
 
 enum { THREADS = 4, BLOCK = 8 };
 
@@ -36,26 +35,16 @@ static int drop_graphs(void **state) {
     return 0;
 }
 
-static ash_graph *new_graph(void) {
-    ash_diag diag;
+static ash_graph *next_graph(void) {
     size_t i = 0;
     while (i < ASH_COUNT(graphs) - 1 && graphs[i]) i++;
     assert_null(graphs[i]);
-    assert_ok(ash_graph_create(context, "test", &graphs[i], &diag));
-    return graphs[i];
+    return graphs[i] = new_graph();
 }
-
-static ash_value input(ash_graph *g, const char *name, unsigned rank, const int64_t *dims) {
-    ash_type type = {.dtype = ASH_F32, .rank = rank};
-    for (unsigned d = 0; d < rank; d++) type.dims[d] = dims[d];
-    return ash_graph_input(g, name, &type);
-}
-#define INPUT(g, name, ...)                                                                                \
-    input(g, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 /* A convolution of `size` x `size` positions with blocked channels, weights packed, and a relu. */
 static ash_graph *conv(int64_t c, int64_t o, int64_t size, int64_t window) {
-    ash_graph *g = new_graph();
+    ash_graph *g = next_graph();
     ash_value ins[] = {INPUT(g, "x", 1, c / BLOCK, size, size, BLOCK),
                        INPUT(g, "w", 1, o / BLOCK, c / BLOCK, window, window, BLOCK, BLOCK)};
     int64_t one[] = {1, 1}, pad[] = {window / 2, window / 2};
@@ -234,7 +223,7 @@ static void workers_have_sums_of_their_own(void **state) {
 
 /* A product of m x k by k x n, and behind it a few instructions, or many. */
 static ash_graph *product_and_more(int64_t m, int64_t n, bool many) {
-    ash_graph *g = new_graph();
+    ash_graph *g = next_graph();
     ash_value x = INPUT(g, "x", m, 40), w = INPUT(g, "w", 40, n), bias = INPUT(g, "bias", n);
     ash_value y = ash_add(g, ash_matmul(g, x, w), bias);
     ash_graph_output(g, "y", many ? ash_mul(g, y, ash_sigmoid(g, y)) : ash_relu(g, y));
@@ -277,7 +266,7 @@ static void much_work_behind_sums_is_a_loop(void **state) {
 static void scattered_operand_is_copied_once(void **state) {
     (void)state;
     static const int64_t vars[8];
-    ash_graph *g = new_graph();
+    ash_graph *g = next_graph();
     ash_value x = INPUT(g, "x", 1, 6, 7, 7, BLOCK), w = INPUT(g, "w", 64, 6 * BLOCK * 49);
     x = ash_reshape(g, ash_transpose(g, x, (int64_t[]){0, 1, 4, 2, 3}), (int64_t[]){1, 6 * BLOCK * 49}, 2);
     ash_graph_output(g, "y", ash_matmul(g, x, ash_transpose(g, w, (int64_t[]){1, 0})));
@@ -291,7 +280,7 @@ static void scattered_operand_is_copied_once(void **state) {
 /* Heads side by side are runs of 64: read where they lie. */
 static void runs_are_read_where_they_lie(void **state) {
     (void)state;
-    ash_graph *g = new_graph();
+    ash_graph *g = next_graph();
     ash_value x = INPUT(g, "x", 4, 16, 64), w = INPUT(g, "w", 256, 32);
     x = ash_reshape(g, ash_transpose(g, x, (int64_t[]){1, 0, 2}), (int64_t[]){16, 256}, 2);
     ash_graph_output(g, "y", ash_matmul(g, x, w));
@@ -305,7 +294,7 @@ static void runs_are_read_where_they_lie(void **state) {
 static void rows_of_several_images_are_copied_once(void **state) {
     (void)state;
     static const int64_t vars[8];
-    ash_graph *g = new_graph();
+    ash_graph *g = next_graph();
     ash_value x = INPUT(g, "x", 3, 4, 16, 64), w = INPUT(g, "w", 256, 32);
     x = ash_reshape(g, ash_transpose(g, x, (int64_t[]){0, 2, 1, 3}), (int64_t[]){48, 256}, 2);
     ash_graph_output(g, "y", ash_matmul(g, x, w));

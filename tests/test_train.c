@@ -4,11 +4,9 @@
  * every mode and on any number of threads. */
 #include "ir_fixture.h"
 
-#include <math.h>
-
-#include "ashlar/plan.h"
 #include "ashlar/reference.h"
 #include "ashlar/train.h"
+#include "torch_losses.h"
 
 static ash_diag diag;
 
@@ -39,12 +37,6 @@ static const config configs[] = {
      0.01f,
      0},
 };
-
-/* Number k of tensor `number`, as the script has it. */
-static float made(int number, double scale, int64_t k) {
-    double at = (double)k;
-    return (float)(sin(0.7 * at * at + at + number) * scale);
-}
 
 static ash_value make_state(ash_graph *g, int number, ash_type type) {
     static float data[WIDE * WIDE];
@@ -84,7 +76,6 @@ static size_t run_steps(const fixture *f, const config *c, ash_mode mode, unsign
     ash_plan_options options = ash_plan_options_default();
     ash_plan *plan;
     const ash_view *view;
-    size_t used = STEPS;
     options.mode = mode;
     options.threads = threads;
     options.poison = true;
@@ -102,14 +93,7 @@ static size_t run_steps(const fixture *f, const config *c, ash_mode mode, unsign
         assert_ok(ash_plan_output(plan, 0, &view, &diag));
         assert_ok(ash_view_copy_out(view, &out[step], sizeof *out, &diag));
     }
-    for (size_t i = 0; i < ash_graph_state_count(f->g); i++) {
-        if (ash_graph_type(f->g, ash_graph_state_at(f->g, i, NULL, NULL))->dtype != ASH_F32) continue;
-        assert_ok(ash_plan_state(plan, i, &view, &diag));
-        size_t n = ash_view_bytes(view) / sizeof *out;
-        assert_true(used + n <= NUMBERS);
-        assert_ok(ash_view_copy_out(view, out + used, n * sizeof *out, &diag));
-        used += n;
-    }
+    size_t used = copy_states(plan, out, STEPS, NUMBERS);
     ash_plan_destroy(plan);
     return used;
 }
@@ -154,37 +138,15 @@ static void report_tells_phases(void **state) {
     ash_plan_destroy(plan);
 }
 
-/* The line of losses that begins with the name of a configuration. */
-static const char *find_losses(const char *text, const char *name) {
-    size_t length = strlen(name);
-    for (const char *line = text; line && *line; line = strchr(line, '\n') + 1)
-        if (!strncmp(line, name, length) && line[length] == ':') return line + length + 1;
-    fail_msg("no losses for %s", name);
-    return NULL;
-}
-
 static void losses_are_those_of_torch(void **state) {
     fixture *f = *state;
-    static char text[8192];
     static float out[NUMBERS], other[NUMBERS];
-    FILE *file = fopen(ASH_SOURCE_DIR "/tests/data/train_torch.txt", "rb");
-    assert_non_null(file);
-    assert_in_range(fread(text, 1, sizeof text - 1, file), 1, sizeof text - 2);
-    fclose(file);
     for (size_t i = 0; i < ASH_COUNT(configs); i++) {
         const config *c = &configs[i];
         fresh(f);
         make_step(f->g, c);
         size_t used = run_steps(f, c, ASH_MODE_STREAM, 1, out);
-        const char *at = find_losses(text, c->name);
-        for (int step = 0; step < STEPS; step++) {
-            char *end;
-            double want = strtod(at, &end);
-            assert_true(end != at);
-            at = end;
-            if (!(fabs((double)out[step] - want) <= 1e-4 * want))
-                fail_msg("%s, step %d: the loss is %.9g, not %.9g", c->name, step, (double)out[step], want);
-        }
+        assert_losses_of_torch(c->name, out, STEPS);
         assert_true(out[STEPS - 1] < 0.5f * out[0]); /* it learns */
         for (int mode = 0; mode < ASH_MODE_COUNT; mode++)
             for (unsigned threads = 1; threads <= 2; threads++) {

@@ -155,11 +155,18 @@ typedef struct ash_onnx_write_options {
 
 /* Writes a graph as an ONNX model of operator set 18. Data are streamed, and aligned to 64 bytes where
  * they are large. The files appear under their names when they are complete, that of external data first.
- * What only compiled graphs have (blocked layouts), and what ONNX cannot say (convolutions and windowed
- * sums of integers, inputs and outputs of narrow elements), is ASH_ERROR_UNSUPPORTED. `options` may be
- * NULL. */
+ * Loops become Scan, where there is no condition and something is sliced, If, where there is one iteration
+ * or none, and Loop; what an iteration computes is their body. Variables are dims of the same names, and
+ * nodes that no output needs are left out.
+ *
+ * What only compiled graphs have (blocked layouts), and what ONNX cannot say (functions of the caller,
+ * states, convolutions and windowed sums of integers, inputs and outputs of narrow elements), is
+ * ASH_ERROR_UNSUPPORTED; the diagnostic names the node. `options` may be NULL. */
 ASH_API ash_status ash_onnx_write(const ash_graph *graph, const char *path,
                                   const ash_onnx_write_options *options, ash_diag *diag);
+/* Whether ash_onnx_write can say all of the graph: its failures, without a file. To be asked before a model
+ * is trained, of the graph as it was read: ash_graph_with_parameters changes nothing in that. */
+ASH_API ash_status ash_onnx_check(const ash_graph *graph, ash_diag *diag);
 
 #ifdef __cplusplus
 }

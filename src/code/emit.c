@@ -414,8 +414,8 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
 /* An operand of an instruction that may be narrow. */
 static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
     LLVMValueRef v = ash_emit__value(e, ref);
-    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildTrunc(e->b, v, LLVMInt32TypeInContext(e->ctx), "")
-                                           : v;
+    LLVMTypeRef i32 = ash_emit__type(e, ASH_I32, inst->lanes);
+    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildTrunc(e->b, v, i32, "") : v;
 }
 
 /* Whether an instruction is the cast of a rounded f32 to at most 16 bits: quantisation. */
@@ -461,13 +461,29 @@ static LLVMValueRef emit_float(ash_emit *e, ash_dtype dtype, double value) {
     return dtype == ASH_F64 ? wide : ash_emit__cast(e, ASH_F64, dtype, wide); /* folds to a constant */
 }
 
+/* a / b of vectors of 32 bits, as (a + 1/2) (1 / b): that is at least 1 / 2b away from the next number, and
+ * what f64 is off is less for all a below 2^50. The divisor is the same in loops, so its inverse is made
+ * once. */
+static LLVMValueRef emit_vector_quotient(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
+    LLVMTypeRef f64 = ash_emit__type(e, ASH_F64, ash_emit__lanes(a));
+    LLVMValueRef half = ash_emit__splat(e, emit_float(e, ASH_F64, 0.5), ash_emit__lanes(a)),
+                 one = ash_emit__splat(e, emit_float(e, ASH_F64, 1), ash_emit__lanes(a));
+    LLVMValueRef inverse = LLVMBuildFDiv(e->b, one, LLVMBuildSIToFP(e->b, b, f64, ""), "");
+    LLVMValueRef up = LLVMBuildFAdd(e->b, LLVMBuildSIToFP(e->b, a, f64, ""), half, "");
+    return LLVMBuildFPToSI(e->b, LLVMBuildFMul(e->b, up, inverse, ""), LLVMTypeOf(a), "");
+}
+
 /* Division of numbers that are not negative: unsigned, which is cheaper. */
 static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
-    LLVMValueRef a = operand(e, inst, inst->a), b = operand(e, inst, inst->b);
-    LLVMValueRef out =
-        inst->op == ASH_NEST_IDIV ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
-    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildZExt(e->b, out, LLVMInt64TypeInContext(e->ctx), "")
-                                           : out;
+    LLVMValueRef a = operand(e, inst, inst->a), b = operand(e, inst, inst->b), out;
+    bool quotient = inst->op == ASH_NEST_IDIV, narrow = inst->unroll == ASH_NEST_NARROW;
+    if (narrow && inst->lanes > 1 && !LLVMIsConstant(b)) {
+        out = emit_vector_quotient(e, a, b);
+        if (!quotient) out = LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, out, b, ""), "");
+    } else {
+        out = quotient ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+    }
+    return narrow ? LLVMBuildZExt(e->b, out, ash_emit__type(e, ASH_I64, inst->lanes), "") : out;
 }
 
 static LLVMValueRef emit_cell(ash_emit *e, const ash_inst *inst) {

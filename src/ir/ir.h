@@ -451,6 +451,9 @@ enum { ASH_LOOP_ITERATION = 0, ASH_LOOP_CARRIED = 1 };
 bool ash_graph__has_loops(const ash_graph *graph);
 /* Checks that arguments belong to one loop each, and that nobody outside sees what depends on them. */
 ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag);
+/* Per node, the loop, a node, whose body it is in, the innermost one: its arguments, what depends on them;
+ * or UINT32_MAX. */
+ash_status ash_graph__bodies(const ash_graph *graph, uint32_t *out, ash_diag *diag);
 /* Per node, the outermost loop that it belongs to: the loop itself, its arguments, its body; or
  * UINT32_MAX. */
 ash_status ash_graph__outer_loops(const ash_graph *graph, uint32_t *out, ash_diag *diag);

@@ -157,6 +157,16 @@ ash_status ash_graph__check_loops(const ash_graph *graph, ash_diag *diag) {
     return ASH_OK;
 }
 
+ash_status ash_graph__bodies(const ash_graph *graph, uint32_t *out, ash_diag *diag) {
+    owners o;
+    for (size_t n = 0; n < graph->nodes.len; n++) out[n] = NOBODY;
+    if (!ash_graph__has_loops(graph)) return ASH_OK;
+    ASH_TRY(find_owners(graph, &o, diag));
+    for (uint32_t n = 0; n < graph->nodes.len; n++) out[n] = o.of[graph->nodes.at[n].out];
+    free_owners(&o);
+    return ASH_OK;
+}
+
 ash_status ash_graph__outer_loops(const ash_graph *graph, uint32_t *out, ash_diag *diag) {
     owners o;
     for (size_t n = 0; n < graph->nodes.len; n++) out[n] = NOBODY;

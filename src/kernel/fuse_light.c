@@ -14,6 +14,7 @@ typedef struct light_marks {
     bool *narrow;    /* element by element made of results of reductions */
     bool *positions; /* made of positions and single numbers alone */
     bool *at_hand;   /* reduced, or made of such a value and of numbers that are repeated */
+    bool *shared;    /* the same of values that lie in memory for another reason: several nodes read them */
 } light_marks;
 
 /* Marks values that a reduction reads, at once or through movement. */
@@ -23,6 +24,24 @@ static void mark_summed(const ash_graph *graph, bool *summed) {
         bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(graph, node);
         if (!reduces && !(ash_op_is_virtual(node->op) && summed[node->out])) continue;
         for (unsigned i = 0; i < node->n_ins; i++) summed[node->ins[i]] = true;
+    }
+}
+
+/* Marks what several nodes read, and inputs: whoever reads what is made of it in several groups would have
+ * the same stored twice. Neither movement, of what may be larger, nor states, which are to be written over
+ * soon. `read`: room. */
+static void mark_shared(const ash_graph *graph, bool *read, bool *shared) {
+    for (size_t i = 0; i < graph->inputs.len; i++) shared[graph->inputs.at[i]] = true;
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        for (unsigned i = 0; i < node->n_ins; i++) {
+            const ash_value in = node->ins[i];
+            const ash_value_info *info = ash_graph__value(graph, in);
+            bool same = info->kind != ASH_VALUE_NODE || ash_op_is_virtual(graph->nodes.at[info->node].op);
+            for (unsigned k = 0; k < i; k++) same |= node->ins[k] == in;
+            shared[in] |= read[in] && !same;
+            read[in] = true;
+        }
     }
 }
 
@@ -147,7 +166,8 @@ static bool dequantises(const light_marks *m, const ash_node *node) {
  *
  *   dequantisation: the byte is read, and not four bytes that one more kernel has written
  *   what is scaled and shifted, number by number, of a value that is reduced as well, and so is stored: a
- *   normalisation, in training. As many bytes are read, and none are written
+ *   normalisation, in training. As many bytes are read, and none are written. The same of what lies in
+ *   memory for another reason: what an activation and its gradient are computed of
  *   the exponential of such a value: a softmax's, which its gradient asks for again */
 static void mark_scaled(const light_marks *m) {
     const ash_graph *graph = m->graph;
@@ -155,18 +175,21 @@ static void mark_scaled(const light_marks *m) {
         const ash_node *node = &graph->nodes.at[n];
         ash_value of;
         if (m->constant[node->out] || m->light[node->out]) continue;
-        bool scaled = is_scaled(m, node, &of) && m->at_hand[of] && !m->constant[of];
+        bool simple = is_scaled(m, node, &of) && !m->constant[of];
+        bool scaled = simple && m->at_hand[of], again = simple && m->shared[of];
         bool power =
             !m->few && node->op == ASH_OP_EXP && m->light[node->ins[0]] && m->at_hand[node->ins[0]];
         m->at_hand[node->out] |= scaled;
-        m->light[node->out] = scaled || power || dequantises(m, node);
+        m->shared[node->out] |= again;
+        m->light[node->out] = scaled || (again && !m->few) || power || dequantises(m, node);
     }
 }
 
 bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *options, const bool *constant,
                           bool *light, bool *meets) {
+    enum { ROOMS = 5 };
     const size_t values = graph->values.len;
-    bool *room = ash_mem_calloc(graph->allocator, 3 * values, sizeof *room);
+    bool *room = ash_mem_calloc(graph->allocator, ROOMS * values, sizeof *room);
     if (!room) return false;
     const light_marks m = {.graph = graph,
                            .costs = options->costs,
@@ -176,11 +199,13 @@ bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *opti
                            .meets = meets,
                            .narrow = room,
                            .positions = room + values,
-                           .at_hand = room + 2 * values};
+                           .at_hand = room + 2 * values,
+                           .shared = room + 3 * values};
     mark_narrow(&m);
     mark_positions(&m);
     mark_summed(graph, m.at_hand);
+    mark_shared(graph, room + 4 * values, m.shared);
     mark_scaled(&m);
-    ash_mem_free(graph->allocator, room, 3 * values, sizeof *room);
+    ash_mem_free(graph->allocator, room, ROOMS * values, sizeof *room);
     return true;
 }

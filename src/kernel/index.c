@@ -118,20 +118,22 @@ static ash_dim combine(ash_ixs *ixs, ash_dim_op op, ash_dim a, ash_dim b) {
     return out;
 }
 
+static int64_t greatest_common(int64_t a, int64_t b) {
+    while (b) {
+        int64_t left = a % b;
+        a = b, b = left;
+    }
+    return a < 0 ? -a : a;
+}
+
 /* The number that all terms of a dim are multiples of, and *rest, what is left of it without: 4 n + 4 m is
  * 4 by n + m. Of a number, that is itself by 1. */
 static int64_t content(ash_ixs *ixs, ash_dim d, ash_dim *rest) {
     int64_t common = 0;
     *rest = 1;
     if (d >= 0) return d;
-    for (size_t t = 0, atoms; t < ash_dims_term_count(ixs->dims, d); t++) {
-        int64_t a = common, b = ash_dims_term(ixs->dims, d, t, &atoms);
-        while (b) {
-            int64_t left = a % b;
-            a = b, b = left;
-        }
-        common = a < 0 ? -a : a;
-    }
+    for (size_t t = 0, atoms; t < ash_dims_term_count(ixs->dims, d); t++)
+        common = greatest_common(common, ash_dims_term(ixs->dims, d, t, &atoms));
     *rest = d;
     if (common <= 1) return 1;
     *rest = combine(ixs, ASH_DIM_DIV, d, common);
@@ -188,7 +190,7 @@ static bool rejoin(building *b) {
             ash_term div = b->terms[j];
             const ash_atom *other = &ixs->atoms.at[div.atom];
             ash_dim again = other->kind == ASH_ATOM_MOD ? other->by : 0;
-            if (again > 0 && atom.by > 0) other = sole_atom(ixs, other->ref);
+            if (again) other = sole_atom(ixs, other->ref);
             if (!other || other->kind != ASH_ATOM_DIV || other->ref != atom.ref || other->by != atom.by)
                 continue;
             if (div.c != whole.terms[0].c || div.d != whole.terms[0].d) continue;
@@ -325,6 +327,15 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
     return true;
 }
 
+/* True and a / by where a is a multiple of `by`. */
+static bool is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient) {
+    ash_dim rest;
+    int64_t number = content(ixs, a, &rest);
+    if (ixs->failed || !divides(ixs, number, rest, by, &number, &rest)) return false;
+    *quotient = combine(ixs, ASH_DIM_MUL, number, rest);
+    return !ixs->failed;
+}
+
 bool ash_ix_is_below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     ash_sum sum = ash_ix_sum(ixs, ix);
     ash_dim whole;
@@ -379,6 +390,44 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
     return finish(&q);
 }
 
+/* What both the term and `by` are multiples of, as far as that is seen. */
+static ash_dim common_factor(ash_ixs *ixs, const ash_term *t, ash_dim by) {
+    ash_dim rest, quotient;
+    int64_t number = greatest_common(content(ixs, by, &rest), t->c);
+    if (ixs->failed || rest == 1 || t->d == 1) return number;
+    if (is_multiple(ixs, rest, t->d, &quotient)) return combine(ixs, ASH_DIM_MUL, number, t->d);
+    return is_multiple(ixs, t->d, rest, &quotient) ? combine(ixs, ASH_DIM_MUL, number, rest) : number;
+}
+
+/* What a dividend and its divisor `factor * by` have in common: a is factor * quotient + rest with
+ * 0 <= rest < factor. So a / (factor by) is quotient / by, and a % (factor by) is
+ * factor (quotient % by) + rest. */
+typedef struct common_part {
+    ash_dim factor, by;
+    ash_ix quotient, rest;
+} common_part;
+
+/* Rows of a reshape that regroups dims: of c h w + p below h w, divided by 4 h w, what is left is c / 4. */
+static bool find_common(ash_ixs *ixs, ash_ix a, ash_dim by, common_part *s) {
+    ash_sum sum = ash_ix_sum(ixs, a);
+    for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
+        const ash_term of = ixs->terms.at[sum.first + i];
+        s->factor = common_factor(ixs, &of, by);
+        if (s->factor == 1 || ixs->failed || !is_multiple(ixs, by, s->factor, &s->by)) continue;
+        building q = {.ixs = ixs}, r = {.ixs = ixs};
+        for (uint32_t j = 0; j < sum.n && !ixs->failed; j++) {
+            ash_term t = ixs->terms.at[sum.first + j];
+            bool whole = divides(ixs, t.c, t.d, s->factor, &t.c, &t.d);
+            put(whole ? &q : &r, t.c, t.d, t.atom);
+        }
+        s->rest = finish(&r);
+        if (ixs->failed || !ash_ix_is_below(ixs, s->rest, s->factor)) continue;
+        s->quotient = finish(&q);
+        return !ixs->failed;
+    }
+    return false;
+}
+
 ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
     if (a == 0 || d == 1 || ixs->failed) return a;
     if (d == 0) return ash_ix_const(ixs, 0); /* of a tensor without elements: never computed */
@@ -390,11 +439,15 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
         ash_dim by = combine(ixs, ASH_DIM_MUL, sole->by, d);
         return ash_ix_add(ixs, quotient, ash_ix_div(ixs, inner, by));
     }
-    if (sole && sole->kind == ASH_ATOM_MOD && d > 0 && sole->by > 0 && sole->by % d == 0) {
+    ash_dim by;
+    common_part common;
+    if (sole && sole->kind == ASH_ATOM_MOD && is_multiple(ixs, sole->by, d, &by)) {
         ash_ix inner = sole->ref; /* (x % (e d)) / d is (x / d) % e */
-        ash_dim by = sole->by / d;
         return ash_ix_add(ixs, quotient, ash_ix_mod(ixs, ash_ix_div(ixs, inner, d), by));
     }
+    if (find_common(ixs, rest, d, &common))
+        return ash_ix_add(ixs, quotient, ash_ix_div(ixs, common.quotient, common.by));
+    if (ixs->failed) return 0;
     int64_t d_min, d_max, max = ash_ix_sum(ixs, rest).max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
     if (max != INT64_MAX && d_min > 0) max /= d_min;
@@ -409,8 +462,15 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
     split(ixs, a, d, &rest);
     if (ixs->failed || ash_ix_is_below(ixs, rest, d)) return rest;
     const ash_atom *sole = sole_atom(ixs, rest);
-    if (sole && sole->kind == ASH_ATOM_MOD && d > 0 && sole->by > 0 && sole->by % d == 0)
+    ash_dim by;
+    common_part common;
+    if (sole && sole->kind == ASH_ATOM_MOD && is_multiple(ixs, sole->by, d, &by))
         return ash_ix_mod(ixs, sole->ref, d);
+    if (find_common(ixs, rest, d, &common)) {
+        ash_ix whole = ash_ix_mod(ixs, common.quotient, common.by);
+        return ash_ix_add(ixs, ash_ix_mul(ixs, whole, common.factor), common.rest);
+    }
+    if (ixs->failed) return 0;
     int64_t d_min, d_max;
     ash_dims_bounds(ixs->dims, d, &d_min, &d_max);
     return single(ixs, 1, 1,

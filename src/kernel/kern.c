@@ -11,7 +11,8 @@ void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id) {
                     .lanes = 1,
                     .digits = ASH_NO_BUFFER,
                     .mask = ASH_NO_REF,
-                    .guard = ASH_NO_REF};
+                    .guard = ASH_NO_REF,
+                    .roomy = ASH_NO_VALUE};
     ash_nest_init(&k->nest, low->allocator);
     ash_ixs_init(&k->ixs, low->allocator, low->program->dims);
     ash_map_init(&k->memo_ids, low->allocator);
@@ -383,7 +384,8 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
     }
     int64_t stride;
     if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
-        return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes, mask);
+        return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes,
+                             value == k->roomy ? ASH_NO_REF : mask);
     ash_ref other, end = ASH_NO_REF;
     if (k->turn && mask != ASH_NO_REF && place->contiguous) {
         const ash_type *type = ash_graph__type(k->graph, value);
@@ -394,8 +396,8 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
     if (k->turn && (mask == ASH_NO_REF || end != ASH_NO_REF) &&
         ash_kern_turned_load(k, buf, linear, end, &other))
         return other;
-    if (mask == ASH_NO_REF &&
-        (ash_kern_load_near(k, buf, linear, &other) || ash_kern_load_run(k, buf, linear, &other)))
+    if (ash_kern_load_near(k, buf, linear, value == k->roomy ? ASH_NO_REF : mask, &other) ||
+        (mask == ASH_NO_REF && ash_kern_load_run(k, buf, linear, &other)))
         return other;
     return ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), mask);
 }

@@ -135,6 +135,8 @@ typedef struct ash_kern {
     bool aligned;                /* vectors along it start at multiples of `lanes` */
     ash_ref mask;                /* lanes that count (vector of bool), or ASH_NO_REF: all */
     ash_ref guard;               /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
+    ash_value roomy; /* vectors of it may be loaded past what the mask has: that lies in the buffer, too,
+                        and whatever is read there is dropped; or ASH_NO_VALUE */
     ash_kern_turn *turn;         /* the present block, or NULL */
     ash_kern_crossing *crossing; /* the present square, or NULL */
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
@@ -284,9 +286,9 @@ bool ash_kern_crossed_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *ou
 bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ix *out);
 /* A vector along the vector symbol that would be gathered, loaded otherwise; false when it is not of that
  * form: neighbours where a run holds, else gathered; or elements so close together that a load or two have
- * them all. */
+ * them all, of the lanes that `mask` has if there is one. */
 bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
-bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out);
 
 /* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `look_most_units`
  * of work between two looks, about every `look_units`. `chunks`: how many there can be. *work: the most
@@ -294,9 +296,11 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_dims *dims, int64_t chunks,
                               double *work, ash_diag *diag);
 
-/* polls.c: notes which divisions and comparisons of indices 32 bits are enough for (ASH_NEST_NARROW), where
- * a register has no more of them. `chunks`: how many there can be. */
-ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, ash_diag *diag);
+/* polls.c: notes which divisions and comparisons of indices 32 bits are enough for (ASH_NEST_NARROW): of
+ * `scalars`, where a register has no more of them, or else which divisions of vectors, as no processor
+ * divides those of 64 bits. `chunks`: how many there can be. */
+ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, bool scalars,
+                           ash_diag *diag);
 
 /* Settled variables: settle.c. The step of a node that settles one; and access records for those that a
  * finished kernel, or the number of its chunks, mentions. */

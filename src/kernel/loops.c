@@ -173,6 +173,35 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
     }
 }
 
+/* Opens the loops over rows [from, to), at most `most` of them; returns how many. Where the last axis has
+ * an extent that is a number, each row is decoded: a division by a number is a multiplication. One by a
+ * variable is not, so there rows go line by line, and what depends on the line alone leaves the inner
+ * loop. */
+static unsigned open_rows(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
+    ash_kern *k = l->k;
+    ash_nest *nest = &k->nest;
+    const ash_axis *a = n ? &l->outer[n - 1] : NULL;
+    if (n < 2 || most == 1 || ash_dim_is_const(a->extent) || k->low->target->kind == ASH_TARGET_GPU) {
+        decode_row(l, n, ash_nest_loop(nest, from, to, 1, 1));
+        return 1;
+    }
+    ash_ref width = ash_kern_dim(k, a->extent), first = ash_nest_idiv(nest, from, width);
+    ash_ref up = ash_nest_binary(nest, ASH_OP_SUB, width, ash_nest_index(nest, 1));
+    ash_ref end = ash_nest_idiv(nest, ash_nest_binary(nest, ASH_OP_ADD, to, up), width);
+    /* which it is anyway, and says that they are few */
+    end = ash_nest_binary(nest, ASH_OP_MIN, end,
+                          ash_nest_binary(nest, ASH_OP_ADD, first, ash_nest_index(nest, most)));
+    ash_ref line = ash_nest_loop(nest, first, end, 1, 1);
+    decode_row(l, n - 1, line);
+    ash_ref start = ash_nest_binary(nest, ASH_OP_MUL, line, width);
+    ash_ref begin = ash_nest_binary(nest, ASH_OP_MAX, ash_nest_binary(nest, ASH_OP_SUB, from, start),
+                                    ash_nest_index(nest, 0));
+    ash_kern_loop(k, a->sym, begin,
+                  ash_nest_binary(nest, ASH_OP_MIN, ash_nest_binary(nest, ASH_OP_SUB, to, start), width), 1,
+                  1);
+    return 2;
+}
+
 /* Whether rows along an axis begin where no vector does, on a GPU: then neighbours take an element each,
  * and not some that lie side by side, which would be loaded one by one, a vector apart. */
 static bool is_uneven(const ash_loops *l, const ash_axis *v) {
@@ -220,14 +249,14 @@ static ash_dim emit(ash_loops *l) {
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size);
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
-    decode_row(l, n_rows, ash_nest_loop(n, from, to, 1, 1));
+    unsigned opened = open_rows(l, n_rows, from, to, rows_per);
     if (v)
         ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
                           ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
                           &(ash_loops_inner){.body = row});
     else
         row(l, NULL);
-    ash_nest_end(n);
+    while (opened--) ash_nest_end(n);
     ash_nest_end(n);
     return ash_kern_ceil_div(k, rows, rows_per);
 }

@@ -44,6 +44,7 @@ typedef struct ash_loops {
     bool vector_inner; /* the vector axis is the last inner one; else the last outer one */
     uint32_t
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
+    bool inside; /* what is being made is for windows that lie wholly inside */
     bool across; /* rows are reduced, in vectors along them */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
     unsigned
@@ -61,6 +62,9 @@ ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype);
 void ash_loops__root_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__store_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__anchor_index(const ash_loops *l, ash_ix *idx);
+/* Where the element that a pool reads lies in the stored value behind its operand; false when that is
+ * computed on the way. */
+bool ash_loops__pool_address(ash_loops *l, ash_value *stored, ash_ix *linear);
 /* The accumulator after one more element of a reduction: of its operand of that number, which is 0 but
  * where several are summed at once. */
 ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, unsigned operand, ash_op combine,

@@ -71,16 +71,16 @@ static void make_run(const ash_loops *l, dry_run *run, uint32_t joined) {
     collect(&run->loops);
 }
 
-/* Whether every address is linear in every axis; of windows in those that are merged, as the channels of
- * a group have one quotient, whatever else is merged. */
+/* Whether every address is linear in every axis; where nothing is summed, and of windows, in those that are
+ * merged: groups of channels have one quotient, whatever else is merged. */
 static bool is_linear(const dry_run *run) {
     const ash_kern *dry = &run->kern;
     const ash_loops *l = &run->loops;
     bool linear = !dry->failed && !dry->ixs.failed;
-    bool window = l->anchor && ash_op_infos[l->anchor->op].class != ASH_CLASS_MATMUL;
+    bool merged = l->anchor ? ash_op_infos[l->anchor->op].class != ASH_CLASS_MATMUL : !l->reduced;
     for (unsigned a = 0; a < l->n_outer + l->n_inner && linear; a++) {
         const ash_axis *axis = a < l->n_outer ? &l->outer[a] : &l->inner[a - l->n_outer];
-        for (size_t i = 0; i < dry->leaves.len && linear && (axis->merged || !window); i++)
+        for (size_t i = 0; i < dry->leaves.len && linear && (axis->merged || !merged); i++)
             linear = ash_ix_is_linear(&dry->ixs, dry->leaves.at[i], axis->sym);
     }
     return linear;

@@ -67,6 +67,97 @@ static void reduce_once(ash_loops *l, void *arg) {
     k->known.len = known;
 }
 
+/* A window's dim: positions out * stride + step * dilation - before of an input of that extent. */
+typedef struct window_dim {
+    ash_ix start;   /* of step 0 */
+    ash_dim extent; /* of the input */
+    int64_t steps, stride, dilation;
+    bool spread; /* it depends on the lane */
+} window_dim;
+
+/* Whether an inner axis is one of a window. */
+static bool is_window(const ash_loops *l, unsigned inner) {
+    if (!l->anchor || ash_op_infos[l->anchor->op].class == ASH_CLASS_MATMUL) return false;
+    return inner || ash_op_infos[l->anchor->op].class != ASH_CLASS_CONV; /* channels come first */
+}
+
+static window_dim window_at(ash_loops *l, unsigned inner) {
+    ash_kern *k = l->k;
+    bool conv = ash_op_infos[l->anchor->op].class == ASH_CLASS_CONV;
+    unsigned w = inner - conv;
+    unsigned d = conv ? 2 + w : (unsigned)ash_node_list(l->anchor, ASH_ATTR_AXES)[w];
+    ash_ix out[ASH_MAX_RANK];
+    ash_loops__anchor_index(l, out);
+    ash_dim before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w];
+    window_dim v = {.extent = ash_graph__type(k->graph, l->anchor->ins[0])->dims[d],
+                    .steps = ash_kern_max(k, l->inner[inner].extent),
+                    .stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w],
+                    .dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w],
+                    .spread = k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym)};
+    v.start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], v.stride), ash_ix_dim(&k->ixs, before));
+    return v;
+}
+
+/* Whether all positions of the present windows lie inside the input, in all lanes: false when nothing is
+ * known of it; else *condition says when, or is ASH_NO_REF: always. Convolutions, whose channels are summed
+ * in blocks, and threads of GPUs go the way that is right anywhere. */
+static bool find_inside(ash_loops *l, ash_ref *condition) {
+    enum { MOST = 32 }; /* steps of all dims together */
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    int64_t all = 1, least, most;
+    *condition = ASH_NO_REF;
+    if (k->mask != ASH_NO_REF || k->low->target->kind == ASH_TARGET_GPU) return false;
+    for (unsigned i = 0; i < l->n_inner; i++) {
+        if (!is_window(l, i)) return false;
+        const window_dim w = window_at(l, i);
+        const ash_sum start = ash_ix_sum(&k->ixs, w.start);
+        int64_t apart = 0, span = (w.steps - 1) * w.dilation;
+        if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
+            return false;
+        if (!ash_mul_i64(all, w.steps, &all) || all > MOST) return false;
+        ash_dims_bounds(k->ixs.dims, w.extent, &least, &most);
+        bool ends_inside = start.max < least - span; /* of the last lane, too, as all count */
+        if (start.min >= 0 && ends_inside) continue;
+        ash_ref first = ash_kern_index(k, w.start), zero = ash_nest_index(n, 0),
+                last =
+                    ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, span + apart * (k->lanes - 1)));
+        ash_ref ok = ash_nest_binary(n, ASH_OP_LT, last, ash_kern_dim(k, w.extent));
+        if (start.min < 0)
+            ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, first), ok);
+        *condition = *condition == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *condition, ok);
+    }
+    return l->n_inner > 0;
+}
+
+/* The condition that whole vectors can be read at each place of a pool's window, as the buffer goes on
+ * where rows or images begin and end: then what has been read counts under a mask, and loads have none.
+ * *value: what is read. ASH_NO_REF when nothing is known of it, and where masks are numbers anyway. */
+static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_value *value) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    ash_ix linear, apart;
+    if (!l->anchor || ash_op_infos[l->anchor->op].class != ASH_CLASS_POOL || k->lanes == 1 ||
+        k->vsym != v->sym || ash_dim_is_const(v->extent) || k->low->target->kind == ASH_TARGET_GPU ||
+        !ash_loops__pool_address(l, value, &linear) || !k->low->places[*value].contiguous)
+        return ASH_NO_REF;
+    ash_ix end = linear;
+    for (unsigned i = 0; i <= l->n_inner; i++) { /* upwards along each dim of the window, and the lanes */
+        const ash_axis *a = i < l->n_inner ? &l->inner[i] : v;
+        if (!ash_ix_stride(&k->ixs, linear, a->sym, &apart) || ash_ix_sum(&k->ixs, apart).min < 0)
+            return ASH_NO_REF;
+        int64_t steps = a == v ? k->lanes : ash_kern_max(k, a->extent);
+        end = ash_ix_add(&k->ixs, end, ash_ix_scale(&k->ixs, apart, steps - 1));
+        if (a != v) ash_kern_set_sym(k, a->sym, ash_nest_index(n, 0));
+    }
+    ash_dim count = 1;
+    const ash_type *type = ash_graph__type(k->graph, *value);
+    for (unsigned d = 0; d < type->rank; d++) count = ash_kern_product(k, count, type->dims[d]);
+    ash_ref begins = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, 0), ash_kern_index(k, linear));
+    ash_ref ends = ash_nest_binary(n, ASH_OP_LT, ash_kern_index(k, end), ash_kern_dim(k, count));
+    return ash_nest_binary(n, ASH_OP_AND, begins, ends);
+}
+
 /* The steps of a window that lie inside the input: s with 0 <= at + s * dilation < size, where `at` is the
  * window's start. Where that does not depend on the lane, elements then need no test. Where it does, they
  * do, and the steps that no lane has inside are only left out if they may be many: of a window that is
@@ -74,31 +165,36 @@ static void reduce_once(ash_loops *l, void *arg) {
 static void window_bounds(ash_loops *l, unsigned inner, ash_ref *from, ash_ref *to) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
-    if (!l->anchor || ash_op_infos[l->anchor->op].class == ASH_CLASS_MATMUL) return;
-    bool conv = ash_op_infos[l->anchor->op].class == ASH_CLASS_CONV;
-    if (conv && inner == 0) return;
-    unsigned w = inner - conv;
-    unsigned d = conv ? 2 + w : (unsigned)ash_node_list(l->anchor, ASH_ATTR_AXES)[w];
-    int64_t stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w];
-    int64_t dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w];
-    ash_dim before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w];
-    ash_ix out[ASH_MAX_RANK];
-    ash_loops__anchor_index(l, out);
-    ash_dim extent = ash_graph__type(k->graph, l->anchor->ins[0])->dims[d];
-    bool spread = k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym);
-    if (spread && ash_kern_max(k, l->inner[inner].extent) <= ash_kern_max(k, extent)) return;
-    ash_ix start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], stride), ash_ix_dim(&k->ixs, before));
-    ash_ref at = spread ? ash_kern_vector_index(k, start) : ash_kern_index(k, start);
-    ash_ref first = spread ? ash_nest_hreduce(n, ASH_OP_MIN, at) : at,
-            last = spread ? ash_nest_hreduce(n, ASH_OP_MAX, at) : at;
-    ash_ref zero = ash_nest_index(n, 0), round = ash_nest_index(n, dilation - 1);
-    ash_ref size = ash_kern_dim(k, extent), by = ash_nest_index(n, dilation);
+    if (!is_window(l, inner)) return;
+    if (l->inside) {
+        l->bounded |= 1u << inner;
+        return;
+    }
+    const window_dim w = window_at(l, inner);
+    if (w.spread && w.steps <= ash_kern_max(k, w.extent)) return;
+    ash_ref at = w.spread ? ash_kern_vector_index(k, w.start) : ash_kern_index(k, w.start);
+    ash_ref first = w.spread ? ash_nest_hreduce(n, ASH_OP_MIN, at) : at,
+            last = w.spread ? ash_nest_hreduce(n, ASH_OP_MAX, at) : at;
+    ash_ref zero = ash_nest_index(n, 0), round = ash_nest_index(n, w.dilation - 1);
+    ash_ref size = ash_kern_dim(k, w.extent), by = ash_nest_index(n, w.dilation);
     ash_ref low = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, last), zero);
     ash_ref high = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, size, first), zero);
     *from = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, low, round), by);
     *to = ash_nest_binary(n, ASH_OP_MIN, *to,
                           ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, high, round), by));
-    if (!spread) l->bounded |= 1u << inner;
+    if (!w.spread) l->bounded |= 1u << inner;
+}
+
+/* Copies of a loop's body: of a window's all, so that where its columns lie is the same in the loops around
+ * it and computed there. */
+static unsigned copies_of(const ash_loops *l, unsigned depth, const ash_partial_blocks *blocks) {
+    enum { MOST = 8 };
+    const bool last = depth + 1 == l->n_inner;
+    if (is_window(l, depth) && !blocks->n && l->k->low->target->kind == ASH_TARGET_CPU) {
+        int64_t steps = ash_kern_max(l->k, l->inner[depth].extent);
+        return (last || l->inside) && steps <= MOST ? (unsigned)steps : 1;
+    }
+    return last ? ash_loops__unroll(l->k, blocks) : 1;
 }
 
 static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
@@ -120,7 +216,7 @@ static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
     l->bounded &= ~(1u << depth);
     window_bounds(l, depth, &from, &to);
     ash_blocks_open(n, blocks, 1, &from, &to);
-    ash_kern_loop(k, a->sym, from, to, 1, depth + 1 == l->n_inner ? ash_loops__unroll(k, blocks) : 1);
+    ash_kern_loop(k, a->sym, from, to, 1, copies_of(l, depth, blocks));
     inner_loops(l, depth + 1, r);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
@@ -130,17 +226,49 @@ static void inner_loops(ash_loops *l, unsigned depth, reduction *r) {
     }
 }
 
+/* The loops in all the ways that the position may allow: of windows that lie inside, of those that have
+ * room around them, and of any. */
+static void reduce_anywhere(ash_loops *l, reduction *r) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    ash_ref condition;
+    size_t mark = ash_kern_mark(k);
+    unsigned opened = 0;
+    if (find_inside(l, &condition)) {
+        if (condition != ASH_NO_REF) ash_nest_if(n, condition), opened++;
+        l->inside = true;
+        inner_loops(l, 0, r);
+        l->inside = false;
+        ash_kern_forget(k, mark);
+        if (!opened) return;
+        ash_nest_else(n);
+    }
+    ash_value value;
+    condition = l->n_outer ? find_room(l, &l->outer[l->n_outer - 1], &value) : ASH_NO_REF;
+    if (condition != ASH_NO_REF) {
+        ash_nest_if(n, condition), opened++;
+        k->roomy = value;
+        inner_loops(l, 0, r);
+        k->roomy = ASH_NO_VALUE;
+        ash_kern_forget(k, mark);
+        ash_nest_else(n);
+    }
+    inner_loops(l, 0, r);
+    while (opened--) ash_nest_end(n);
+    ash_kern_forget(k, mark);
+}
+
 /* Cuts the loops over the reduced axes into blocks, from the innermost on. Returns the level that the
  * vector axis leaves its sums in, if it is one of them. */
 static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
     unsigned level = 0, behind = 0;
-    int64_t terms = 1;
+    int64_t terms = 1, most = l->vector_inner || l->anchor ? ASH_PARTIAL_TERMS : ASH_PARTIAL_ROWS;
     bool sums = r->combine == ASH_OP_ADD && ash_dtype_is_float(dtype);
     for (unsigned i = l->n_inner; i-- > 0 && sums;) {
         bool vector = l->vector_inner && i + 1 == l->n_inner;
         int64_t trips = ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1);
         if (vector) trips = ash_ceil_div(trips, l->lanes * ASH_MAX(l->threads, 1u));
-        r->blocks[i] = ash_blocks_plan(trips, ASH_PARTIAL_TERMS, &terms, &level);
+        r->blocks[i] = ash_blocks_plan(trips, most, &terms, &level);
         if (vector) behind = level;
     }
     r->top = level;
@@ -172,7 +300,7 @@ void ash_loops__reduce(ash_loops *l, const ash_node *node) {
         make_accumulator(k, &r, &r.acc[i][NARROW], behind, neutral, l->narrow);
         make_accumulator(k, &r, &r.acc[i][SCALAR], behind, neutral, 1);
     }
-    inner_loops(l, 0, &r);
+    reduce_anywhere(l, &r);
     k->mask = outer_mask;
     if (l->vector_inner) k->vsym = ASH_NO_SYM, k->lanes = 1;
     for (unsigned i = 0; i < node->n_outs; i++) ash_kern_know(k, node->out + i, result_of(l, &r, r.acc[i]));

@@ -75,6 +75,19 @@ static ash_ref or_neutral(ash_kern *k, ash_ref hit, ash_ref value, ash_op combin
     return ash_nest_select(&k->nest, hit, value, neutral);
 }
 
+bool ash_loops__pool_address(ash_loops *l, ash_value *stored, ash_ix *linear) {
+    ash_kern *k = l->k;
+    const ash_node *node = l->anchor;
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    ash_ix idx[ASH_MAX_RANK];
+    ash_loops__anchor_index(l, idx);
+    for (uint32_t a = 0; a < axes->count; a++)
+        idx[axes->list[a]] = window(
+            k, idx[axes->list[a]], l->index[l->n_root_axes + a], ash_node_list(node, ASH_ATTR_STRIDES)[a],
+            ash_node_list(node, ASH_ATTR_DILATIONS)[a], ash_node_list(node, ASH_ATTR_BEFORE)[a]);
+    return ash_kern_address(k, node->ins[0], idx, stored, linear);
+}
+
 static ash_ref pool_element(ash_loops *l, ash_op combine) {
     ash_kern *k = l->k;
     const ash_node *node = l->anchor;

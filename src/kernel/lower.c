@@ -203,8 +203,8 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
 static ash_status make_stoppable(ash_kern *k, int64_t chunks, double *work) {
     ash_lowering *low = k->low;
     ASH_TRY(ash_nest_verify(&k->nest, low->diag));
-    if (low->target->kind == ASH_TARGET_GPU)
-        ASH_TRY(ash_nest_narrow(&k->nest, low->program->dims, chunks, low->diag));
+    bool gpu = low->target->kind == ASH_TARGET_GPU;
+    ASH_TRY(ash_nest_narrow(&k->nest, low->program->dims, chunks, gpu, low->diag));
     ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, low->program->dims, chunks, work, low->diag));
     return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;
 }

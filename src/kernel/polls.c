@@ -62,7 +62,7 @@ typedef struct survey {
     const ash_nest *nest;
     const ash_costs *costs;
     const ash_dims *dims;
-    range *ranges;  /* per instruction: of an i64 scalar, or of what a cell of them holds */
+    range *ranges;  /* per instruction: of an i64, of all lanes, or of what a cell of them holds */
     int64_t *every; /* per LOOP: iterations between two looks; 0: none */
     block *blocks;
     int64_t chunks; /* at most */
@@ -259,8 +259,10 @@ static range range_of_var(const survey *s, int64_t index) {
 
 static range range_of(const survey *s, ash_ref ref) {
     const ash_inst *inst = at(s, ref);
-    if (inst->dtype != ASH_I64 || inst->lanes != 1) return anything;
+    if (inst->dtype != ASH_I64) return anything;
     switch ((ash_nest_op)inst->op) {
+    case ASH_NEST_LANES: return (range){0, inst->lanes - 1};
+    case ASH_NEST_SPLAT: return s->ranges[inst->a];
     case ASH_NEST_BEGIN_ARG: return (range){0, s->chunks};
     case ASH_NEST_END_ARG: return (range){0, s->chunks};
     case ASH_NEST_WORKER: return (range){0, INT32_MAX};
@@ -431,25 +433,31 @@ static bool looks_anywhere(const survey *s) {
 
 /* Whether 32 bits hold it. */
 static bool is_narrow(const survey *s, ash_ref ref) {
-    const ash_inst *inst = at(s, ref);
     range r = s->ranges[ref];
-    return inst->dtype == ASH_I64 && inst->lanes == 1 && r.low >= INT32_MIN && r.high <= INT32_MAX;
+    return at(s, ref)->dtype == ASH_I64 && r.low >= INT32_MIN && r.high <= INT32_MAX;
+}
+
+static bool divides(const ash_inst *inst) {
+    return inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
 }
 
 static bool is_comparison(const ash_inst *inst) {
     return inst->op == ASH_NEST_COMPUTE && ash_op_infos[inst->i].class == ASH_CLASS_COMPARE;
 }
 
-ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, ash_diag *diag) {
-    size_t n = nest->code.len;
+ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, bool scalars,
+                           ash_diag *diag) {
+    size_t n = nest->code.len, first = 0;
     survey s = {.nest = nest, .dims = dims, .chunks = chunks, .begin = ASH_NO_REF};
+    while (!scalars && first < n && (!divides(at(&s, first)) || at(&s, first)->lanes == 1)) first++;
+    if (first == n) return ASH_OK; /* most have none */
     s.ranges = ash_mem_calloc(nest->allocator, n, sizeof *s.ranges);
     if (!s.ranges) return ASH_NO_MEMORY(diag);
     bound_values(&s);
-    for (ash_ref ref = 0; ref < n; ref++) {
+    for (ash_ref ref = first; ref < n; ref++) {
         ash_inst *inst = &nest->code.at[ref];
-        bool divides = inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
-        if ((divides || is_comparison(inst)) && is_narrow(&s, inst->a) && is_narrow(&s, inst->b))
+        bool asked = divides(inst) || (scalars && is_comparison(inst));
+        if (asked && (inst->lanes == 1) == scalars && is_narrow(&s, inst->a) && is_narrow(&s, inst->b))
             inst->unroll = ASH_NEST_NARROW;
     }
     ash_mem_free(nest->allocator, s.ranges, n, sizeof *s.ranges);

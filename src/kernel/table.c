@@ -176,16 +176,36 @@ static bool lane_offsets(const ash_kern *k, ash_ix linear, int64_t *offsets) {
     return true;
 }
 
-bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
-    enum { MOST_LANES = 64 };
+enum { MOST_LANES = 64 };
+
+/* The mask of a vector that is loaded from element `first` on, where the lanes that `mask` has want the
+ * elements at `offsets`, which go up. */
+static ash_ref mask_of_elements(ash_kern *k, ash_ref mask, const int64_t *offsets, int64_t first) {
+    ash_nest *n = &k->nest;
+    int32_t pick[MOST_LANES];
+    if (mask == ASH_NO_REF) return mask;
+    for (unsigned i = 0; i < k->lanes; i++) pick[i] = (int32_t)k->lanes; /* nobody wants it */
+    for (unsigned lane = 0; lane < k->lanes; lane++)
+        if (offsets[lane] >= first && offsets[lane] - first < k->lanes)
+            pick[offsets[lane] - first] = (int32_t)lane;
+    return ash_nest_shuffle(n, mask, ash_nest_splat(n, ash_nest_int(n, ASH_BOOL, 0), k->lanes), k->lanes,
+                            pick);
+}
+
+bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out) {
     ash_nest *n = &k->nest;
     int64_t offsets[MOST_LANES], span = 0, lanes = k->lanes;
     int32_t pick[MOST_LANES];
+    bool up = true; /* each lane has an element of its own */
     if (!k->aligned || lanes > MOST_LANES || !lane_offsets(k, linear, offsets)) return false;
     for (unsigned i = 0; i < lanes; i++) {
         if (offsets[i] < 0 || offsets[i] > 2 * lanes) return false;
+        if (i) up = up && offsets[i] > offsets[i - 1];
         span = ASH_MAX(span, offsets[i]);
     }
+    if (mask != ASH_NO_REF && (!up || span < lanes || !k->low->target->masks ||
+                               ash_dtype_size(n->buffers.at[buf].dtype) < sizeof(float)))
+        return false;
     ash_ref at = ash_kern_index(k, linear);
     if (span < lanes) {
         if (!ash_is_pow2(span + 1)) return false;
@@ -199,9 +219,9 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) 
     int64_t second = span + 1 - lanes; /* so that both end where the last lane does */
     for (unsigned i = 0; i < lanes; i++)
         pick[i] = (int32_t)(offsets[i] < lanes ? offsets[i] : lanes + offsets[i] - second);
-    ash_ref low = ash_nest_load(n, buf, at, k->lanes, ASH_NO_REF);
+    ash_ref low = ash_nest_load(n, buf, at, k->lanes, mask_of_elements(k, mask, offsets, 0));
     ash_ref behind = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, second));
-    ash_ref high = ash_nest_load(n, buf, behind, k->lanes, ASH_NO_REF);
+    ash_ref high = ash_nest_load(n, buf, behind, k->lanes, mask_of_elements(k, mask, offsets, second));
     *out = ash_nest_shuffle(n, low, high, k->lanes, pick);
     return true;
 }

@@ -9,6 +9,9 @@
 /* A body with so many iterations, known when the model is read, is laid out; one with more is a loop. */
 enum { ASH_ONNX_FEW = 16 };
 
+/* The function that fails where a branch is taken that the graph does not have. */
+#define ASH_ONNX_REFUSE "ashlar.refuse"
+
 /* The body in an attribute; NULL and a failure when there is none. */
 const ash_wire *ash_onnx__body_attr(ash_import *im, const char *name);
 /* Room for n indices of entries; NULL and a failure when there is no memory. */

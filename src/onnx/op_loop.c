@@ -4,8 +4,8 @@
  *
  * A branch of If is a loop of one iteration at most, whose results are stacked: there are zeros where the
  * branch is not taken, and a select takes the right ones. What it computes belongs to it because names from
- * outside reach it through a gate, as arguments. In a body of Loop and Scan what depends on no argument is
- * computed once, before the loop.
+ * outside reach it through a gate, as arguments. One that computes nothing is no loop. In a body of Loop
+ * and Scan what depends on no argument is computed once, before the loop.
  *
  * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
  * is stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, how many
@@ -48,6 +48,25 @@ static void need_known(ash_import *im, size_t operand) {
         ash_import__fail(im, ASH_ERROR_INTERNAL, "what was not known is known");
 }
 
+/* Whether a branch, the nodes from number `first` on, computes nothing: it hands on what it is given, and
+ * numbers. */
+static bool computes_nothing(const ash_graph *g, size_t first) {
+    for (size_t n = first; n < g->nodes.len; n++) {
+        const ash_node *node = &g->nodes.at[n];
+        bool repeats =
+            node->op == ASH_OP_BROADCAST && ash_graph__value(g, node->ins[0])->kind == ASH_VALUE_CONSTANT;
+        if (node->op != ASH_OP_ARGUMENT && !repeats) return false;
+    }
+    return true;
+}
+
+/* What a value is outside of the branch. */
+static ash_value outside(const ash_import_gate *gate, ash_value y) {
+    for (size_t i = 0; i < gate->arguments.len; i++)
+        if (gate->arguments.at[i] == y) return gate->outer.at[i];
+    return y;
+}
+
 /* A branch that runs when `go` is true; the entries of its results, and what they are outside of it, zeros
  * where it does not run. */
 static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *entries,
@@ -60,6 +79,7 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
     if (!body || !ys || !outs) return false;
     ash_import_slices *slices = im->slices;
+    const size_t first = g->nodes.len;
     im->slices = NULL;
     im->rolled++;
     bool ok = ash_import__gated_body(im, *body, &gate, entries, n) == ASH_OK;
@@ -70,7 +90,9 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     ok = ok && ash_import__ok(im);
     for (size_t k = 0; ok && k < n; k++) ys[k] = ash_import__materialize(im, entries[k]);
     ok = ok && ash_import__ok(im) && (arguments = values(im, 1 + gate.arguments.len));
-    if (ok) {
+    const bool runs = ok && !computes_nothing(g, first);
+    for (size_t k = 0; ok && k < n; k++) results[k] = outside(&gate, ys[k]);
+    if (runs) {
         arguments[0] = ash_build__argument(g, &number);
         if (gate.arguments.len)
             memcpy(arguments + 1, gate.arguments.at, gate.arguments.len * sizeof *arguments);
@@ -84,7 +106,7 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
                                .ys = ys};
         ok = ash_build__end_loop(g, &loop, outs) == ASH_OK;
     }
-    for (size_t k = 0; ok && k < n; k++) results[k] = ash_build__drop_axis(g, outs[1 + k], 0);
+    for (size_t k = 0; runs && ok && k < n; k++) results[k] = ash_build__drop_axis(g, outs[1 + k], 0);
     ash_import__free_gate(im, &gate);
     return ok && ash_import__ok(im);
 }
@@ -132,7 +154,7 @@ static ash_value refuse_at_run(ash_import *im, ash_value taken, const char *bran
     ash_span label = ash_import__label(im->node);
     char name[sizeof why->node];
     const ash_function function = {
-        .size = sizeof function, .name = "ashlar.refuse", .run = refuse, .pure = true};
+        .size = sizeof function, .name = ASH_ONNX_REFUSE, .run = refuse, .pure = true};
     const ash_type flag = {.dtype = ASH_BOOL};
     char text[sizeof why->message + 256];
     snprintf(text, sizeof text, "%s is taken, and does not fit these shapes: %s (%s): %s", branch,

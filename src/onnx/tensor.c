@@ -208,7 +208,7 @@ ash_status ash_tensor_write(const ash_tensor *tensor, const char *path, ash_diag
         ash_npy__write(&sink, descr, tensor);
         return ash_sink_close(&sink, true, diag);
     }
-    ash_wire_out out = {&sink, 0};
+    ash_wire_out out = {.sink = &sink};
     ash_onnx_tensor_out whole = {.name = tensor->name, .type = type, .narrow = tensor->narrow, .align = 64};
     uint8_t *fresh;
     ash_status status = packed(tensor, &whole.data, &whole.size, &fresh, diag);

@@ -8,6 +8,7 @@
 
 static void put(ash_wire_out *out, const void *bytes, size_t len) {
     if (out->sink) ash_sink_write(out->sink, bytes, len);
+    if (out->text) ash_text_add_bytes(out->text, bytes, len);
     out->position += len;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writing of the protocol buffer wire format to a file.
+/* Writing of the protocol buffer wire format to a file, or to memory.
  *
  * A message is preceded by its length, so its writer runs twice over the same data: first on an output
  * without a sink, which only counts, then on the file. Weights are written straight from where they lie. */
@@ -8,10 +8,12 @@
 
 #include "ashlar/narrow.h"
 #include "base/file.h"
+#include "base/text.h"
 
 typedef struct ash_wire_out {
-    ash_sink *sink;    /* NULL: counts only */
+    ash_sink *sink;    /* with `text` NULL, too: counts only */
     uint64_t position; /* bytes from the start of the file */
+    ash_text *text;    /* what is written in memory, or NULL */
 } ash_wire_out;
 
 void ash_wire_out__int(ash_wire_out *out, uint32_t field, int64_t value);

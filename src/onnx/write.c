@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* From a graph to a model file. The weights come first, so that their alignment does not depend on the
- * nodes; then the nodes in the graph's order, each as one or a few ONNX operators (write_ops.c), then
- * inputs and outputs. */
+ * nodes; then the nodes in the graph's order, each as one or a few ONNX operators (write_ops.c), those of a
+ * loop's body in the body of its operator (write_loop.c), then inputs and outputs. What no output needs is
+ * left out, but for parameters. */
 #include "write.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ enum { OPSET = 18, IR_VERSION = 8, ALIGN_FROM = 64, ALIGN = 64, EXTERNAL_MIN = 1
 enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_GRAPH = 7, MODEL_OPSET = 8 };
 enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_INITIALIZER = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
-enum { ATTR_NAME = 1, ATTR_I = 3, ATTR_S = 4, ATTR_INTS = 8, ATTR_TYPE = 20 };
+enum { ATTR_NAME = 1, ATTR_I = 3, ATTR_S = 4, ATTR_G = 6, ATTR_INTS = 8, ATTR_TYPE = 20 };
 
 void ash_writer__fail(ash_writer *w, ash_status code, const char *fmt, ...) {
     if (w->status != ASH_OK) return;
@@ -51,12 +52,20 @@ const char *ash_writer__temporary(ash_writer *w) {
     return unique(w, "t", w->temporaries++);
 }
 
-/* Whether a node reads the value or an output is it: other constants are left out. */
-static void mark_used(ash_writer *w) {
+/* A branch takes what a loop would begin with and is given as it is: its arguments are other names of that.
+ * Loops that are further out come later. */
+static void name_arguments(ash_writer *w) {
     const ash_graph *g = w->graph;
-    for (size_t i = 0; i < g->nodes.len; i++)
-        for (size_t k = 0; k < g->nodes.at[i].n_ins; k++) w->used[g->nodes.at[i].ins[k]] = true;
-    for (size_t i = 0; i < g->outputs.len; i++) w->used[g->outputs.at[i].value] = true;
+    for (size_t n = g->nodes.len; n-- > 0;) {
+        const ash_node *node = &g->nodes.at[n];
+        if (node->op != ASH_OP_LOOP) continue;
+        ash_loop_parts p = ash_node__loop(node);
+        uint32_t first_given = p.go - p.given;
+        for (uint32_t k = 0; k < p.given; k++)
+            w->values[node->ins[first_given + k]] = w->values[node->ins[p.gives + k]];
+        for (uint32_t k = 0; k < p.carried && ash_writer__is_branch(node); k++)
+            w->values[node->ins[ASH_LOOP_CARRIED + k]] = w->values[node->ins[p.init + k]];
+    }
 }
 
 /* A node's value that is an output is called as the first such output; inputs and parameters keep their
@@ -79,6 +88,57 @@ static void name_values(ash_writer *w) {
     }
     for (size_t v = 0; v < g->values.len; v++)
         if (!w->values[v]) w->values[v] = unique(w, g->values.at[v].kind == ASH_VALUE_NODE ? "v" : "c", v);
+    name_arguments(w);
+}
+
+/* --- what is needed ------------------------------------------------------------------------------- */
+
+static void need(void *user, ash_value v) {
+    ((ash_writer *)user)->used[v] = true;
+}
+
+/* A convolution of bytes needs these, and not the numbers that they are cast to. */
+static bool need_bytes(ash_writer *w, const ash_node *node) {
+    ash_value operands[4];
+    if (!ash_writer__bytes(w->graph, node, operands)) return false;
+    for (size_t k = 0; k < ASH_COUNT(operands); k++)
+        if (operands[k] != ASH_NO_VALUE) w->used[operands[k]] = true;
+    return true;
+}
+
+/* A loop's arguments are needed where its body asks for them. Of what an iteration makes, only what is
+ * stacked for nobody is needless, and whether to go on behind the only one. */
+static void need_operands(ash_writer *w, const ash_node *node) {
+    bool loop = node->op == ASH_OP_LOOP;
+    ash_loop_parts p = loop ? ash_node__loop(node) : (ash_loop_parts){0};
+    for (uint32_t k = p.go; k < node->n_ins; k++) {
+        bool stacked = loop && k >= p.ys, goes_on = loop && p.until && k == p.next_go;
+        if (stacked && !w->used[node->out + p.stacks + (k - p.ys)]) continue;
+        if (!goes_on || !ash_writer__is_branch(node)) w->used[node->ins[k]] = true;
+    }
+}
+
+static bool is_needed(const ash_writer *w, const ash_node *node) {
+    for (unsigned k = 0; k < node->n_outs; k++)
+        if (w->used[node->out + k]) return true;
+    return false;
+}
+
+/* Goes from the outputs back to the leaves, and makes lists of the nodes of each body. */
+static ash_status find_needed(ash_writer *w) {
+    const ash_graph *g = w->graph;
+    for (size_t i = 0; i < g->outputs.len; i++) w->used[g->outputs.at[i].value] = true;
+    for (size_t n = 0; n < g->nodes.len; n++) w->first[n] = ASH_WRITER_OUTSIDE;
+    ASH_TRY(ash_graph__bodies(g, w->loop, w->diag));
+    for (uint32_t n = (uint32_t)g->nodes.len; n-- > 0;) {
+        const ash_node *node = &g->nodes.at[n];
+        uint32_t loop = w->loop[n];
+        if (loop != ASH_WRITER_OUTSIDE) w->next[n] = w->first[loop], w->first[loop] = n;
+        if (!is_needed(w, node)) continue;
+        if (!need_bytes(w, node)) need_operands(w, node);
+        ash_graph__each_settler(g, node, need, w);
+    }
+    return ASH_OK;
 }
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
@@ -93,13 +153,16 @@ static void attr_body(ash_wire_out *out, const void *data) {
     ash_wire_out__text(out, ATTR_NAME, attr->name);
     if (attr->text)
         ash_wire_out__text(out, ATTR_S, attr->text);
+    else if (attr->graph)
+        ash_wire_out__bytes(out, ATTR_G, attr->graph->at, attr->graph->len);
     else if (!attr->list)
         ash_wire_out__int(out, ATTR_I, attr->i);
     for (size_t i = 0; i < attr->count && attr->list; i++) ash_wire_out__int(out, ATTR_INTS, attr->list[i]);
     ash_wire_out__int(out, ATTR_TYPE,
-                      attr->text   ? ONNX_ATTR_STRING
-                      : attr->list ? ONNX_ATTR_INTS
-                                   : ONNX_ATTR_INT);
+                      attr->text    ? ONNX_ATTR_STRING
+                      : attr->graph ? ONNX_ATTR_GRAPH
+                      : attr->list  ? ONNX_ATTR_INTS
+                                    : ONNX_ATTR_INT);
 }
 
 static void node_body(ash_wire_out *out, const void *data) {
@@ -125,9 +188,14 @@ static const char *node_label(ash_writer *w) {
     return label;
 }
 
+/* Where nodes, inputs and outputs go. */
+static ash_wire_out *present(ash_writer *w) {
+    return w->body ? &w->body->out : &w->out;
+}
+
 void ash_writer__node(ash_writer *w, const ash_writer_node *node) {
     const named_node data = {node_label(w), node};
-    ash_wire_out__message(&w->out, GRAPH_NODE, node_body, &data);
+    ash_wire_out__message(present(w), GRAPH_NODE, node_body, &data);
 }
 
 const char *ash_writer__op(ash_writer *w, const char *name, const char *op, const char *const *ins,
@@ -173,78 +241,9 @@ const char *ash_writer__ints(ash_writer *w, const int64_t *list, size_t n) {
     return ash_writer__constant(w, NULL, &type, list, n * sizeof *list);
 }
 
-/* --- dims that the file computes ------------------------------------------------------------------ */
-
-/* The value of a variable, from the shape of an input that has it as a dim: an i64 tensor [1]. */
-static const char *variable(ash_writer *w, uint32_t var) {
-    const ash_graph *g = w->graph;
-    for (size_t i = 0; i < g->inputs.len; i++) {
-        const ash_type *type = ash_graph__type(g, g->inputs.at[i]);
-        for (unsigned d = 0; d < type->rank; d++) {
-            ash_dim dim = type->dims[d];
-            if (ash_dim_is_const(dim) || ash_dims_term_count(g->dims, dim) != 1) continue;
-            size_t atoms;
-            int64_t coefficient = ash_dims_term(g->dims, dim, 0, &atoms);
-            ash_dim_atom atom = atoms == 1 ? ash_dims_atom(g->dims, dim, 0, 0) : (ash_dim_atom){0};
-            if (coefficient != 1 || !atom.is_var || atom.var != var) continue;
-            const ash_writer_attr attrs[] = {WRITE_INT("start", d), WRITE_INT("end", d + 1)};
-            return ash_writer__op(w, NULL, "Shape", &w->values[g->inputs.at[i]], 1, attrs, 2);
-        }
-    }
-    ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "the variable '%s' is no dim of an input",
-                     ash_dims_var(g->dims, var)->name);
-    return "";
-}
-
-static const char *combine(ash_writer *w, const char *op, const char *a, const char *b) {
-    const char *const ins[] = {a, b};
-    return a ? ash_writer__op(w, NULL, op, ins, 2, NULL, 0) : b;
-}
-
-static const char *dim_value(ash_writer *w, ash_dim dim);
-
-/* ONNX's Div rounds towards 0, a dim's quotient down; Mod's result has the sign of what divides. */
-static const char *atom_value(ash_writer *w, ash_dim_atom atom) {
-    static const char *const ops[] = {[ASH_DIM_DIV] = "Div", [ASH_DIM_MIN] = "Min", [ASH_DIM_MAX] = "Max"};
-    const char *a = dim_value(w, atom.a), *b = dim_value(w, atom.b);
-    int64_t min, max;
-    ash_dims_bounds(w->graph->dims, atom.a, &min, &max);
-    if (atom.op == ASH_DIM_DIV && min < 0) a = combine(w, "Sub", a, combine(w, "Mod", a, b));
-    return combine(w, ops[atom.op], a, b);
-}
-
-/* An i64 tensor [1] with the value of a dim. */
-static const char *dim_value(ash_writer *w, ash_dim dim) {
-    const ash_dims *dims = w->graph->dims;
-    const char *sum = NULL;
-    if (ash_dim_is_const(dim)) return ash_writer__ints(w, &dim, 1);
-    size_t count = ash_dims_term_count(dims, dim);
-    for (size_t i = 0; i < 2 * count && w->status == ASH_OK; i++) { /* what is taken away comes last */
-        size_t atoms, t = i % count;
-        int64_t coefficient = ash_dims_term(dims, dim, t, &atoms);
-        bool taken = i >= count;
-        if (taken != (coefficient < 0)) continue;
-        if (taken && !sum) sum = ash_writer__ints(w, &(int64_t){0}, 1);
-        if (taken) coefficient = (int64_t)(0 - (uint64_t)coefficient);
-        const char *product = coefficient == 1 && atoms ? NULL : ash_writer__ints(w, &coefficient, 1);
-        for (size_t a = 0; a < atoms; a++) {
-            ash_dim_atom atom = ash_dims_atom(dims, dim, t, a);
-            const char *value = atom.is_var ? variable(w, atom.var) : atom_value(w, atom);
-            product = combine(w, "Mul", product, value);
-        }
-        sum = combine(w, taken ? "Sub" : "Add", sum, product);
-    }
-    return sum ? sum : "";
-}
-
-const char *ash_writer__dims(ash_writer *w, const ash_dim *list, size_t n) {
-    bool numbers = true;
-    for (size_t i = 0; i < n; i++) numbers &= ash_dim_is_const(list[i]);
-    if (numbers) return ash_writer__ints(w, list, n);
-    const char *parts[2 * ASH_MAX_RANK];
-    for (size_t i = 0; i < n; i++) parts[i] = dim_value(w, list[i]);
-    const ash_writer_attr attrs[] = {WRITE_INT("axis", 0)};
-    return n == 1 ? parts[0] : ash_writer__op(w, NULL, "Concat", parts, n, attrs, 1);
+const char *ash_writer__int(ash_writer *w, const char *name, int64_t number) {
+    const ash_type scalar = {.dtype = ASH_I64};
+    return ash_writer__constant(w, name, &scalar, &number, sizeof number);
 }
 
 /* --- inputs and outputs --------------------------------------------------------------------------- */
@@ -295,37 +294,74 @@ static void info_body(ash_wire_out *out, const void *data) {
     ash_wire_out__message(out, 2, type_body, data);
 }
 
-static void write_info(ash_writer *w, uint32_t field, const char *name, ash_value value) {
-    ash_wire_out__message(&w->out, field, info_body,
-                          &(info_data){name, ash_graph__type(w->graph, value), w});
+static void write_info(ash_writer *w, uint32_t field, const char *name, const ash_type *type) {
+    ash_wire_out__message(present(w), field, info_body, &(info_data){name, type, w});
+}
+
+void ash_writer__input(ash_writer *w, const char *name, const ash_type *type) {
+    write_info(w, GRAPH_INPUT, name, type);
+}
+
+void ash_writer__output(ash_writer *w, const char *name, const ash_type *type) {
+    write_info(w, GRAPH_OUTPUT, name, type);
+}
+
+/* --- bodies --------------------------------------------------------------------------------------- */
+
+void ash_writer__begin(ash_writer *w, ash_writer_body *body) {
+    *body = (ash_writer_body){.around = w->body};
+    ash_text_init(&body->bytes, w->allocator);
+    body->out.text = &body->bytes;
+    w->body = body;
+    ash_wire_out__text(&body->out, GRAPH_NAME, "body");
+}
+
+void ash_writer__end(ash_writer *w) {
+    if (w->body->bytes.failed) ash_writer__fail(w, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    w->body = w->body->around;
 }
 
 /* --- the graph and the model ---------------------------------------------------------------------- */
 
+static void write_node(ash_writer *w, const ash_node *node) {
+    if (node->op == ASH_OP_ARGUMENT || !is_needed(w, node)) return;
+    const char *outer = w->node_name;
+    w->node_name = node->name;
+    ash_writer__core(w, node);
+    w->node_name = outer;
+    if (w->status != ASH_OK)
+        ash_diag__add_node(w->diag, node->name ? node->name : w->values[node->out], ash_op_name(node->op),
+                           ASH_NO_OFFSET);
+}
+
+void ash_writer__nodes(ash_writer *w, uint32_t loop) {
+    const ash_graph *g = w->graph;
+    bool outside = loop == ASH_WRITER_OUTSIDE;
+    uint32_t n = outside ? 0 : w->first[loop];
+    for (; n < g->nodes.len && w->status == ASH_OK; n = outside ? n + 1 : w->next[n])
+        if (!outside || w->loop[n] == ASH_WRITER_OUTSIDE) write_node(w, &g->nodes.at[n]);
+}
+
 static void write_graph(ash_writer *w) {
     const ash_graph *g = w->graph;
     w->temporaries = w->nodes = 0;
+    ash_map_free(&w->dim_names);
     ash_wire_out__text(&w->out, GRAPH_NAME, g->name && g->name[0] ? g->name : "graph");
     for (size_t v = 0; v < g->values.len; v++) {
         const ash_value_info *info = &g->values.at[v];
-        if (info->blob)
+        if (info->blob && (info->name || w->used[v]))
             ash_writer__constant(w, w->values[v], &info->type, info->blob->data, info->blob->size);
     }
-    for (size_t i = 0; i < g->inputs.len; i++)
-        write_info(w, GRAPH_INPUT, w->values[g->inputs.at[i]], g->inputs.at[i]);
-    for (size_t i = 0; i < g->nodes.len && w->status == ASH_OK; i++) {
-        const ash_node *node = &g->nodes.at[i];
-        w->node_name = node->name;
-        ash_writer__core(w, node);
-        if (w->status != ASH_OK)
-            ash_diag__add_node(w->diag, w->values[node->out], ash_op_name(node->op), ASH_NO_OFFSET);
+    for (size_t i = 0; i < g->inputs.len; i++) {
+        ash_value input = g->inputs.at[i];
+        ash_writer__input(w, w->values[input], ash_graph__type(g, input));
     }
-    w->node_name = NULL;
+    ash_writer__nodes(w, ASH_WRITER_OUTSIDE);
     for (size_t i = 0; i < g->outputs.len; i++) {
         ash_output output = g->outputs.at[i];
         if (strcmp(w->values[output.value], output.name) != 0)
             ash_writer__op(w, output.name, "Identity", &w->values[output.value], 1, NULL, 0);
-        write_info(w, GRAPH_OUTPUT, output.name, output.value);
+        ash_writer__output(w, output.name, ash_graph__type(g, output.value));
     }
 }
 
@@ -357,13 +393,9 @@ static uint64_t measure(ash_writer *w) {
     return size;
 }
 
-static ash_status write_model(ash_writer *w, ash_sink *sink, ash_sink *external) {
-    name_values(w);
-    mark_used(w);
-    uint64_t size = measure(w);
-    ASH_TRY(w->status);
-    w->out = (ash_wire_out){sink, 0};
-    w->external = (ash_wire_out){external, 0};
+static ash_status write_model(ash_writer *w, uint64_t size, ash_sink *sink, ash_sink *external) {
+    w->out = (ash_wire_out){.sink = sink};
+    w->external = (ash_wire_out){.sink = external};
     write_head(w, size);
     uint64_t start = w->out.position;
     write_graph(w);
@@ -390,15 +422,7 @@ static ash_status open_external(const ash_allocator *a, const char *path, const 
     return status;
 }
 
-ASH_SIZED(ash_onnx_write_options, external_min);
-
-ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_onnx_write_options *options,
-                          ash_diag *diag) {
-    ash_diag unused;
-    ash_sink sink, external;
-    ash_onnx_write_options own;
-    ASH_NEED(diag, graph, path);
-    ASH_TRY(ASH_TAKE(ash_onnx_write_options, options, &own, diag));
+static ash_status check_graph(const ash_graph *graph, ash_diag *diag) {
     ASH_TRY(ash_graph_status(graph, diag));
     ASH_TRY(ash_graph__check_closed(graph, diag));
     ASH_TRY(ash_graph__check_files(graph, diag));
@@ -411,31 +435,92 @@ ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_on
         ASH_FAIL_IF(narrow, diag, ASH_ERROR_UNSUPPORTED, "%s %zu is %s, and the graph has bytes for it",
                     in ? "input" : "output", i, ash_narrow_name(narrow));
     }
-    ash_writer w = {.graph = graph, .allocator = graph->allocator, .diag = diag ? diag : &unused};
-    if (own.external) {
-        w.external_name = own.external;
-        w.external_min = own.external_min ? own.external_min : EXTERNAL_MIN;
+    return ASH_OK;
+}
+
+/* Everything up to the bytes of the graph's message; *w is to be closed whatever comes of it. */
+static ash_status open_writer(ash_writer *w, const ash_graph *graph, const ash_onnx_write_options *options,
+                              uint64_t *size, ash_diag *diag) {
+    const ash_allocator *a = graph->allocator;
+    *w = (ash_writer){.graph = graph, .allocator = a, .diag = diag};
+    ash_arena_init(&w->names, a);
+    ash_map_init(&w->dim_names, a);
+    if (options->external) {
+        w->external_name = options->external;
+        w->external_min = options->external_min ? options->external_min : EXTERNAL_MIN;
     }
-    ash_arena_init(&w.names, w.allocator);
-    w.values = ash_mem_calloc(w.allocator, graph->values.len, sizeof *w.values);
-    w.used = ash_mem_calloc(w.allocator, graph->values.len, sizeof *w.used);
+    ASH_TRY(check_graph(graph, diag));
+    if (ash_graph__has_stacks(graph)) {
+        ASH_TRY(ash_graph__gather_stacks(graph, &w->gathered, NULL, diag));
+        w->graph = w->gathered;
+    }
+    ASH_TRY(ash_dims_copy(w->graph->dims, a, &w->dims, diag));
+    size_t values = w->graph->values.len, nodes = w->graph->nodes.len;
+    w->values = ash_mem_calloc(a, values, sizeof *w->values);
+    w->used = ash_mem_calloc(a, values, sizeof *w->used);
+    w->loop = ash_mem_alloc(a, nodes, sizeof *w->loop);
+    w->first = ash_mem_alloc(a, nodes, sizeof *w->first);
+    w->next = ash_mem_alloc(a, nodes, sizeof *w->next);
+    if (!w->values || !w->used || !w->loop || !w->first || !w->next) return ASH_NO_MEMORY(diag);
+    name_values(w);
+    ASH_TRY(find_needed(w));
+    *size = measure(w);
+    return w->status;
+}
+
+static void close_writer(ash_writer *w) {
+    size_t values = w->graph->values.len, nodes = w->graph->nodes.len;
+    ash_mem_free(w->allocator, w->values, values, sizeof *w->values);
+    ash_mem_free(w->allocator, w->used, values, sizeof *w->used);
+    ash_mem_free(w->allocator, w->loop, nodes, sizeof *w->loop);
+    ash_mem_free(w->allocator, w->first, nodes, sizeof *w->first);
+    ash_mem_free(w->allocator, w->next, nodes, sizeof *w->next);
+    ash_map_free(&w->dim_names);
+    ash_arena_free(&w->names);
+    ash_dims_release(w->dims);
+    ash_graph_destroy(w->gathered);
+}
+
+static ash_status write_files(ash_writer *w, uint64_t size, const char *path) {
+    ash_sink sink, external;
+    ASH_TRY(ash_sink_open(w->allocator, path, &sink, w->diag));
     ash_status status =
-        w.values && w.used ? ash_sink_open(w.allocator, path, &sink, w.diag) : ASH_NO_MEMORY(diag);
-    if (status == ASH_OK && w.external_name) {
-        status = open_external(w.allocator, path, w.external_name, &external, w.diag);
-        if (status != ASH_OK) ash_sink_close(&sink, false, NULL);
+        w->external_name ? open_external(w->allocator, path, w->external_name, &external, w->diag) : ASH_OK;
+    if (status != ASH_OK) {
+        ash_sink_close(&sink, false, NULL);
+        return status;
     }
-    if (status == ASH_OK) {
-        status = write_model(&w, &sink, w.external_name ? &external : NULL);
-        if (w.external_name) {
-            ash_status closed = ash_sink_close(&external, status == ASH_OK, w.diag);
-            if (status == ASH_OK) status = closed;
-        }
-        ash_status closed = ash_sink_close(&sink, status == ASH_OK, w.diag);
+    status = write_model(w, size, &sink, w->external_name ? &external : NULL);
+    if (w->external_name) {
+        ash_status closed = ash_sink_close(&external, status == ASH_OK, w->diag);
         if (status == ASH_OK) status = closed;
     }
-    ash_mem_free(w.allocator, w.values, graph->values.len, sizeof *w.values);
-    ash_mem_free(w.allocator, w.used, graph->values.len, sizeof *w.used);
-    ash_arena_free(&w.names);
+    ash_status closed = ash_sink_close(&sink, status == ASH_OK, w->diag);
+    return status == ASH_OK ? closed : status;
+}
+
+ASH_SIZED(ash_onnx_write_options, external_min);
+
+ash_status ash_onnx_write(const ash_graph *graph, const char *path, const ash_onnx_write_options *options,
+                          ash_diag *diag) {
+    ash_diag unused;
+    ash_onnx_write_options own;
+    ash_writer w;
+    uint64_t size = 0;
+    ASH_NEED(diag, graph, path);
+    ASH_TRY(ASH_TAKE(ash_onnx_write_options, options, &own, diag));
+    ash_status status = open_writer(&w, graph, &own, &size, diag ? diag : &unused);
+    if (status == ASH_OK) status = write_files(&w, size, path);
+    close_writer(&w);
+    return status;
+}
+
+ash_status ash_onnx_check(const ash_graph *graph, ash_diag *diag) {
+    ash_diag unused;
+    ash_writer w;
+    uint64_t size;
+    ASH_NEED(diag, graph);
+    ash_status status = open_writer(&w, graph, &(ash_onnx_write_options){0}, &size, diag ? diag : &unused);
+    close_writer(&w);
     return status;
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Each core operator as ONNX operators of opset 18. Blocked layouts belong to compiled graphs and are
  * refused. */
+#include <math.h>
+
+#include "control.h"
 #include "model.h"
-#include "write.h"
-
-typedef const char *name;
-
-static name value(const ash_writer *w, ash_value v) {
-    return w->values[v];
-}
+#include "write_short.h"
 
 static const ash_type *in_type(const ash_writer *w, const ash_node *node, size_t k) {
     return ash_graph__type(w->graph, node->ins[k]);
@@ -18,28 +15,20 @@ static const ash_type *out_type(const ash_writer *w, const ash_node *node) {
     return ash_graph__type(w->graph, node->out);
 }
 
-static name op1(ash_writer *w, name out, const char *op, name a) {
-    return ash_writer__op(w, out, op, &a, 1, NULL, 0);
-}
-
-static name op2(ash_writer *w, name out, const char *op, name a, name b) {
-    return ash_writer__op(w, out, op, (const name[]){a, b}, 2, NULL, 0);
-}
-
-static name op3(ash_writer *w, name out, const char *op, name a, name b, name c) {
-    return ash_writer__op(w, out, op, (const name[]){a, b, c}, 3, NULL, 0);
-}
-
 /* A 0 in the target keeps the operand's dim unless allowzero is set. */
-static name reshape(ash_writer *w, name out, name x, const ash_dim *dims, size_t n) {
+const char *ash_writer__reshape(ash_writer *w, name out, name x, const ash_dim *dims, size_t n) {
     const ash_writer_attr attrs[] = {WRITE_INT("allowzero", 1)};
     const name ins[] = {x, ash_writer__dims(w, dims, n)};
     bool empty = false;
-    for (size_t i = 0; i < n; i++) empty |= dims[i] == 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t min, max;
+        ash_dims_bounds(w->dims, dims[i], &min, &max);
+        empty |= min <= 0;
+    }
     return ash_writer__op(w, out, "Reshape", ins, 2, attrs, empty);
 }
 
-static name cast(ash_writer *w, name out, name x, ash_dtype dtype) {
+const char *ash_writer__cast(ash_writer *w, name out, name x, ash_dtype dtype) {
     const ash_writer_attr attrs[] = {WRITE_INT("to", ash_onnx__dtype_of(dtype))};
     return ash_writer__op(w, out, "Cast", &x, 1, attrs, 1);
 }
@@ -62,10 +51,10 @@ static const char *const same[ASH_OP_COUNT] = {
     [ASH_OP_SELECT] = "Where",
 };
 
-static name zero_like(ash_writer *w, const ash_type *type) {
+const char *ash_writer__zero(ash_writer *w, ash_dtype dtype) {
     static const uint8_t zeros[16];
-    const ash_type scalar = {.dtype = type->dtype};
-    return ash_writer__constant(w, NULL, &scalar, zeros, ash_dtype_size(type->dtype));
+    const ash_type scalar = {.dtype = dtype};
+    return ash_writer__constant(w, NULL, &scalar, zeros, ash_dtype_size(dtype));
 }
 
 /* Logical operators for bool, bitwise ones for integers. */
@@ -78,7 +67,7 @@ static void write_bits(ash_writer *w, const ash_node *node, const char *logical,
 /* Towards zero: the ceiling below it, the floor above. */
 static void write_trunc(ash_writer *w, const ash_node *node) {
     name x = value(w, node->ins[0]);
-    name negative = op2(w, NULL, "Less", x, zero_like(w, in_type(w, node, 0)));
+    name negative = op2(w, NULL, "Less", x, ash_writer__zero(w, in_type(w, node, 0)->dtype));
     op3(w, value(w, node->out), "Where", negative, op1(w, NULL, "Ceil", x), op1(w, NULL, "Floor", x));
 }
 
@@ -130,7 +119,7 @@ static void write_cast(ash_writer *w, const ash_node *node) {
                high = (double)((1 << (bits - is_signed)) - 1);
         x = op3(w, NULL, "Clip", x, number(w, from, low), number(w, from, high));
     }
-    cast(w, value(w, node->out), x, to);
+    ash_writer__cast(w, value(w, node->out), x, to);
 }
 
 static bool write_elementwise(ash_writer *w, const ash_node *node) {
@@ -229,20 +218,20 @@ static void write_slice(ash_writer *w, const ash_node *node) {
 static name spread(ash_writer *w, name x, ash_type *type, unsigned axis, int64_t gap, name fill) {
     ash_type split = *type;
     int64_t pads[2 * (ASH_MAX_RANK + 1)] = {0}, start = 0, at = axis;
-    if (type->rank == ASH_MAX_RANK || !ash_dim_is_const(type->dims[axis])) {
-        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "interior padding of a dim that is not a number");
+    if (type->rank == ASH_MAX_RANK) {
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "interior padding of a tensor of rank %d", ASH_MAX_RANK);
         return x;
     }
     if (type->dims[axis] == 0) return x;
     memmove(&split.dims[axis + 2], &split.dims[axis + 1], (type->rank - axis - 1) * sizeof *split.dims);
     split.dims[axis + 1] = 1;
-    x = reshape(w, NULL, x, split.dims, type->rank + 1);
+    x = ash_writer__reshape(w, NULL, x, split.dims, type->rank + 1);
     pads[type->rank + 1 + axis + 1] = gap;
     x = op3(w, NULL, "Pad", x, ash_writer__ints(w, pads, 2 * (type->rank + 1)), fill);
-    type->dims[axis] *= gap + 1;
-    x = reshape(w, NULL, x, type->dims, type->rank);
-    type->dims[axis] -= gap;
-    const name ins[] = {x, ash_writer__ints(w, &start, 1), ash_writer__ints(w, &type->dims[axis], 1),
+    type->dims[axis] = ash_writer__combine(w, ASH_DIM_MUL, type->dims[axis], gap + 1);
+    x = ash_writer__reshape(w, NULL, x, type->dims, type->rank);
+    type->dims[axis] = ash_writer__combine(w, ASH_DIM_SUB, type->dims[axis], gap);
+    const name ins[] = {x, ash_writer__ints(w, &start, 1), ash_writer__dims(w, &type->dims[axis], 1),
                         ash_writer__ints(w, &at, 1)};
     return ash_writer__op(w, NULL, "Slice", ins, 4, NULL, 0);
 }
@@ -269,9 +258,9 @@ static void write_iota(ash_writer *w, const ash_node *node) {
     for (unsigned i = 0; i < type->rank; i++) ones[i] = i == axis ? type->dims[axis] : 1;
     name zero = ash_writer__constant(w, NULL, &scalar, &number[0], sizeof *number);
     name one = ash_writer__constant(w, NULL, &scalar, &number[1], sizeof *number);
-    name count = reshape(w, NULL, ash_writer__dims(w, &type->dims[axis], 1), NULL, 0);
-    name range = cast(w, NULL, op3(w, NULL, "Range", zero, count, one), type->dtype);
-    op2(w, value(w, node->out), "Expand", reshape(w, NULL, range, ones, type->rank),
+    name count = ash_writer__reshape(w, NULL, ash_writer__dims(w, &type->dims[axis], 1), NULL, 0);
+    name range = ash_writer__cast(w, NULL, op3(w, NULL, "Range", zero, count, one), type->dtype);
+    op2(w, value(w, node->out), "Expand", ash_writer__reshape(w, NULL, range, ones, type->rank),
         ash_writer__dims(w, type->dims, type->rank));
 }
 
@@ -279,7 +268,7 @@ static void write_move(ash_writer *w, const ash_node *node) {
     name out = value(w, node->out), x = node->n_ins ? value(w, node->ins[0]) : "";
     const ash_type *type = out_type(w, node);
     switch (node->op) {
-    case ASH_OP_RESHAPE: reshape(w, out, x, type->dims, type->rank); break;
+    case ASH_OP_RESHAPE: ash_writer__reshape(w, out, x, type->dims, type->rank); break;
     case ASH_OP_BROADCAST: op2(w, out, "Expand", x, ash_writer__dims(w, type->dims, type->rank)); break;
     case ASH_OP_TRANSPOSE: {
         const ash_writer_attr attrs[] = {
@@ -317,10 +306,10 @@ static void write_reduce(ash_writer *w, const ash_node *node) {
     const ash_writer_attr attrs[] = {WRITE_INT("keepdims", 0), WRITE_INT("noop_with_empty_axes", 1)};
     bool is_bool = in_type(w, node, 0)->dtype == ASH_BOOL;
     name x = value(w, node->ins[0]);
-    if (is_bool) x = cast(w, NULL, x, ASH_U8);
+    if (is_bool) x = ash_writer__cast(w, NULL, x, ASH_U8);
     const name ins[] = {x, ash_writer__ints(w, axes->list, axes->count)};
     x = ash_writer__op(w, is_bool ? NULL : value(w, node->out), op, ins, 2, attrs, 2);
-    if (is_bool) cast(w, value(w, node->out), x, ASH_BOOL);
+    if (is_bool) ash_writer__cast(w, value(w, node->out), x, ASH_BOOL);
 }
 
 static void write_arg(ash_writer *w, const ash_node *node) {
@@ -331,42 +320,94 @@ static void write_arg(ash_writer *w, const ash_node *node) {
                    &w->values[node->ins[0]], 1, attrs, 3);
 }
 
-/* before and after as one list; false when they are not numbers. */
-static bool window_pads(ash_writer *w, const ash_node *node, size_t n, int64_t *pads) {
+/* What a maximum never is, a scalar: nothing is less. */
+static name least(ash_writer *w, ash_dtype dtype) {
+    if (ash_dtype_is_float(dtype)) return number(w, dtype, -INFINITY);
+    bool is_signed = ash_dtype_kind(dtype) == ASH_KIND_SIGNED;
+    int64_t low = is_signed ? INT64_MIN >> (64 - 8 * ash_dtype_size(dtype)) : 0;
+    const ash_type scalar = {.dtype = dtype};
+    return ash_writer__constant(w, NULL, &scalar, &low,
+                                ash_dtype_size(dtype)); /* the low bytes come first */
+}
+
+typedef struct windows {
+    const int64_t *axes;
+    size_t n;
+    int64_t pads[2 * ASH_MAX_RANK]; /* before the axes, then after them */
+} windows;
+
+/* Fills in the pads, and returns the operand x, with its type. Where pads are not numbers, x is padded by a
+ * node of its own, with `fill`, or, where that is NULL, with what changes no result. */
+static name pad_windows(ash_writer *w, const ash_node *node, name x, name fill, windows *win,
+                        ash_type *type) {
+    const int64_t *axes = win->axes;
+    const size_t n = win->n;
+    int64_t *pads = win->pads;
+    ash_dim all[2 * ASH_MAX_RANK] = {0};
+    bool numbers = true;
+    *type = *in_type(w, node, 0);
     memcpy(pads, ash_node_list(node, ASH_ATTR_BEFORE), n * sizeof *pads);
     memcpy(pads + n, ash_node_list(node, ASH_ATTR_AFTER), n * sizeof *pads);
+    for (size_t i = 0; i < 2 * n; i++) {
+        numbers &= ash_dim_is_const(pads[i]);
+        all[axes[i % n] + (i < n ? 0 : type->rank)] = pads[i];
+    }
+    if (numbers) return x;
     for (size_t i = 0; i < 2 * n; i++)
-        if (!ash_dim_is_const(pads[i]))
-            ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "padding that is not a number");
-    return w->status == ASH_OK;
+        type->dims[axes[i % n]] = ash_writer__combine(w, ASH_DIM_ADD, type->dims[axes[i % n]], pads[i]);
+    memset(pads, 0, 2 * n * sizeof *pads);
+    if (!fill)
+        fill = node->op == ASH_OP_POOL_MAX ? least(w, type->dtype) : ash_writer__zero(w, type->dtype);
+    return op3(w, NULL, "Pad", x, ash_writer__dims(w, all, 2 * type->rank), fill);
+}
+
+/* The operands of ConvInteger: bytes, weights, and their zero points. */
+static bool bytes_operands(ash_writer *w, const ash_node *node, name ins[4]) {
+    ash_value operands[4];
+    if (!ash_writer__bytes(w->graph, node, operands)) return false;
+    for (size_t k = 0; k < 2; k++) {
+        ash_value zero = operands[2 + k];
+        const ash_type *type = zero == ASH_NO_VALUE ? NULL : ash_graph__type(w->graph, zero);
+        bool rows = type && type->rank == 1 && type->dims[0] != 1;
+        ins[k] = value(w, operands[k]);
+        ins[2 + k] = !type  ? ash_writer__zero(w, ash_graph__type(w->graph, operands[k])->dtype)
+                     : rows ? value(w, zero)
+                            : ash_writer__reshape(w, NULL, value(w, zero), NULL, 0);
+    }
+    return true;
 }
 
 static void write_conv(ash_writer *w, const ash_node *node) {
     size_t n = in_type(w, node, 0)->rank - 2;
-    int64_t pads[2 * ASH_MAX_RANK];
+    int64_t axes[ASH_MAX_RANK];
+    windows win = {.axes = axes, .n = n};
+    ash_type type;
     if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS || ash_op__is_wide(node->op) ||
         ash_node_int(node, ASH_ATTR_X_BLOCK) || ash_node_int(node, ASH_ATTR_Y_BLOCK) ||
         ash_node_int(node, ASH_ATTR_W_BLOCK)) {
         ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a blocked layout");
         return;
     }
-    if (!ash_dtype_is_float(in_type(w, node, 0)->dtype)) {
-        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has convolutions of floating point numbers alone");
+    name ins[4] = {value(w, node->ins[0]), value(w, node->ins[1])};
+    bool bytes = bytes_operands(w, node, ins);
+    if (!bytes && !ash_dtype_is_float(in_type(w, node, 0)->dtype)) {
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED,
+                         "ONNX has convolutions of floating point numbers, and of bytes less a zero point");
         return;
     }
-    if (!window_pads(w, node, n, pads)) return;
+    for (size_t i = 0; i < n; i++) axes[i] = (int64_t)i + 2;
+    ins[0] = pad_windows(w, node, ins[0], ins[2], &win, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
-                                     WRITE_INTS("pads", pads, 2 * n),
+                                     WRITE_INTS("pads", win.pads, 2 * n),
                                      WRITE_INT("group", ash_node_int(node, ASH_ATTR_GROUPS))};
-    const name ins[] = {value(w, node->ins[0]), value(w, node->ins[1])};
-    ash_writer__op(w, value(w, node->out), "Conv", ins, 2, attrs, 4);
+    ash_writer__op(w, value(w, node->out), bytes ? "ConvInteger" : "Conv", ins, bytes ? 4 : 2, attrs, 4);
 }
 
 /* The windowed axes last and all others merged into the first: [others, 1, windowed...], where ONNX pools.
  * `perm` receives the order of the axes. */
-static name gather_axes(ash_writer *w, const ash_node *node, int64_t *perm, ash_type *others) {
-    const ash_type *type = in_type(w, node, 0);
+static name gather_axes(ash_writer *w, const ash_node *node, name x, const ash_type *type, int64_t *perm,
+                        ash_type *others) {
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     unsigned n = 0;
     ash_dim dims[ASH_MAX_RANK + 2] = {1, 1};
@@ -377,17 +418,15 @@ static name gather_axes(ash_writer *w, const ash_node *node, int64_t *perm, ash_
         if (windowed) continue;
         others->dims[others->rank++] = type->dims[i];
         perm[n++] = i;
-        if (!ash_dim_is_const(type->dims[i]))
-            ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "windows beside variable dims");
-        if (w->status == ASH_OK) dims[0] *= type->dims[i];
+        dims[0] = ash_writer__combine(w, ASH_DIM_MUL, dims[0], type->dims[i]);
     }
     for (uint32_t k = 0; k < axes->count; k++) {
         perm[n++] = axes->list[k];
         dims[2 + k] = type->dims[axes->list[k]];
     }
     const ash_writer_attr attrs[] = {WRITE_INTS("perm", perm, n)};
-    name x = ash_writer__op(w, NULL, "Transpose", &w->values[node->ins[0]], 1, attrs, 1);
-    return reshape(w, NULL, x, dims, 2 + axes->count);
+    x = ash_writer__op(w, NULL, "Transpose", &x, 1, attrs, 1);
+    return ash_writer__reshape(w, NULL, x, dims, 2 + axes->count);
 }
 
 static void scatter_axes(ash_writer *w, const ash_node *node, name x, const int64_t *perm,
@@ -398,7 +437,7 @@ static void scatter_axes(ash_writer *w, const ash_node *node, name x, const int6
     int64_t back[ASH_MAX_RANK];
     for (uint32_t k = 0; k < axes->count; k++) split.dims[split.rank++] = type->dims[axes->list[k]];
     for (unsigned i = 0; i < split.rank; i++) back[perm[i]] = i;
-    x = reshape(w, NULL, x, split.dims, split.rank);
+    x = ash_writer__reshape(w, NULL, x, split.dims, split.rank);
     const ash_writer_attr attrs[] = {WRITE_INTS("perm", back, split.rank)};
     ash_writer__op(w, value(w, node->out), "Transpose", &x, 1, attrs, 1);
 }
@@ -419,29 +458,28 @@ static name sum_windows(ash_writer *w, name out, name x, const ash_node *node, c
     }
     name ones = op2(w, NULL, "Expand", ash_writer__constant(w, NULL, &scalar, &one, sizeof one),
                     ash_writer__ints(w, weight.dims, weight.rank));
-    if (type->dtype != ASH_F32) ones = cast(w, NULL, ones, type->dtype);
+    if (type->dtype != ASH_F32) ones = ash_writer__cast(w, NULL, ones, type->dtype);
     return ash_writer__op(w, out, "Conv", (const name[]){x, ones}, 2, attrs, 4);
 }
 
 static void write_pool(ash_writer *w, const ash_node *node) {
-    const ash_type *type = in_type(w, node, 0);
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
     size_t n = axes->count;
-    int64_t pads[2 * ASH_MAX_RANK], perm[ASH_MAX_RANK];
-    ash_type others;
-    if (!window_pads(w, node, n, pads)) return;
+    int64_t perm[ASH_MAX_RANK];
+    windows win = {.axes = axes->list, .n = n};
+    ash_type type, others;
+    name x = pad_windows(w, node, value(w, node->ins[0]), NULL, &win, &type);
     const ash_writer_attr attrs[] = {WRITE_INTS("kernel_shape", ash_node_list(node, ASH_ATTR_KERNEL), n),
                                      WRITE_INTS("strides", ash_node_list(node, ASH_ATTR_STRIDES), n),
                                      WRITE_INTS("dilations", ash_node_list(node, ASH_ATTR_DILATIONS), n),
-                                     WRITE_INTS("pads", pads, 2 * n)};
-    bool spatial = type->rank == n + 2;
+                                     WRITE_INTS("pads", win.pads, 2 * n)};
+    bool spatial = type.rank == n + 2;
     for (size_t i = 0; i < n; i++) spatial &= axes->list[i] == (int64_t)i + 2;
     if (node->op == ASH_OP_POOL_MAX && spatial) {
-        ash_writer__op(w, value(w, node->out), "MaxPool", &w->values[node->ins[0]], 1, attrs, 4);
+        ash_writer__op(w, value(w, node->out), "MaxPool", &x, 1, attrs, 4);
         return;
     }
-    name x = gather_axes(w, node, perm, &others);
-    if (w->status != ASH_OK) return;
+    x = gather_axes(w, node, x, &type, perm, &others);
     if (node->op == ASH_OP_POOL_MAX)
         x = ash_writer__op(w, NULL, "MaxPool", &x, 1, attrs, 4);
     else
@@ -500,6 +538,18 @@ static void write_topk(ash_writer *w, const ash_node *node) {
     ash_writer__node(w, &topk);
 }
 
+static void refuse_call(ash_writer *w, const ash_node *node) {
+    const char *function = ash_node__function(w->graph, node)->name;
+    if (strcmp(function, ASH_ONNX_REFUSE) == 0)
+        ash_writer__fail(
+            w, ASH_ERROR_UNSUPPORTED,
+            "only one branch of this If fits these shapes, and ONNX cannot refuse the other: the "
+            "input that decides must be bound when the model is read");
+    else
+        ash_writer__fail(w, ASH_ERROR_UNSUPPORTED,
+                         "a call of the function \"%.60s\", for which ONNX has no form", function);
+}
+
 void ash_writer__core(ash_writer *w, const ash_node *node) {
     if (write_elementwise(w, node)) return;
     switch (ash_op_infos[node->op].class) {
@@ -520,6 +570,11 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
         else
             op2(w, value(w, node->out), "MatMul", value(w, node->ins[0]), value(w, node->ins[1]));
         break;
+    case ASH_CLASS_NONZERO: ash_writer__found(w, node); break;
+    case ASH_CLASS_NMS: ash_writer__chosen(w, node); break;
+    case ASH_CLASS_SETTLE: ash_writer__settle(w, node); break;
+    case ASH_CLASS_LOOP: ash_writer__loop(w, node); break;
+    case ASH_CLASS_CUSTOM: refuse_call(w, node); break;
     default: ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has no form for it");
     }
 }

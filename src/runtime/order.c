@@ -239,7 +239,8 @@ done:
     return status;
 }
 
-/* Updates of states early (hasten.c), which by itself gives little, and what follows more room. */
+/* Updates of states early (hasten.c): what they read is in the cache still, and dies, which gives what
+ * follows more room. */
 static ash_status hasten(step_orderer *o, ash_plan_order_report *report, ash_diag *diag) {
     ash_program *p = o->program;
     const ash_allocator *a = o->allocator;
@@ -343,6 +344,7 @@ static ash_status recompute(step_orderer *o, uint32_t device, ash_plan_order_rep
     ash_plan_order_report own = {0};
     size_t steps = p->steps.len - p->prologue, moved = 0;
     uint64_t room = capacity;
+    const order_size before = o->size;
     order_size size = {0};
     ash_again *again = NULL;
     bool found = true;
@@ -367,7 +369,7 @@ static ash_status recompute(step_orderer *o, uint32_t device, ash_plan_order_rep
 done:
     report->recomputed += own.recomputed;
     report->again_ns += own.again_ns;
-    if (own.recomputed) {
+    if (is_less(&o->size, &before)) {
         report->moved = ASH_MIN(report->moved + moved, steps);
     } else if (given && steps) {
         memcpy(p->steps.at + p->prologue, given, steps * sizeof *given);
@@ -496,7 +498,7 @@ ash_status ash_order__improve(ash_context *context, ash_program *program, const 
     if (search) {
         report->given_size = o.size.all;
         report->searched = true;
-        if (o.size.over) ASH_TRY_DONE(hasten(&o, report, diag));
+        ASH_TRY_DONE(hasten(&o, report, diag));
         if (!is_met(&o)) ASH_TRY_DONE(reorder(&o, report, diag));
     }
     for (uint32_t d = 0; search && d < devices(&o); d++)

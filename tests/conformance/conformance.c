@@ -228,8 +228,9 @@ static ash_tensor **find(tensors *inputs, const char *name, size_t position) {
     return position < inputs->n ? &inputs->at[position] : NULL;
 }
 
-/* Replaces the graph by what comes back when it is written and read. */
-static ash_status rewrite(ash_context *context, const char *model, ash_graph **graph, ash_diag *diag) {
+/* Replaces the graph by what comes back when it is written and read, with the same bounds. */
+static ash_status rewrite(ash_context *context, const char *model, const tensors *inputs, ash_graph **graph,
+                          ash_diag *diag) {
     char path[4096], name[256];
     const char *end = strrchr(model, '/'), *start = end;
     while (start > model && start[-1] != '/') start--;
@@ -239,7 +240,8 @@ static ash_status rewrite(ash_context *context, const char *model, ash_graph **g
     ash_graph_destroy(*graph);
     *graph = NULL;
     return status == ASH_OK
-               ? ash_onnx_read(context, path, &(ash_onnx_options){.var_min = 1, .var_max = MOST_VAR}, graph,
+               ? ash_onnx_read(context, path,
+                               &(ash_onnx_options){.var_min = 1, .var_max = largest_dim(inputs)}, graph,
                                diag)
                : status;
 }
@@ -255,7 +257,7 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     why[0] = 0;
     ash_status status = import(context, path, inputs, &graph, step, diag);
     if (status != ASH_OK) return status;
-    if (state.rewrite) status = rewrite(context, path, &graph, diag);
+    if (state.rewrite) status = rewrite(context, path, inputs, &graph, diag);
     if (status != ASH_OK) return status;
     size_t n_ins = ash_graph_input_count(graph), n_outs = ash_graph_output_count(graph);
     for (size_t i = 0; i < n_ins && i < MAX_TENSORS; i++) {

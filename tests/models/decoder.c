@@ -7,8 +7,8 @@ int example_main(void);
 #include "../../examples/decoder.c"
 #undef main
 
-#include "code/llvm.h"
 #include "cuda_room.h"
+#include "gpu_here.h"
 
 static ash_diag diag;
 
@@ -76,10 +76,7 @@ static void twenty_steps(void **state) {
 }
 
 int main(void) {
-    if (ash_llvm__init(ASH_TARGET_GPU, &diag) != ASH_OK) {
-        fprintf(stderr, "SKIP: %s\n", diag.message);
-        return 77;
-    }
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(twenty_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

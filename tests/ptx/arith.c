@@ -4,30 +4,8 @@
  * rounding as something that changes. */
 #include <fenv.h>
 
-#include "number.h"
+#include "forms.h"
 
-/* d[l] = expr of a, x, y in a row's type. */
-#define UNARY(T, expr)                                                                                     \
-    {                                                                                                      \
-        T *d = ptx_row(b, in->op[0]);                                                                      \
-        const T *p = ptx_row(b, in->op[1]);                                                                \
-        PTX_LANES(b, l, T x = p[l]; d[l] = (T)(expr));                                                     \
-        break;                                                                                             \
-    }
-#define BINARY(T, expr)                                                                                    \
-    {                                                                                                      \
-        T *d = ptx_row(b, in->op[0]);                                                                      \
-        const T *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]);                                    \
-        PTX_LANES(b, l, T x = p[l]; T y = q[l]; d[l] = (T)(expr));                                         \
-        break;                                                                                             \
-    }
-#define TERNARY(T, expr)                                                                                   \
-    {                                                                                                      \
-        T *d = ptx_row(b, in->op[0]);                                                                      \
-        const T *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]), *s = ptx_row(b, in->op[3]);        \
-        PTX_LANES(b, l, T x = p[l]; T y = q[l]; T z = s[l]; d[l] = (T)(expr));                             \
-        break;                                                                                             \
-    }
 /* Of f32, what is no number in the form of all of them. */
 static inline uint32_t one_form(float value) {
     uint32_t bits = ptx_float_bits(value);

@@ -1,21 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bits, comparisons and moves on rows. */
-#include "number.h"
+#include "forms.h"
 
-#define UNARY(T, expr)                                                                                     \
-    {                                                                                                      \
-        T *d = ptx_row(b, in->op[0]);                                                                      \
-        const T *p = ptx_row(b, in->op[1]);                                                                \
-        PTX_LANES(b, l, T x = p[l]; d[l] = (T)(expr));                                                     \
-        break;                                                                                             \
-    }
-#define BINARY(T, expr)                                                                                    \
-    {                                                                                                      \
-        T *d = ptx_row(b, in->op[0]);                                                                      \
-        const T *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]);                                    \
-        PTX_LANES(b, l, T x = p[l]; T y = q[l]; d[l] = (T)(expr));                                         \
-        break;                                                                                             \
-    }
 /* clang-format off */
 #define BY_BYTES(form, expr)                                                                               \
     switch (in->op[0].bytes) {                                                                             \

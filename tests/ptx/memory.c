@@ -207,10 +207,11 @@ static ptx_check write_slowly(ptx_cell *c, const ptx_who *who, uint32_t *other) 
 
 static const ptx_who before_all = {.me = 1, .base = UINT32_MAX, .safe = UINT32_MAX};
 
+#define ALWAYS static inline __attribute__((always_inline))
+
 /* Of a cell that is read: whether its writer is over, and its readers are over or of this launch, which is
  * nearly always. Without branches: compilers vectorise it. */
-static inline __attribute__((always_inline)) bool plain_reads(const ptx_cell *c, uint64_t n,
-                                                              const ptx_who *who) {
+ALWAYS bool plain_reads(const ptx_cell *c, uint64_t n, const ptx_who *who) {
     const uint32_t me = who->me, safe = who->safe, base = who->base;
     uint32_t odd = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -220,8 +221,7 @@ static inline __attribute__((always_inline)) bool plain_reads(const ptx_cell *c,
     return !odd;
 }
 
-static inline __attribute__((always_inline)) void read_plainly(ptx_cell *c, uint64_t n,
-                                                               const ptx_who *who) {
+ALWAYS void read_plainly(ptx_cell *c, uint64_t n, const ptx_who *who) {
     const uint32_t me = who->me, safe = who->safe, base = who->base;
     for (uint64_t i = 0; i < n; i++) {
         uint32_t reader = c[i].reader;
@@ -229,8 +229,7 @@ static inline __attribute__((always_inline)) void read_plainly(ptx_cell *c, uint
     }
 }
 
-static inline __attribute__((always_inline)) bool plain_writes(const ptx_cell *c, uint64_t n,
-                                                               const ptx_who *who) {
+ALWAYS bool plain_writes(const ptx_cell *c, uint64_t n, const ptx_who *who) {
     const uint32_t me = who->me, safe = who->safe;
     uint32_t odd = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -240,30 +239,35 @@ static inline __attribute__((always_inline)) bool plain_writes(const ptx_cell *c
     return !odd;
 }
 
-static inline __attribute__((always_inline)) void write_plainly(ptx_cell *c, uint64_t n,
-                                                                const ptx_who *who) {
+ALWAYS void write_plainly(ptx_cell *c, uint64_t n, const ptx_who *who) {
     for (uint64_t i = 0; i < n; i++) c[i] = (ptx_cell){who->me, 0};
 }
 
+/* Which of the two `writes` says is known where these are called: they are inlined for each. */
+ALWAYS bool plain(const ptx_cell *c, uint64_t n, const ptx_who *who, bool writes) {
+    return writes ? plain_writes(c, n, who) : plain_reads(c, n, who);
+}
+
+ALWAYS void note_plainly(ptx_cell *c, uint64_t n, const ptx_who *who, bool writes) {
+    if (writes)
+        write_plainly(c, n, who);
+    else
+        read_plainly(c, n, who);
+}
+
 /* Of spots of n cells each; 0: each has its own number. */
-static inline __attribute__((always_inline)) bool note_spots(ptx_shadow *s, uint64_t offset,
-                                                             const ptx_spot *spots, unsigned n_spots,
-                                                             const ptx_who *who, bool writes, uint64_t n) {
-    bool plain = true;
+ALWAYS bool note_spots(ptx_shadow *s, uint64_t offset, const ptx_spot *spots, unsigned n_spots,
+                       const ptx_who *who, bool writes, uint64_t n) {
+    bool every = true;
     for (unsigned i = 0; i < n_spots; i++) {
         const ptx_cell *c = s->cells + ((offset + (uint64_t)(int64_t)spots[i].apart) >> s->shift);
-        uint64_t many = n ? n : (uint64_t)spots[i].bytes >> s->shift;
-        plain &= writes ? plain_writes(c, many, who) : plain_reads(c, many, who);
+        every &= plain(c, n ? n : (uint64_t)spots[i].bytes >> s->shift, who, writes);
     }
-    for (unsigned i = 0; i < n_spots && plain; i++) {
+    for (unsigned i = 0; i < n_spots && every; i++) {
         ptx_cell *c = s->cells + ((offset + (uint64_t)(int64_t)spots[i].apart) >> s->shift);
-        uint64_t many = n ? n : (uint64_t)spots[i].bytes >> s->shift;
-        if (writes)
-            write_plainly(c, many, who);
-        else
-            read_plainly(c, many, who);
+        note_plainly(c, n ? n : (uint64_t)spots[i].bytes >> s->shift, who, writes);
     }
-    return plain;
+    return every;
 }
 
 bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, unsigned n,
@@ -289,40 +293,32 @@ bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, u
 /* Long ranges, in pieces that a cache holds. */
 enum { TOGETHER = 1024 };
 
-ptx_check ptx_note_read(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who, bool copies,
-                        uint32_t *other) {
+ALWAYS ptx_check note_range(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who,
+                            bool writes, bool copies, uint32_t *other) {
     uint64_t n;
     if (!who) who = &before_all;
     ptx_cell *c = cells_of(a, offset, bytes, &n);
     for (uint64_t i = 0, part; i < n; i += part) {
         part = n - i < TOGETHER ? n - i : TOGETHER;
-        if (!ptx_no_shortcuts && plain_reads(c + i, part, who)) {
-            read_plainly(c + i, part, who);
+        if (!ptx_no_shortcuts && plain(c + i, part, who, writes)) {
+            note_plainly(c + i, part, who, writes);
             continue;
         }
         for (uint64_t j = i; j < i + part; j++) {
-            ptx_check check = read_slowly(&c[j], who, copies, other);
+            ptx_check check =
+                writes ? write_slowly(&c[j], who, other) : read_slowly(&c[j], who, copies, other);
             if (check != PTX_N_CHECKS) return check;
         }
     }
     return PTX_N_CHECKS;
 }
 
+ptx_check ptx_note_read(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who, bool copies,
+                        uint32_t *other) {
+    return note_range(a, offset, bytes, who, false, copies, other);
+}
+
 ptx_check ptx_note_write(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who,
                          uint32_t *other) {
-    uint64_t n;
-    if (!who) who = &before_all;
-    ptx_cell *c = cells_of(a, offset, bytes, &n);
-    for (uint64_t i = 0, part; i < n; i += part) {
-        part = n - i < TOGETHER ? n - i : TOGETHER;
-        if (!ptx_no_shortcuts && plain_writes(c + i, part, who)) {
-            write_plainly(c + i, part, who);
-            continue;
-        }
-        for (uint64_t j = i; j < i + part; j++) {
-            ptx_check check = write_slowly(&c[j], who, other);
-            if (check != PTX_N_CHECKS) return check;
-        }
-    }
-    return PTX_N_CHECKS;
+    return note_range(a, offset, bytes, who, true, false, other);
 }
