@@ -159,7 +159,7 @@ static void windows_of_halves(void **state) {
         const int64_t stride = 1 + i / 2, out = SIZE / stride;
         const ash_type type = {.dtype = i % 2 ? ASH_BF16 : ASH_F16, .rank = 4, .dims = {2, C, SIZE, SIZE}},
                        of = {.dtype = ASH_F32, .rank = 4, .dims = {O, C, WINDOW, WINDOW}};
-        ash_graph *g = new_graph();
+        ash_graph *g = next_graph();
         ash_value w = ash_graph_constant(g, &of, numbers, sizeof numbers, ASH_DATA_COPY);
         ash_value y =
             ash_conv2d(g, ash_graph_input(g, "x", &type), ash_cast(g, w, type.dtype), stride, 1, 1);
