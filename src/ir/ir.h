@@ -259,7 +259,7 @@ typedef struct ash_value_info {
     const char *name; /* of an input, parameter or state, else NULL */
     uint8_t narrow;   /* of an input: an ash_narrow (ashlar/narrow.h), which only callers look at */
     uint8_t phase;    /* an ash_phase */
-    uint8_t place; /* of a state, and of a parameter, which is one when it is trained: as ash_node.place */
+    uint8_t place;  /* of a state, and of a parameter, which is one when it is trained: as ash_node.place */
     ash_blob *blob; /* data of a constant or parameter; what a state starts with, NULL: zeros; else NULL */
 } ash_value_info;
 

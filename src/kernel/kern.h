@@ -129,12 +129,12 @@ typedef struct ash_kern {
     ash_ixs ixs;
     ASH_VEC(ash_kern_use) uses; /* per buffer of the nest */
     ASH_VEC(ash_access) accesses;
-    ASH_VEC(ash_ref) sym_refs;   /* per symbol: its present value */
-    ash_sym vsym;                /* the vector symbol, or ASH_NO_SYM */
-    unsigned lanes;              /* of vectors along it; 1: everything is scalar */
-    bool aligned;                /* vectors along it start at multiples of `lanes` */
-    ash_ref mask;                /* lanes that count (vector of bool), or ASH_NO_REF: all */
-    ash_ref guard;               /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
+    ASH_VEC(ash_ref) sym_refs; /* per symbol: its present value */
+    ash_sym vsym;              /* the vector symbol, or ASH_NO_SYM */
+    unsigned lanes;            /* of vectors along it; 1: everything is scalar */
+    bool aligned;              /* vectors along it start at multiples of `lanes` */
+    ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
+    ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
     ash_value roomy; /* vectors of it may be loaded past what the mask has: that lies in the buffer, too,
                         and whatever is read there is dropped; or ASH_NO_VALUE */
     ash_kern_turn *turn;         /* the present block, or NULL */
