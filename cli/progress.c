@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-enum { QUIET_MS = 300, EVERY_MS = 100 };
+enum { QUIET_MS = 200, EVERY_MS = 100 };
 
 static struct {
     int64_t begin, last; /* ns; `last` is 0 while nothing is shown */
