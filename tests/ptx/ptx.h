@@ -87,6 +87,14 @@ void ptx_one_by_one(void);
 void ptx_fail_at(uint64_t n, CUresult code);
 /* The exported name of the call that failed so since ptx_reset; NULL: none did yet. */
 const char *ptx_failed(void);
+/* A defect: the n-th from now (1: the next one; 0: none) of one kind is left out, until the next ptx_reset.
+ * `kind` (a literal, it is kept) is a driver's function by its exported name, one that gives back nothing
+ * but its status: the call answers success and does nothing; or "edge": between two nodes that are added
+ * to a graph; or an instruction without its modifiers and types ("bar.sync"), where a module is read:
+ * nothing takes its place. */
+void ptx_leave_out(const char *kind, uint64_t n);
+/* How many of that kind there were since. */
+uint64_t ptx_left_out_of(void);
 /* The driver calls since ptx_reset: of one function by its exported name, of all when NULL. */
 uint64_t ptx_calls(const char *function);
 
