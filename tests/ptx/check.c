@@ -8,6 +8,7 @@
 
 ptx_machine ptx_is;
 bool ptx_no_shortcuts;
+unsigned ptx_most_blocks;
 static uint64_t state; /* of the random numbers */
 static bool off[PTX_N_CHECKS];
 static ptx_check first = PTX_N_CHECKS;
@@ -49,11 +50,16 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed) {
     first = PTX_N_CHECKS;
     finding[0] = refusal[0] = 0;
     left_out = NULL;
+    ptx_most_blocks = 0;
     while (kernels) {
         counted *next = kernels->next;
         free(kernels);
         kernels = next;
     }
+}
+
+void ptx_few_blocks(unsigned most) {
+    ptx_most_blocks = most;
 }
 
 void ptx_leave_out(const char *kind, uint64_t n) {

@@ -333,10 +333,10 @@ typedef struct ptx_pattern {
     int32_t least, most; /* of them */
     int32_t step;        /* they are 0, step, 2 * step, ...; else PTX_NO_STEP */
     uint8_t bytes;       /* of an access; 0: there is no pattern yet */
-    uint8_t low;         /* in global memory: where in its sector the first address lies */
     bool shared, aligned;
     uint16_t n_spots, made, conflicts; /* made: sectors, or wavefronts */
-    ptx_allocation *near;              /* that was accessed last */
+    uint8_t sectors[32];  /* by where in its sector the first address lies; 0: not counted yet */
+    ptx_allocation *near; /* that was accessed last */
     ptx_spot spot[PTX_WARP];
 } ptx_pattern;
 
@@ -489,6 +489,7 @@ int ptx_finding_code(void); /* CUDA_SUCCESS when nothing was found */
 bool ptx_is_left_out(const char *kind);
 extern ptx_machine ptx_is;
 extern bool ptx_no_shortcuts;               /* ptx_one_by_one */
+extern unsigned ptx_most_blocks;            /* ptx_few_blocks; 0: any number */
 void *ptx_alloc(size_t count, size_t size); /* zeroed; ends the process when there is none */
 
 /* memory.c: allocations of all devices. Device memory has addresses that are no addresses of the
