@@ -156,9 +156,9 @@ static ash_status live(const room *r, const planted *p, uint64_t n, results *out
 
 /* --- what is left out ------------------------------------------------------------------------------- */
 
-/* Not missed: a barrier of a block that is one warp, and the last one of a row's sum by a block, as the next
- * row begins with one; waits for copies behind the last k-tile. Each round uploads zeros, too, over zeros,
- * and waits for streams that are over. */
+/* Not missed: a barrier of a block that is one warp, and the last one of a row's sum by a block, as the
+ * next row begins with one; waits for copies behind the last k-tile. Each round uploads zeros, too, over
+ * zeros, and waits for streams that are over. */
 static const planted defects[] = {
     {"cuStreamWaitEvent", ASH_MODE_MULTI_STREAM, false, false, PTX_STREAM_RACE, 1},
     {"cuEventRecord", ASH_MODE_MULTI_STREAM, false, false, PTX_STREAM_RACE, 1},
