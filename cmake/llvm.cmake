@@ -27,7 +27,7 @@ if(ASHLAR_TESTS OR NOT ASHLAR_LLVM STREQUAL "static")
   set(ASHLAR_LLVM_SHARED -L${libdir} ${shared})
 endif()
 if(ASHLAR_LLVM STREQUAL "static")
-  llvm_config(libs --link-static --libs native ${gpu} passes orcjit)
+  llvm_config(libs --link-static --libs native ${gpu} passes)
   llvm_config(system --link-static --system-libs)
   # Named for parts that nothing here links: a solver for the static analyser, and manifests of Windows programs.
   string(REGEX REPLACE "[^ ]*(libz3|libxml2|-lz3|-lxml2)[^ ]*" "" system "${system}")
