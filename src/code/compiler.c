@@ -121,6 +121,10 @@ void ash_compiler__give_back(ash_compiler *compiler, int64_t worked) {
     if (!ash_context__keeps_heap(compiler->context)) ash_pages__give_back(&compiler->pages, worked);
 }
 
+void ash_compiler__give_back_once(ash_compiler *compiler, int64_t prepared) {
+    ash_pages__give_back_once(&compiler->pages, prepared);
+}
+
 /* --- keys -------------------------------------------------------------------------------------------- */
 
 /* What a call looks for. */
