@@ -4,7 +4,8 @@
  * library) and count as the process's until the system is short of memory.
  *
  * Both go back, once LLVM has worked ten times as long as it takes to drop them and to find them again,
- * one to two milliseconds: so each compilation of a model does, and of some small ones every tenth.
+ * one to two milliseconds, and as much for the heap of all else: so the first compilation does, and each of
+ * a model, and of some small ones every tenth.
  * A process that finds all kernels in the cache runs nothing of LLVM but what it registers when it is
  * loaded. The pages that this has read, of some 10 MB, go back once, after preparing that took far longer
  * than dropping them, a fifth of a millisecond.
@@ -29,7 +30,7 @@
 
 enum {
     AT_ONCE = 512,    /* pages */
-    WORTH = 20000000, /* nanoseconds of LLVM's work that giving back is worth, */
+    WORTH = 40000000, /* nanoseconds of LLVM's work that giving back is worth, */
     ONCE = 5000000    /* and those of preparing without LLVM */
 };
 
