@@ -17,9 +17,9 @@ typedef struct ash_elf {
     uint32_t n_sections, n_symbols, table, strings; /* the last two: sections of symbols and names */
 } ash_elf;
 
-/* Looks at the `size` bytes of an object file, which stay the caller's and must be aligned as for numbers of
- * 64 bits. False when it is no such file, or when anything in it leads out of it: what the functions below
- * find can be followed. */
+/* Looks at the `size` bytes of an object file, which stay the caller's and must be aligned as for numbers
+ * of 64 bits. False when it is no such file, or when anything in it leads out of it: what the functions
+ * below find can be followed. */
 bool ash_elf__open(const void *object, size_t size, ash_elf *out);
 
 /* The bytes of a section, of those that have any in the file. */

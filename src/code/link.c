@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A kernel's sections become one block of memory, which nobody else's code is in, so that each can be given
- * back alone:
+/* A kernel's sections become one piece of memory, its image, which nobody else's code is in, so that each
+ * can be given back alone:
  *
  *     | code | constants | stubs, one for each function that it calls |
  *
- * Code comes first: loops lie as LLVM has aligned them. Kernels refer to nothing outside but the C library's
- * functions in the list below, by name: object files stay valid in other processes. Where such a function
- * lies is anywhere, and calls reach 2 GiB: so a call goes to a stub, which jumps.
+ * Code comes first: loops lie as LLVM has aligned them. Kernels refer to nothing outside but the
+ * C library's functions in the list below, by name: object files stay valid in other processes. Such a
+ * function may lie anywhere, and a call reaches 2 GiB: so it goes to a stub, which jumps.
  *
  * LLVM has a linker of its own, ORC. It is not used, as loading is most of what preparing does when all
  * kernels are in the cache on disk: ORC took a millisecond to begin and 0.04 for a kernel, and touched
@@ -141,27 +141,27 @@ bool ash_link__relocate(unsigned machine, uint32_t type, void *word, uint64_t pl
     return m && m->relocate(type, word, place, value);
 }
 
-/* --- a block ----------------------------------------------------------------------------------------- */
+/* --- an image ---------------------------------------------------------------------------------------- */
 
 /* On the way from a file to memory. */
-typedef struct block {
+typedef struct image {
     ash_elf from;
     const struct machine *machine;
     uint8_t *at;
     size_t size, stubs;           /* bytes in all; where the stubs begin */
     size_t places[MOST_SECTIONS]; /* of the sections that are loaded */
     uint64_t called;              /* a bit for each import */
-} block;
+} image;
 
-static bool is_loaded(const block *b, uint32_t section) {
+static bool is_loaded(const image *b, uint32_t section) {
     return b->from.sections[section].sh_flags & SHF_ALLOC;
 }
 
-static bool is_code(const block *b, uint32_t section) {
+static bool is_code(const image *b, uint32_t section) {
     return b->from.sections[section].sh_flags & SHF_EXECINSTR;
 }
 
-static ash_status place(block *b, bool code, ash_diag *diag) {
+static ash_status place(image *b, bool code, ash_diag *diag) {
     for (uint32_t i = 1; i < b->from.n_sections; i++) {
         const Elf64_Shdr *s = &b->from.sections[i];
         size_t align = ASH_MAX((size_t)s->sh_addralign, (size_t)1);
@@ -177,14 +177,14 @@ static ash_status place(block *b, bool code, ash_diag *diag) {
 }
 
 /* The number of a function that the symbol stands for, or that of all functions. */
-static size_t import_of(const block *b, size_t symbol) {
+static size_t import_of(const image *b, size_t symbol) {
     const char *name = b->from.names + b->from.symbols[symbol].st_name;
     size_t i = 0;
     while (i < ASH_COUNT(imports) && strcmp(imports[i].name, name) != 0) i++;
     return i;
 }
 
-static void find_calls(block *b) {
+static void find_calls(image *b) {
     _Static_assert(ASH_COUNT(imports) < 64, "a bit for each");
     for (uint32_t i = 1; i < b->from.n_symbols; i++) {
         size_t import = import_of(b, i);
@@ -195,12 +195,12 @@ static void find_calls(block *b) {
     if (b->called) b->size = b->stubs + (size_t)__builtin_popcountll(b->called) * STUB;
 }
 
-static uint8_t *stub_of(const block *b, size_t import) {
+static uint8_t *stub_of(const image *b, size_t import) {
     uint64_t before = b->called & ((UINT64_C(1) << import) - 1);
     return b->at + b->stubs + (size_t)__builtin_popcountll(before) * STUB;
 }
 
-static void fill(const block *b) {
+static void fill(const image *b) {
     for (uint32_t i = 1; i < b->from.n_sections; i++)
         if (is_loaded(b, i))
             memcpy(b->at + b->places[i], ash_elf__bytes(&b->from, i), b->from.sections[i].sh_size);
@@ -213,7 +213,7 @@ static void fill(const block *b) {
 }
 
 /* Where a symbol lies; 0: nowhere. */
-static uint64_t address_of(const block *b, size_t symbol) {
+static uint64_t address_of(const image *b, size_t symbol) {
     const Elf64_Sym *s = &b->from.symbols[symbol];
     uint32_t home = ash_elf__home(&b->from, symbol);
     if (home) return is_loaded(b, home) ? (uintptr_t)b->at + b->places[home] + s->st_value : 0;
@@ -221,7 +221,7 @@ static uint64_t address_of(const block *b, size_t symbol) {
     return import < ASH_COUNT(imports) ? (uintptr_t)stub_of(b, import) : 0;
 }
 
-static ash_status relocate(const block *b, uint32_t section, ash_diag *diag) {
+static ash_status relocate(const image *b, uint32_t section, ash_diag *diag) {
     enum { WORD = 4 };
     const ash_elf *e = &b->from;
     size_t count, size = e->sections[section].sh_size;
@@ -243,7 +243,7 @@ static ash_status relocate(const block *b, uint32_t section, ash_diag *diag) {
 }
 
 /* Writes the code and makes it executable. */
-static ash_status finish(const block *b, ash_diag *diag) {
+static ash_status finish(const image *b, ash_diag *diag) {
     fill(b);
     for (uint32_t i = 1; i < b->from.n_sections; i++)
         if (is_loaded(b, i)) ASH_TRY(relocate(b, i, diag));
@@ -273,7 +273,7 @@ static int open_perf_map(void) {
 
 /* With ASHLAR_PERF_MAP=1 in the environment, tells Linux's perf where a kernel lies: a line in
  * /tmp/perf-PID.map. */
-static void tell_perf(const block *b, uint32_t found) {
+static void tell_perf(const image *b, uint32_t found) {
     const char *wanted = ash_environment__get("ASHLAR_PERF_MAP");
     if (!wanted || strcmp(wanted, "1") != 0) return;
     const Elf64_Sym *s = &b->from.symbols[found];
@@ -288,7 +288,7 @@ static void tell_perf(const block *b, uint32_t found) {
 
 ash_status ash_link__load(const void *object, size_t size, const char *symbol, ash_linked *out,
                           ash_diag *diag) {
-    block b = {0};
+    image b = {0};
     *out = (ash_linked){0};
     ASH_FAIL_IF(!ash_elf__open(object, size, &b.from) || b.from.n_sections > MOST_SECTIONS ||
                     b.from.head->e_machine != THIS_MACHINE,

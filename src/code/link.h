@@ -12,9 +12,9 @@ typedef struct ash_linked {
     ash_kernel_fn fn;
 } ash_linked;
 
-/* Loads an object file that defines the function `symbol`: `size` bytes, which are copied. Nothing is loaded
- * where it fails: ASH_ERROR_INTERNAL for what is no whole object file of this machine, or refers to what
- * kernels are not given. May be called from several threads. */
+/* Loads an object file that defines the function `symbol`: `size` bytes, which are copied. Nothing is
+ * loaded where it fails: ASH_ERROR_INTERNAL for what is no whole object file of this machine, or refers to
+ * what kernels are not given. May be called from several threads. */
 ash_status ash_link__load(const void *object, size_t size, const char *symbol, ash_linked *out,
                           ash_diag *diag);
 /* Gives the executable memory back. Not loaded is allowed. */

@@ -5,17 +5,16 @@
  *
  * Both go back, once LLVM has worked ten times as long as it takes to drop them and to find them again,
  * one to two milliseconds, and as much for the heap of all else: so the first compilation does, and each of
- * a model, and of some small ones every tenth.
- * A process that finds all kernels in the cache runs nothing of LLVM but what it registers when it is
- * loaded. The pages that this has read, of some 10 MB, go back once, after preparing that took far longer
- * than dropping them, a fifth of a millisecond.
+ * a model, and of some small ones every tenth. A process that finds all kernels in the cache runs nothing
+ * of LLVM but what registers itself when it is loaded. The pages that this has read, of some 10 MB, go back
+ * once, after preparing that took far longer than dropping them, a fifth of a millisecond.
  *
  * A page of a file that nobody has changed can be dropped: who needs it again finds it in the system's
- * cache of files, for a fault of about a microsecond. /proc/self/pagemap says
- * which pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
- * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
- * debugger, code that was moved into large pages) are left alone, and so is all that may be written;
- * without the file nothing is dropped. */
+ * cache of files, for a fault of about a microsecond. /proc/self/pagemap says which pages are the file's
+ * (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module alone: what else the
+ * process has in memory costs nothing. Pages that were changed (breakpoints of a debugger, code that was
+ * moved into large pages) are left alone, and so is all that may be written; without the file nothing is
+ * dropped. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
