@@ -104,7 +104,8 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     bool by_warp = ash_gpu_by_warp(g->shape);
     const ash_dtype dtype = dtype_of(g, o);
     o->lines = lines;
-    o->width = 1;
+    o->width = o->run = 1;
+    o->moved = o->inside = ASH_NO_REF;
     if (!ash_kern_lost(k)) {
         const unsigned widest = PIECE / (unsigned)ash_dtype_size(dtype);
         o->turned = !o->in_lines && !ash_gpu_side_by_side(k, o, o->line, 2) &&
@@ -116,6 +117,8 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
             o->width = ash_gpu_width(k, o, o->line, widest);
     }
     if (o->width * ash_dtype_size(dtype) < LEAST_COPY) o->width = 1;
+    if (!o->by_line && !o->turned && !ash_kern_lost(k))
+        while (o->run < lines && ash_gpu_side_by_side(k, o, o->line, 2 * o->run)) o->run *= 2;
     int64_t pad = PIECE / (int64_t)ash_dtype_size(dtype);
     if (by_warp && dtype == ASH_F32 && !o->by_line) pad = APART;
     o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
@@ -140,7 +143,7 @@ static void add_memory(ash_gpu_tile *g) {
 
 /* --- copies --------------------------------------------------------------------------------------- */
 
-static ash_ref all_bounds(ash_kern *k, const ash_gpu_operand *o) {
+ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o) {
     ash_ref all = ASH_NO_REF;
     for (unsigned i = 0; i < o->n_bounds; i++) {
         ash_ref ok = ash_kern_in_bounds(k, o->bounds[i].at, o->bounds[i].end);
@@ -168,13 +171,17 @@ static ash_ref load_some(ash_kern *k, const ash_gpu_operand *o, ash_ref from, as
     return ash_nest_select(n, ash_nest_splat(n, inside, lanes), elements, ash_nest_splat(n, zero, lanes));
 }
 
-void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to) {
+static void copy_from(ash_kern *k, const ash_gpu_operand *o, ash_ref to, ash_ref from, ash_ref inside) {
     ash_nest *n = &k->nest;
-    ash_ref from = ash_kern_index(k, o->at.linear), inside = all_bounds(k, o);
     if (o->width * ash_dtype_size(ash_nest_dtype(n, o->memory)) >= LEAST_COPY)
         ash_nest_copy_async(n, o->memory, to, o->at.buf, from, o->width, inside);
     else
         ash_nest_store(n, o->memory, to, load_some(k, o, from, inside, 1), ASH_NO_REF);
+}
+
+void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to) {
+    ash_ref from = ash_kern_index(k, o->at.linear);
+    copy_from(k, o, to, from, ash_gpu_inside(k, o));
 }
 
 /* One copy, so many lines and terms further on. */
@@ -184,12 +191,22 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     ash_nest *n = &k->nest;
     ash_ref of_line = ADD(n, own->line, ash_nest_index(n, line)),
             of_term = ADD(n, own->term, ash_nest_index(n, term));
+    const int64_t near = line % o->run; /* lines that LLVM need not find side by side */
+    const bool moves = o->moved != ASH_NO_REF;
     size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, ADD(n, own->line, ash_nest_index(n, line - near))));
+    ash_kern_set_sym(k, o->term, moves ? of_term : ADD(n, own->term0, of_term));
+    ash_ref from = ADD(n, ash_kern_index(k, o->at.linear), ash_nest_index(n, near));
+    if (moves) from = ADD(n, from, o->moved);
+    ash_kern_forget(k, mark);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
-    ash_ref slow = o->by_line ? of_line : of_term, quick = o->by_line ? of_term : of_line;
-    ash_gpu_copy(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick));
+    ash_ref inside = ash_gpu_inside(k, o);
+    if (o->inside != ASH_NO_REF)
+        inside = inside == ASH_NO_REF ? o->inside : ash_nest_binary(n, ASH_OP_AND, inside, o->inside);
     ash_kern_forget(k, mark);
+    ash_ref slow = o->by_line ? of_line : of_term, quick = o->by_line ? of_term : of_line;
+    copy_from(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick), from, inside);
 }
 
 /* Bytes whose lines lie side by side: four terms of a line become a word of the block's memory. A warp has
@@ -209,7 +226,7 @@ static ash_ref load_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, own->line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, ADD(n, own->term, ash_nest_index(n, term))));
-    ash_ref bytes = load_some(k, o, ash_kern_index(k, o->at.linear), all_bounds(k, o), lanes);
+    ash_ref bytes = load_some(k, o, ash_kern_index(k, o->at.linear), ash_gpu_inside(k, o), lanes);
     ash_kern_forget(k, mark);
     return bytes;
 }
@@ -321,9 +338,22 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     ash_ref many = ash_nest_index(n, per);
     own.line = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
     own.term = per < threads ? ash_nest_idiv(n, g->thread, many) : ash_nest_index(n, 0);
+    int64_t apart_by = at_once(g, o), next = apart_by;
+    if (o->width == 1) { /* terms that are near each other */
+        own.term = MUL(n, own.term, terms_of(g, o) / apart_by);
+        next = 1;
+    }
     if (per * o->width < o->lines && threads / per % 8 == 0) own.term = apart(n, own.term);
-    for (int64_t term = 0; term < terms_of(g, o); term += at_once(g, o))
-        for (int64_t line = 0; line < o->lines; line += per * o->width) copy_one(g, o, &own, line, term);
+    for (int64_t i = 0; i < terms_of(g, o) / apart_by; i++)
+        for (int64_t line = 0; line < o->lines; line += per * o->width)
+            copy_one(g, o, &own, line, i * next);
+}
+
+ash_ref ash_gpu_line_of_thread(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    ash_nest *n = &g->k->nest;
+    if (o->by_line || o->turned || neighbours(g, o) * o->width < o->lines || o->width > 1)
+        return ASH_NO_REF;
+    return ADD(n, o->first_line, ash_nest_imod(n, g->thread, ash_nest_index(n, o->lines)));
 }
 
 /* The first element of one of an operand's halves. */

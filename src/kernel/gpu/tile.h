@@ -63,6 +63,10 @@ typedef struct ash_gpu_operand {
     uint16_t memory;
     int64_t begin;      /* of the first half, in the memory */
     ash_ref first_line; /* of the chunk's tile */
+    unsigned run;       /* lines, from a multiple of so many on, that are neighbours in memory */
+    /* set by ash_gpu_tile.set, or ASH_NO_REF: how far the k-tile lies behind the first one, of whose terms the
+     * index is then; whether what the thread copies is inside */
+    ash_ref moved, inside;
 } ash_gpu_operand;
 
 typedef struct ash_gpu_tile {
@@ -86,6 +90,9 @@ void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
  * of them, `widest` at most, that are aligned and all inside or all outside. 1: not seen to be. */
 bool ash_gpu_side_by_side(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned count);
 unsigned ash_gpu_width(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned widest);
+/* The one line that a thread copies, of an operand whose lines it copies one by one; ASH_NO_REF: it copies
+ * several. */
+ash_ref ash_gpu_line_of_thread(const ash_gpu_tile *g, const ash_gpu_operand *o);
 /* How an anchor of floats or bytes is multiplied. */
 ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node);
 /* warp.c: where a thread begins to load matrices of an operand, whose first line in the tile is the
@@ -98,6 +105,8 @@ void ash_gpu_warp_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *s
 /* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
  * the chunk loop. */
 void ash_gpu_tile_open(ash_gpu_tile *g);
+/* Whether all of an operand's bounds hold at its present symbols; ASH_NO_REF: they do. */
+ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o);
 /* Copies what an operand has at its present symbols to element `to` of the block's memory, zeros where
  * there is nothing. */
 void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to);
