@@ -17,9 +17,9 @@ static const struct {
     {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA}, 0.91, 4}, /* 64 x 64, 64 threads, the same in two slices */
     {{16, 2, 8, 4, 2, 32, ASH_GPU_FMA}, 0.91, 3}, /* 128 x 32 */
     {{8, 2, 8, 8, 1, 32, ASH_GPU_FMA}, 0.88, 4},
-    {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA}, 0.89, 5}, /* 64 x 32, 64 threads, in two slices */
+    {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA}, 0.9, 4}, /* 64 x 32, 64 threads, in two slices */
     {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA}, 0.84, 5},
-    {{8, 2, 4, 4, 4, 64, ASH_GPU_FMA}, 0.88, 4}, /* 32 x 32, 64 threads, in four slices */
+    {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA}, 0.9, 4}, /* 32 x 32, 64 threads, in four slices */
     {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA}, 0.75, 8},
     {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES}, 0.8, 2}, /* 128 x 128, 256 threads */
     {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES}, 0.7, 4}, /* 64 x 64, 128 threads */
@@ -78,10 +78,25 @@ static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
     return s;
 }
 
+/* The share of multiply-adds among what threads do in a k-tile, by counting: vectors that they load, and
+ * copies, of which those of positions in a window are one number each. Of matrices, of the time. */
+static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
+    enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
+    const double of_copy = 1.5, of_scattered = 3; /* with its address */
+    if (ash_gpu_by_warp(s)) return shapes[i].share;
+    bool scattered = work->runs > 1;
+    double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
+           loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms;
+    double vectors = ash_gpu_rows(s) / (double)VECTOR, ones = 0;
+    *(scattered ? &ones : &vectors) += ash_gpu_columns(s) / (scattered ? 1.0 : VECTOR);
+    double copies = (vectors * of_copy + ones * of_scattered) * s.terms / ash_gpu_threads(s);
+    return adds / (adds + loads + copies + AROUND + (scattered ? ODOMETER : 0));
+}
+
 /* Cycles of a round of so many blocks. */
 static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, double blocks) {
     ash_gpu_shape s = shape_for(i, work);
-    double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / shapes[i].share,
+    double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / share_of(work, i, s),
            adds = adds_of(target, work->math);
     double warps = blocks * ash_gpu_threads(s) / 32, busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
     double k_tile = ASH_MAX(blocks * tile / (adds * busy), target->costs.block_copy);
