@@ -92,9 +92,12 @@ static int64_t terms_of_slice(const ash_gpu_tile *g) {
     return g->shape.terms / g->shape.slices;
 }
 
-/* Whether threads load four terms of a line at once. */
+/* Whether threads load four terms of a line at once. Lines are 16 bytes apart from a multiple of 64: copies
+ * of two of them meet in no bank. */
 static bool takes_four(const ash_gpu_tile *g, const ash_gpu_operand *o) {
-    return o == &g->a && o->turned && !o->by_term && terms_of_slice(g) % TERMS_AT_ONCE == 0 &&
+    enum { LEAST = 16 };
+    return o == &g->a && o->turned && !o->by_term && g->shape.terms % LEAST == 0 &&
+           terms_of_slice(g) % TERMS_AT_ONCE == 0 &&
            ash_gpu_width(g->k, o, o->term, TERMS_AT_ONCE) == TERMS_AT_ONCE;
 }
 
