@@ -474,8 +474,8 @@ static void add_terms(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref
     ash_nest_end(n);
 }
 
-/* The sums of all slices, of those of the thread's rows that its slice adds, instead of its own; returns the
- * first of these rows. In the block's memory they are [slice][row of the thread][vector][thread]. */
+/* The sums of all slices, of those of the thread's rows that its slice adds, instead of its own. Returns
+ * the first of these rows. In the block's memory sums are [slice][row of the thread][vector][thread]. */
 static ash_ref add_slices(const ash_gpu_tile *g, ash_tile *t, ash_ref row0) {
     ash_nest *n = &g->k->nest;
     const unsigned slices = g->shape.slices, rows = t->rows / slices;

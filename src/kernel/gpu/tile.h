@@ -18,9 +18,9 @@
  *     its rows              4 down + 4 D i + 0..3         its columns   4 across + 4 A j + 0..3
  *
  * The more results a thread has, the fewer loads there are for each of its multiply-adds. So that small
- * tiles have 64 or 128 to a thread as well, and as many threads, these share the terms of each k-tile: slice
- * s of S sums its own, number s in S. In the end all sums go to the block's memory, and the threads of slice
- * s add those of every S-th part of a thread's rows, slice by slice.
+ * tiles have 64 or 128 to a thread as well, and as many threads, these share the terms of each k-tile:
+ * slice s of S sums part s of them. In the end all sums go to the block's memory, and the threads of slice s
+ * add those of part s of a thread's rows, slice by slice.
  *
  * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and
  * [terms][columns + 4]. An operand whose lines lie side by side in memory is copied 16 bytes at a time (4,
@@ -64,8 +64,8 @@ typedef struct ash_gpu_operand {
     int64_t begin;      /* of the first half, in the memory */
     ash_ref first_line; /* of the chunk's tile */
     unsigned run;       /* lines, from a multiple of so many on, that are neighbours in memory */
-    /* set by ash_gpu_tile.set, or ASH_NO_REF: how far the k-tile lies behind the first one, of whose terms the
-     * index is then; whether what the thread copies is inside */
+    /* set by ash_gpu_tile.set, or ASH_NO_REF: how far the k-tile lies behind the first one, of whose terms
+     * the index is then; whether what the thread copies is inside */
     ash_ref moved, inside;
 } ash_gpu_operand;
 
