@@ -14,7 +14,7 @@ static const struct {
     unsigned room;
 } shapes[] = {
     {{8, 4, 16, 8, 1, 16, ASH_GPU_FMA}, 0.93, 2}, /* 128 x 128, 128 threads */
-    {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA}, 0.92, 4}, /* 64 x 64, 64 threads, as all below; in slices, and not */
+    {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA}, 0.92, 4}, /* 64 x 64, 64 threads, as all below */
     {{16, 2, 8, 4, 2, 32, ASH_GPU_FMA}, 0.91, 3}, /* 128 x 32 */
     {{8, 2, 8, 8, 1, 32, ASH_GPU_FMA}, 0.88, 4},
     {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA}, 0.91, 4}, /* 64 x 32 */

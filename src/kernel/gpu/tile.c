@@ -64,8 +64,8 @@ static ash_dtype dtype_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
 }
 
 /* Threads that copy neighbours of a term at once, or of a line, where it lies as [line][term]: all of them,
- * or, where terms are 16 bytes apart from a multiple of the banks, as few as 64 bytes. What a thread copies of
- * one term is then apart by so little that one address serves all of it. */
+ * or, where terms are 16 bytes apart from a multiple of the banks, as few as 64 bytes. What a thread copies
+ * of one term is then apart by so little that one address serves all of it. */
 static int64_t neighbours(const ash_gpu_tile *g, const ash_gpu_operand *o) {
     enum { LEAST = 4, PIECE = 16, BANKS = 128 /* bytes */ };
     int64_t bytes = (int64_t)ash_dtype_size(dtype_of(g, o)), threads = ash_gpu_threads(g->shape),

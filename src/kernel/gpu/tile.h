@@ -19,8 +19,8 @@
  *
  * The more results a thread has, the fewer loads there are for each of its multiply-adds. So that small
  * tiles have 64 or 128 to a thread as well, and as many threads, these share the terms of each k-tile:
- * slice s of S sums part s of them. In the end all sums go to the block's memory, and the threads of slice s
- * add those of part s of a thread's rows, slice by slice.
+ * slice s of S sums part s of them. In the end all sums go to the block's memory, and the threads of slice
+ * s add those of part s of a thread's rows, slice by slice.
  *
  * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and
  * [terms][columns + 4]. An operand whose lines lie side by side in memory is copied 16 bytes at a time (4,
