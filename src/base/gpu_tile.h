@@ -12,9 +12,9 @@
 #include "target.h"
 
 /* Of a block: what a thread has, rows and vectors of 4 columns; its threads, `down` by `across`, as often
- * as there are slices of the terms of a k-tile. Where warps multiply as one, `down` and `across` count warps,
- * which are 8 threads by 4, with vectors of 2. No rows: no tile, but a strip with `across` groups of lines,
- * or, with none, few rows. */
+ * as there are slices of the terms of a k-tile. Where warps multiply as one, these count warps, which are 8
+ * threads by 4, with vectors of 2. No rows: no tile, but a strip with `across` groups of lines, or, with
+ * none, few rows. */
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, slices, terms;
     ash_gpu_math math;
