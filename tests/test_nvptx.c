@@ -304,10 +304,10 @@ static void main_loops(void **state) {
     fixture *f = *state;
     static const char *const kinds[] = {"sm_80", "sm_90", "sm_120"};
     static const form forms[] = {
-        {"f32, 128 x 128", product, 0.93, .m = 4096, .k = 256, .n = 4096},
-        {"f32, 64 x 64", product, 0.91, .m = 896, .k = 256, .n = 768},
-        {"f32, 64 x 32", product, 0.91, .m = 896, .k = 256, .n = 384},
-        {"f32, 32 x 32", product, 0.91, .m = 128, .k = 768, .n = 768},
+        {"f32, 4096 x 4096", product, 0.93, .m = 4096, .k = 256, .n = 4096},
+        {"f32, 896 x 768", product, 0.91, .m = 896, .k = 256, .n = 768},
+        {"f32, 896 x 384", product, 0.91, .m = 896, .k = 256, .n = 384},
+        {"f32, 128 x 768", product, 0.91, .m = 128, .k = 768, .n = 768},
         {"f32, 32 rows", product, 0.87, .m = 32, .k = 4096, .n = 4096},
         {"f32, 1 x 1", convolution, 0.91, .m = 256, .k = 256, .n = 28, .window = 1, .stride = 1},
         {"f32, 3 x 3 on 112 x 112", convolution, 0.9, .m = 128, .k = 128, .n = 112, .window = 3,
