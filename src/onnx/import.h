@@ -129,7 +129,9 @@ typedef struct ash_import {
     ash_map constants; /* offset of an attribute in the file -> constant with what it says */
     ash_map lists;     /* graph value -> address of its tracked list */
     ash_map folded;    /* graph value -> constant with its elements, made by fold.c */
-    ash_map ends;      /* graph value that a range ends at -> the dim that this settles: op_range.c */
+    ash_map picked;    /* graph value and element -> that element, i64: computed.c */
+    ash_map ends;      /* such an element that is a size -> the dim that it settles */
+    ash_map cuts;      /* such an element and a limit -> the dim that it settles within that */
     ash_map masks;     /* graph value that was asked where it is true -> index of `found` */
     ASH_VEC(ash_import_found) found;
     uint64_t draws;                       /* nodes so far that draw random numbers */

@@ -29,11 +29,11 @@ void ash_onnx__op_size(ash_import *im) {
     ash_import__out_list(im, 0, &out, &size);
 }
 
-/* The dims that operand k lists. */
+/* The dims that operand k lists; some may be computed. */
 static bool dims_of(ash_import *im, size_t k, ash_dim *dims, unsigned *rank) {
     const ash_import_int *list;
     size_t n;
-    if (!ash_import__list(im, k, &list, &n)) return false;
+    if (!ash_onnx__sizes(im, k, &list, &n)) return false;
     if (n > ASH_MAX_RANK) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
                          ASH_MAX_RANK);
@@ -73,6 +73,22 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
     return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
 }
 
+/* What a reshape lists. One size that is computed is what remains, if nothing else is. */
+static bool reshape_list(ash_import *im, const ash_import_int **list, size_t *count) {
+    const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, count);
+    ash_import_int *out = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *out) : NULL;
+    size_t computed = 0, holes = 0;
+    if (numbers && !out) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (!out) return false;
+    for (size_t i = 0; i < *count; i++) {
+        out[i] = numbers[i].value == ASH_NO_VALUE ? numbers[i].known : (ash_import_int){-1, false};
+        computed += numbers[i].value != ASH_NO_VALUE;
+        holes += !out[i].dim && out[i].v == -1;
+    }
+    *list = out;
+    return !computed || holes == 1 || ash_onnx__sizes(im, 1, list, count);
+}
+
 /* The target is an attribute before opset 5: 0 keeps the operand's dim (unless allowzero), -1 is what
  * remains. */
 void ash_onnx__op_reshape(ash_import *im) {
@@ -81,8 +97,7 @@ void ash_onnx__op_reshape(ash_import *im) {
     const ash_import_int *list = NULL;
     const int64_t *attr = NULL;
     size_t n;
-    if (im->opset < 5 ? !ash_import__attr_ints(im, "shape", &attr, &n)
-                      : !ash_import__list(im, 1, &list, &n)) {
+    if (im->opset < 5 ? !ash_import__attr_ints(im, "shape", &attr, &n) : !reshape_list(im, &list, &n)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "the shape is missing");
         return;
     }
@@ -182,10 +197,32 @@ void ash_onnx__op_transpose(ash_import *im) {
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_transpose(im->graph, x, perm));
 }
 
+/* Where the shape is computed, dims that are more than 1 say what it must be. */
+static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want) {
+    size_t n;
+    const ash_onnx_number *shape = ash_onnx__numbers(im, 1, &n);
+    if (shape && n > ASH_MAX_RANK)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
+                         ASH_MAX_RANK);
+    want->rank = (unsigned)n;
+    for (unsigned i = 0; shape && i < n && ash_import__ok(im); i++) {
+        int64_t low = 1, high;
+        ash_dim own = i + type->rank < n ? 1 : type->dims[i + type->rank - n];
+        ash_dims_bounds(im->graph->dims, own, &low, &high);
+        if (shape[i].value == ASH_NO_VALUE)
+            ash_import__size(im, shape[i].known, &want->dims[i]);
+        else if (low > 1)
+            want->dims[i] = own;
+        else
+            ash_onnx__settle_size(im, shape[i].value, i, 0, &want->dims[i]);
+    }
+    return shape && ash_import__ok(im);
+}
+
 void ash_onnx__op_expand(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x), want = {0};
-    if (!dims_of(im, 1, want.dims, &want.rank)) return;
+    if (!expand_dims(im, &type, &want)) return;
     if (ash_build__join(&want, &type))
         ash_import__out(im, 0, ash_broadcast_to(im->graph, x, want.dims, want.rank));
     else
@@ -237,10 +274,10 @@ void ash_onnx__op_split(ash_import *im) {
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     const int64_t *attr = NULL;
-    const ash_import_int *list = NULL;
+    const ash_onnx_number *list = NULL;
     size_t n = im->node->n_outs, given = n;
     bool has = im->opset < 13 ? ash_import__attr_ints(im, "split", &attr, &given)
-                              : ash_import__has(im, 1) && ash_import__list(im, 1, &list, &given);
+                              : ash_import__has(im, 1) && (list = ash_onnx__numbers(im, 1, &given));
     if (!ash_import__ok(im)) return;
     if (given != n && has) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu results", given, n);
@@ -254,7 +291,12 @@ void ash_onnx__op_split(ash_import *im) {
             part = has ? 0 : ash_ceil_div(rest, (int64_t)ASH_MAX(n, (size_t)1));
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
         ash_dim size = ASH_MIN(part, rest);
-        if (has && !ash_import__size(im, list ? list[k] : (ash_import_int){attr[k], false}, &size)) return;
+        if (list && list[k].value != ASH_NO_VALUE)
+            size = ash_onnx__settle_bound(
+                im, list[k].value, ash_graph_dim_sub(im->graph, type.dims[axis], start), (unsigned)k);
+        else if (has &&
+                 !ash_import__size(im, list ? list[k].known : (ash_import_int){attr[k], false}, &size))
+            return;
         ash_import__out(im, k, ash_slice_axis(im->graph, x, axis, start, size));
         start = ash_graph_dim_add(im->graph, start, size);
         if (!has) rest -= size;

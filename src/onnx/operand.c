@@ -536,7 +536,17 @@ static ash_dim dim_at(const ash_import *im, ash_value value, unsigned p) {
     return p < type.rank ? type.dims[type.rank - 1 - p] : 1;
 }
 
-/* The expression that is never more than the others, or a number: there is none, or nothing to do. */
+static bool stop(void *user, uint32_t var) {
+    (void)user, (void)var;
+    return false;
+}
+
+static bool hangs_on_data(const ash_import *im, ash_dim dim) {
+    return !ash_dims_each_settled(im->graph->dims, dim, stop, NULL);
+}
+
+/* The expression that is never more than the others, or a number: there is none, or nothing to do. Of sizes
+ * that depend on data it is their minimum. */
 static ash_dim least_dim(const ash_import *im, const ash_value *values, size_t n, unsigned p) {
     ash_dims *dims = im->graph->dims;
     ash_dim least = 0;
@@ -549,7 +559,7 @@ static ash_dim least_dim(const ash_import *im, const ash_value *values, size_t n
         }
         same = same && (!least || least == dim);
         if (least && ash_dims_combine(dims, ASH_DIM_MIN, least, dim, &smaller, NULL) != ASH_OK) return 0;
-        if (least && smaller != least && smaller != dim) return 0;
+        if (least && smaller != least && smaller != dim && !hangs_on_data(im, smaller)) return 0;
         least = least ? smaller : dim;
     }
     return same ? 0 : least;
@@ -563,14 +573,18 @@ void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned exc
         bool can = least < 0;
         for (size_t i = 0; can && i < n; i++) {
             ash_dim dim = dim_at(im, values[i], p);
-            can = dim >= 0 || dim == least || ash_dims_may_equal(im->graph->dims, dim, least);
+            can = dim >= 0 || dim == least || hangs_on_data(im, dim) || hangs_on_data(im, least) ||
+                  ash_dims_may_equal(im->graph->dims, dim, least);
         }
         for (size_t i = 0; can && i < n && ash_import__ok(im); i++) {
             ash_dim dim = dim_at(im, values[i], p);
             if (dim >= 0 || dim == least) continue;
-            im->status = ash_dims_require(im->graph->dims, dim, least, &im->diag);
             unsigned axis = ash_import__type(im, values[i]).rank - 1 - p;
             values[i] = ash_slice_axis(im->graph, values[i], axis, 0, least);
+            if (hangs_on_data(im, dim) || hangs_on_data(im, least))
+                values[i] = ash_onnx__if_equal(im, values[i], dim, least);
+            else
+                im->status = ash_dims_require(im->graph->dims, dim, least, &im->diag);
         }
     }
 }
