@@ -481,6 +481,12 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     return true;
 }
 
+/* Whether a product takes several neighbouring elements of a row to a step: bytes by packed ones. */
+static bool reads_neighbours(const fuser *f, const ash_node *node) {
+    return node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK) &&
+           ash_node__is_bytes(f->graph, node);
+}
+
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
 static void place(fuser *f, uint32_t n, uint32_t group) {
     const ash_node *node = &f->graph->nodes.at[n];
@@ -539,6 +545,9 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         f->packed[node->ins[i]] = true;
     if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
     if ((node->op == ASH_OP_MATMUL || node->op == ASH_OP_MATMUL_WIDE) && !lies_evenly(f, node->ins[0]))
+        f->packed[node->ins[0]] = true;
+    if (reads_neighbours(f, node) &&
+        !lies_close(f, node->ins[0], ash_graph__type(f->graph, node->ins[0])->rank - 1))
         f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_ATTEND &&
         !lies_close(f, node->ins[1], ash_graph__type(f->graph, node->out)->rank - 1))
