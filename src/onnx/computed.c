@@ -365,3 +365,11 @@ ash_value ash_onnx__if_equal(ash_import *im, ash_value x, ash_dim a, ash_dim b) 
     ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &flag, 1, NULL, &good);
     return ash_select(im->graph, good, x, ash_scalar(im->graph, ash_import__type(im, x).dtype, 0));
 }
+
+ash_value ash_onnx__held(ash_import *im, ash_value x, unsigned axis, ash_dim want) {
+    const ash_dim have = ash_import__type(im, x).dims[axis];
+    ash_dim least;
+    if (ash_dims_combine(im->graph->dims, ASH_DIM_MIN, have, want, &least, NULL) == ASH_OK && least == want)
+        x = ash_slice_axis(im->graph, x, axis, 0, want);
+    return ash_onnx__if_equal(im, x, have, want);
+}

@@ -73,20 +73,33 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
     return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
 }
 
-/* What a reshape lists. One size that is computed is what remains, if nothing else is. */
-static bool reshape_list(ash_import *im, const ash_import_int **list, size_t *count) {
+/* What a reshape lists. One size that is computed, or another expression of sizes that depend on data than
+ * the operand's, is what remains, if nothing else is; *must is then what the latter must be, or 0. */
+static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_int **list, size_t *count,
+                         ash_dim *must) {
     const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, count);
     ash_import_int *out = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *out) : NULL;
-    size_t computed = 0, holes = 0;
+    size_t open = 0, computed = 0, at = 0;
+    *must = 0;
     if (numbers && !out) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     if (!out) return false;
     for (size_t i = 0; i < *count; i++) {
-        out[i] = numbers[i].value == ASH_NO_VALUE ? numbers[i].known : (ash_import_int){-1, false};
-        computed += numbers[i].value != ASH_NO_VALUE;
-        holes += !out[i].dim && out[i].v == -1;
+        const ash_onnx_number n = numbers[i];
+        bool late = n.value == ASH_NO_VALUE && n.known.dim && ash_import__hangs_on_data(im, n.known.v);
+        for (unsigned d = 0; d < type->rank && late; d++) late = type->dims[d] != n.known.v;
+        out[i] = n.known;
+        computed += n.value != ASH_NO_VALUE;
+        open += n.value != ASH_NO_VALUE || late || (!n.known.dim && n.known.v == -1);
+        if (n.value != ASH_NO_VALUE || late) at = i;
+        if (late) *must = n.known.v;
     }
     *list = out;
-    return !computed || holes == 1 || ash_onnx__sizes(im, 1, list, count);
+    if (open == 1 && (computed || *must)) {
+        out[at] = (ash_import_int){-1, false};
+        return true;
+    }
+    *must = 0;
+    return !computed || ash_onnx__sizes(im, 1, list, count);
 }
 
 /* The target is an attribute before opset 5: 0 keeps the operand's dim (unless allowzero), -1 is what
@@ -97,7 +110,9 @@ void ash_onnx__op_reshape(ash_import *im) {
     const ash_import_int *list = NULL;
     const int64_t *attr = NULL;
     size_t n;
-    if (im->opset < 5 ? !ash_import__attr_ints(im, "shape", &attr, &n) : !reshape_list(im, &list, &n)) {
+    ash_dim must = 0;
+    if (im->opset < 5 ? !ash_import__attr_ints(im, "shape", &attr, &n)
+                      : !reshape_list(im, &type, &list, &n, &must)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "the shape is missing");
         return;
     }
@@ -123,7 +138,9 @@ void ash_onnx__op_reshape(ash_import *im) {
     }
     if (!ash_import__ok(im)) return;
     if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
-    ash_import__out(im, 0, ash_reshape(im->graph, x, dims, (unsigned)n));
+    x = ash_reshape(im->graph, x, dims, (unsigned)n);
+    if (must) x = ash_onnx__held(im, x, hole, must);
+    ash_import__out(im, 0, x);
 }
 
 void ash_onnx__op_flatten(ash_import *im) {
@@ -197,8 +214,9 @@ void ash_onnx__op_transpose(ash_import *im) {
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_transpose(im->graph, x, perm));
 }
 
-/* Where the shape is computed, dims that are more than 1 say what it must be. */
-static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want) {
+/* Where the shape is computed, dims that are more than 1 say what it must be; so they do where it is another
+ * expression, of sizes that depend on data. */
+static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want, ash_value *x) {
     size_t n;
     const ash_onnx_number *shape = ash_onnx__numbers(im, 1, &n);
     if (shape && n > ASH_MAX_RANK)
@@ -209,9 +227,14 @@ static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want) {
         int64_t low = 1, high;
         ash_dim own = i + type->rank < n ? 1 : type->dims[i + type->rank - n];
         ash_dims_bounds(im->graph->dims, own, &low, &high);
-        if (shape[i].value == ASH_NO_VALUE)
-            ash_import__size(im, shape[i].known, &want->dims[i]);
-        else if (low > 1)
+        if (shape[i].value == ASH_NO_VALUE) {
+            if (!ash_import__size(im, shape[i].known, &want->dims[i])) return false;
+            if (own == 1 || want->dims[i] == 1 || own == want->dims[i] ||
+                !(ash_import__hangs_on_data(im, own) || ash_import__hangs_on_data(im, want->dims[i])))
+                continue;
+            *x = ash_onnx__held(im, *x, i + type->rank - (unsigned)n, want->dims[i]);
+            want->dims[i] = ash_import__type(im, *x).dims[i + type->rank - n];
+        } else if (low > 1)
             want->dims[i] = own;
         else
             ash_onnx__settle_size(im, shape[i].value, i, 0, &want->dims[i]);
@@ -222,7 +245,8 @@ static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want) {
 void ash_onnx__op_expand(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x), want = {0};
-    if (!expand_dims(im, &type, &want)) return;
+    if (!expand_dims(im, &type, &want, &x)) return;
+    type = ash_import__type(im, x);
     if (ash_build__join(&want, &type))
         ash_import__out(im, 0, ash_broadcast_to(im->graph, x, want.dims, want.rank));
     else

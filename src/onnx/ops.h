@@ -52,6 +52,8 @@ ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, uns
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
 /* x, in an execution in which two dims are equal, one of which depends on data; any other fails. */
 ash_value ash_onnx__if_equal(ash_import *im, ash_value x, ash_dim a, ash_dim b);
+/* The same for dim `axis` of x and `want`; x has that dim where it is never more than its own. */
+ash_value ash_onnx__held(ash_import *im, ash_value x, unsigned axis, ash_dim want);
 /* The name that options may give such a dim: "y.0", after a node's first result and the place in its
  * shape. NULL: a failure. */
 const char *ash_onnx__size_name(ash_import *im, ash_span result, unsigned axis);
