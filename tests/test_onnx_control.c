@@ -506,6 +506,28 @@ static void test_ranges_are_bounded(void **state) {
     ash_context_destroy(context);
 }
 
+/* Sizes that a model makes equal: an execution in which they are not is no result. */
+static void test_computed_sizes_are_held(void **state) {
+    (void)state;
+    static const char path[] = ASH_SOURCE_DIR "/tests/data/onnx/computed/model.onnx";
+    static const float letters[8] = {1, 2, 3, 4, 5, 6, 7, 8}, fits[] = {20, 40}, exceeds[] = {20, 41},
+                       image[40];
+    const ash_onnx_options options = {
+        .size = sizeof options, .vars = (ash_onnx_var[]){{"n", 2, 2}, {"frames.0", 0, 100}}, .n_vars = 2};
+    const void *ins[] = {fits, letters, image};
+    test_memory m;
+    ash_context *context = open_metered(&m);
+    ash_reference *run;
+    ash_graph *graph;
+    assert_ok(ash_onnx_read(context, path, &options, &graph, &diag));
+    assert_ok(ash_reference_run(graph, ins, 3, NULL, NULL, 0, &run, &diag));
+    ash_reference_destroy(run);
+    ins[0] = exceeds;
+    assert_status(ash_reference_run(graph, ins, 3, NULL, NULL, 0, &run, &diag), ASH_ERROR_SHAPE);
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_initializers_are_read_once),
@@ -517,6 +539,7 @@ int main(void) {
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_long_loops_stay_small),
         cmocka_unit_test(test_ranges_are_bounded),
+        cmocka_unit_test(test_computed_sizes_are_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -265,7 +265,7 @@ def speech(folder):
 
 def computed(folder):
     """Sizes that are computed when the model runs, in shapes put together as exporters do it: for ConstantOfShape, Expand with -1 left
-    as it is, Reshape, Tile, Pad, Split, and bounds of Slice from either end."""
+    as it is, Reshape, Tile, Pad, Split, and bounds of Slice from either end; sizes that must be equal; a window longer than all there is."""
     weights = [constant("zero", np.int64(0)), constant("one", np.int64(1)), constant("zeros", np.array([0])), constant("ones", np.array([1])),
                constant("four", np.array([4])), constant("far", np.array([2**62])), constant("room", np.array([60])),
                constant("none", np.float32(0)), constant("keep", np.array([-1, -1, -1])), constant("all", np.array([1, 1, 1])),
@@ -284,11 +284,14 @@ def computed(folder):
              node("Concat", ["zeros", "rest"], ["pads"], axis=0), node("Pad", ["frames", "pads"], ["padded"]),
              node("Concat", ["size", "ones"], ["repeats"], axis=0), node("Tile", ["line", "repeats"], ["tiled"]),
              node("Concat", ["size", "rest"], ["parts"], axis=0), node("Split", ["table", "parts"], ["first", "second"], axis=0),
-             node("Range", ["one", "end", "one"], ["later"])]
-    outs = ["joined", "last", "tiled", "first", "second"]
-    graph = helper.make_graph(nodes, "computed", [value("durations", ["n"]), value("letters", ["n", 4])],
+             node("Range", ["one", "end", "one"], ["later"]),
+             node("Shape", ["positions"], ["room_for"]), node("Expand", ["sounds", "room_for"], ["held"]), node("Reshape", ["sounds", "room_for"], ["again"]),
+             node("Transpose", ["positions"], ["turned"]), node("MatMul", ["turned", "sounds"], ["product"]),
+             node("AveragePool", ["image"], ["mean"], kernel_shape=[9, 9], strides=[9, 9], pads=[0, 1, 0, 1], ceil_mode=1, count_include_pad=1)]
+    outs = ["joined", "last", "tiled", "first", "second", "held", "again", "product", "mean"]
+    graph = helper.make_graph(nodes, "computed", [value("durations", ["n"]), value("letters", ["n", 4]), value("image", [1, 2, 5, 4])],
                               [value(n, None) for n in outs] + [value(n, None, TensorProto.INT64) for n in ("padded", "later")], weights)
-    save(folder, graph, [{"durations": np.array(d, np.float32), "letters": floats(len(d), 4)}
+    save(folder, graph, [{"durations": np.array(d, np.float32), "letters": floats(len(d), 4), "image": floats(1, 2, 5, 4)}
                          for d in ([1.2, 3.7, 0.1, 6.4, 2.2], [1], [9, 31.4, -2, 2.6])])
 
 

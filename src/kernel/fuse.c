@@ -489,8 +489,8 @@ static bool regroups(const ash_graph *graph, const ash_node *node) {
     return r.state != LABELLED;
 }
 
-/* Whether a value that movement makes is taken out of dims that lie otherwise, as channels are out of blocks:
- * then what a window reads beside the edge of an image has no address of its own. */
+/* Whether a value that movement makes is taken out of dims that lie otherwise, as channels are out of
+ * blocks: then what a window reads beside the edge of an image has no address of its own. */
 static bool is_regrouped(const fuser *f, ash_value value) {
     const ash_graph *g = f->graph;
     while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
@@ -500,12 +500,6 @@ static bool is_regrouped(const fuser *f, ash_value value) {
         value = node->ins[0];
     }
     return false;
-}
-
-/* Whether a product takes several neighbouring elements of a row to a step: bytes by packed ones. */
-static bool reads_neighbours(const fuser *f, const ash_node *node) {
-    return node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK) &&
-           ash_node__is_bytes(f->graph, node);
 }
 
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
@@ -564,10 +558,11 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
         f->packed[node->ins[i]] = true;
-    if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
+    const bool by_packed = node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK);
+    if (by_packed) f->packed[node->ins[1]] = true;
     if ((node->op == ASH_OP_MATMUL || node->op == ASH_OP_MATMUL_WIDE) && !lies_evenly(f, node->ins[0]))
         f->packed[node->ins[0]] = true;
-    if (reads_neighbours(f, node) &&
+    if (by_packed && ash_node__is_bytes(f->graph, node) && /* which takes four neighbours to a step */
         !lies_close(f, node->ins[0], ash_graph__type(f->graph, node->ins[0])->rank - 1))
         f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_ATTEND &&

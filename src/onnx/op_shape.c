@@ -214,8 +214,8 @@ void ash_onnx__op_transpose(ash_import *im) {
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_transpose(im->graph, x, perm));
 }
 
-/* Where the shape is computed, dims that are more than 1 say what it must be; so they do where it is another
- * expression, of sizes that depend on data. */
+/* Where the shape is computed, dims that are more than 1 say what it must be; so they do where it is
+ * another expression, of sizes that depend on data. */
 static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want, ash_value *x) {
     size_t n;
     const ash_onnx_number *shape = ash_onnx__numbers(im, 1, &n);

@@ -1,1 +1,1 @@
-BlettersJWî’æ£YQ>A"åæ‡>
+BlettersJ6ÇæÛ$?äO>ÉY›<
