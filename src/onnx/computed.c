@@ -220,13 +220,26 @@ static number number_at(ash_import *im, ash_value x, int64_t i, unsigned *visits
     return node.n_ins && number_of_node(im, &node, i, visits, &out) ? out : pick(im, x, i);
 }
 
-number *ash_onnx__numbers(ash_import *im, size_t k, size_t *count) {
+/* Whether a value is a graph input, or moved out of one. */
+static bool is_input(const ash_import *im, ash_value x) {
+    if (x == ASH_NO_VALUE) return false;
+    const ash_value_info *info = ash_graph__value(im->graph, x);
+    for (unsigned i = 0; i < VISITS && info->kind == ASH_VALUE_NODE; i++) {
+        const ash_node *node = &im->graph->nodes.at[info->node];
+        if (ash_op_infos[node->op].class != ASH_CLASS_MOVE || !node->n_ins) return false;
+        info = ash_graph__value(im->graph, node->ins[0]);
+    }
+    return info->kind == ASH_VALUE_INPUT;
+}
+
+number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count) {
     const ash_import_int *list;
     int64_t n;
     const ash_type type = ash_import__has(im, k) ? ash_import__in_type(im, k) : (ash_type){0};
     bool tracked = ash_import__try_list(im, k, &list, count);
     bool good = !im->rolled && (type.dtype == ASH_I64 || type.dtype == ASH_I32) &&
                 ash_type_static_count(&type, &n) && n < PLACES;
+    if (!tracked && good && !inputs) good = !is_input(im, ash_import__in(im, k));
     if (!tracked && !good) tracked = ash_import__list(im, k, &list, count);
     if (!ash_import__ok(im)) return NULL;
     if (!tracked) *count = (size_t)n;
@@ -326,7 +339,7 @@ ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, uns
 }
 
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
-    number *numbers = ash_onnx__numbers(im, k, count);
+    number *numbers = ash_onnx__numbers(im, k, false, count);
     ash_import_int *sizes = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *sizes) : NULL;
     *list = sizes;
     if (numbers && !sizes) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");

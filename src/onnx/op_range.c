@@ -46,9 +46,9 @@ static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     if (im->rolled || ash_dtype_is_float(dtype) || !ash_import__try_ints(im, 2, &delta, &n) || n != 1 ||
         delta[0] != 1)
         return false;
-    const ash_onnx_number *start = ash_onnx__numbers(im, 0, &n);
+    const ash_onnx_number *start = ash_onnx__numbers(im, 0, true, &n);
     if (!start || n != 1 || start->value != ASH_NO_VALUE) return false;
-    const ash_onnx_number *end = ash_onnx__numbers(im, 1, &n);
+    const ash_onnx_number *end = ash_onnx__numbers(im, 1, true, &n);
     if (!end || n != 1 || end->value == ASH_NO_VALUE) return false;
     bool from_zero = !start->known.dim && !start->known.v;
     ash_value count = from_zero ? end->value : ash_onnx__number_less(im, *end, *start).value;

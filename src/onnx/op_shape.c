@@ -77,7 +77,7 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
  * the operand's, is what remains, if nothing else is; *must is then what the latter must be, or 0. */
 static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_int **list, size_t *count,
                          ash_dim *must) {
-    const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, count);
+    const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, false, count);
     ash_import_int *out = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *out) : NULL;
     size_t open = 0, computed = 0, at = 0;
     *must = 0;
@@ -218,7 +218,7 @@ void ash_onnx__op_transpose(ash_import *im) {
  * another expression, of sizes that depend on data. */
 static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want, ash_value *x) {
     size_t n;
-    const ash_onnx_number *shape = ash_onnx__numbers(im, 1, &n);
+    const ash_onnx_number *shape = ash_onnx__numbers(im, 1, false, &n);
     if (shape && n > ASH_MAX_RANK)
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
                          ASH_MAX_RANK);
@@ -301,7 +301,7 @@ void ash_onnx__op_split(ash_import *im) {
     const ash_onnx_number *list = NULL;
     size_t n = im->node->n_outs, given = n;
     bool has = im->opset < 13 ? ash_import__attr_ints(im, "split", &attr, &given)
-                              : ash_import__has(im, 1) && (list = ash_onnx__numbers(im, 1, &given));
+                              : ash_import__has(im, 1) && (list = ash_onnx__numbers(im, 1, false, &given));
     if (!ash_import__ok(im)) return;
     if (given != n && has) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu results", given, n);

@@ -82,7 +82,7 @@ static ash_value from_the_last(ash_import *im, ash_value x, unsigned axis, slice
 /* One of the lists starts, ends, axes, steps; bounds may be computed. */
 static const ash_onnx_number *slice_list(ash_import *im, const char *attr, size_t k, size_t *n) {
     const int64_t *numbers;
-    if (im->opset >= 10) return ash_import__has(im, k) ? ash_onnx__numbers(im, k, n) : NULL;
+    if (im->opset >= 10) return ash_import__has(im, k) ? ash_onnx__numbers(im, k, false, n) : NULL;
     if (!ash_import__attr_ints(im, attr, &numbers, n)) return NULL;
     ash_onnx_number *list = ash_arena_alloc(im->scratch, *n, sizeof *list);
     if (!list) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), NULL;

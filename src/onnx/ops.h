@@ -39,8 +39,9 @@ typedef struct ash_onnx_number {
 } ash_onnx_number;
 
 /* Elements of operand k, an integer tensor of few, in row-major order: room in the node's scratch arena.
+ * Those of a graph input only where `inputs` says so: others want it bound, and have exact sizes then.
  * NULL: a failure, which says why it is not known where it cannot be computed either, as in a body. */
-ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, size_t *count);
+ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count);
 ash_onnx_number ash_onnx__number_less(ash_import *im, ash_onnx_number a, ash_onnx_number b); /* a - b */
 /* The dim of i64 scalar `value`, which is dim `axis` of the present node's first result: the same for the
  * same value. It has the limit that the options say; an execution with more, or with less than `low`,
