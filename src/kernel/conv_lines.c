@@ -236,22 +236,58 @@ static int64_t edge(const conv *c, int64_t pad, int64_t least) {
     return pad > 0 ? ASH_MAX(ash_ceil_div(pad, c->stride[c->space - 1]), least) : 0;
 }
 
+/* All of a line of `size` positions. */
+static void emit_size(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                      int64_t size) {
+    for (int64_t done = 0, height; done < size; done += height) {
+        height = ASH_MIN(ash_tile_even(heights, size), size - done);
+        emit_end(c, vectors, first_vector, (stretch){done, size - done - height, (unsigned)height},
+                 ash_nest_index(&c->k->nest, done));
+    }
+}
+
+/* The same for each size in [from, to], of which the present one is: by halves. */
+static void emit_sizes(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                       int64_t from, int64_t to) {
+    ash_nest *n = &c->k->nest;
+    if (from == to) {
+        emit_size(c, heights, vectors, first_vector, from);
+        return;
+    }
+    int64_t middle = from + (to - from) / 2;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(c->k, c->width), ash_nest_index(n, middle)));
+    emit_sizes(c, heights, vectors, first_vector, from, middle);
+    ash_nest_else(n);
+    emit_sizes(c, heights, vectors, first_vector, middle + 1, to);
+    ash_nest_end(n);
+}
+
+/* Whether lines have a tile for each of so many sizes. */
+static bool has_sizes(const conv *c, const ash_tile_heights *heights, int64_t most) {
+    return are_few(c) && (most <= heights->at[0] || most < 2 * heights->at[heights->n > 1]);
+}
+
 /* A line of at most `most` positions, too short for its edges. */
 static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                        int64_t most) {
-    ash_nest *n = &c->k->nest;
-    ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
-    bool few = are_few(c) && (most <= heights->at[0] || most < 2 * heights->at[heights->n > 1]);
-    for (int64_t size = 1; few && size <= most; size++) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
-        for (int64_t done = 0, height; done < size; done += height) {
-            height = ASH_MIN(ash_tile_even(heights, size), size - done);
-            emit_end(c, vectors, first_vector, (stretch){done, size - done - height, (unsigned)height},
-                     ash_nest_index(n, done));
-        }
-        ash_nest_end(n);
-    }
-    if (!few) emit_single(c, vectors, first_vector, zero, width);
+    ash_ref zero = ash_nest_index(&c->k->nest, 0);
+    int64_t least, largest;
+    ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
+    if (has_sizes(c, heights, most))
+        emit_sizes(c, heights, vectors, first_vector, ASH_MIN(ASH_MAX(least, 0), most), most);
+    else
+        emit_single(c, vectors, first_vector, zero, ash_kern_dim(c->k, c->width));
+}
+
+/* The longest line with tiles of its own size. With edges a line has some more of them, lower ones. That is
+ * little as long as they find their weights in the first-level cache, and go through them for long
+ * enough. */
+static int64_t longest_whole(const conv *c, const ash_tile_heights *heights, unsigned vectors) {
+    const ash_target *target = c->k->low->target;
+    int64_t steps = ash_conv__inner_steps(c), bytes = c->lanes * c->terms * c->number_bytes * vectors * steps;
+    if (c->slices.count > 1) bytes = bytes / c->slices.total * c->slices.size;
+    bool near = bytes <= ash_share_of(target->l1_bytes, target->costs.slice_share);
+    return near && steps > target->costs.overlap_body ? 0 : heights->at[0];
 }
 
 /* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
@@ -262,7 +298,8 @@ void ash_conv__emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, a
         ash_tile_cut_rows(k->low->target, shape, c->width, ash_conv__inner_steps(c));
     const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
     int64_t left = edge(c, c->pad[1], least), right = edge(c, c->past[1], least);
-    int64_t enough = ASH_MAX(left + right, 2 * least);
+    int64_t enough = ASH_MAX(left + right, 2 * least), whole = longest_whole(c, &heights, vectors);
+    if (has_sizes(c, &heights, whole)) enough = ASH_MAX(enough, whole + 1);
     if (c->pad[0] < c->pad[1]) c->begins = ash_kern_dim(k, c->before[c->space - 1]);
     if (c->past[0] < c->past[1]) c->reaches = ash_kern_dim(k, c->over);
     bool both = enough <= most;
