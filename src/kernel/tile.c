@@ -69,8 +69,13 @@ static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_
         return;
     }
     if (e->lines) counts[edge] += e->edges, rows -= e->edges * edge;
-    int64_t rest = e->lines && edge < h->at[0] ? rows % h->at[0] % edge : 0; /* edges take one each */
-    if (rest <= e->edges) counts[edge] -= (double)rest, counts[edge + 1] += (double)rest, rows -= rest;
+    int64_t more = ASH_MIN(h->at[0] - edge, ASH_TILE_MORE), rest = e->lines ? rows % h->at[0] % edge : 0;
+    if (e->lines && rest <= (int64_t)e->edges * more) {
+        const int64_t half = e->edges > 1 ? rest / 2 : 0;
+        counts[edge] -= (double)e->edges;
+        for (unsigned i = 0; i < e->edges; i++) counts[edge + (i ? half : rest - half)]++;
+        rows -= rest;
+    }
     for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 
