@@ -183,8 +183,8 @@ static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, stretch r,
 
 /* How many positions more an edge can take, if it is one tile. */
 static int64_t room_of(const conv *c, const ash_tile_heights *heights, int64_t edge) {
-    if (!are_few(c) || heights->n < 2 || edge != heights->at[1]) return 0;
-    return ASH_MIN(heights->at[0] - edge, ASH_TILE_MORE);
+    if (!are_few(c) || heights->n < 2 || edge < heights->at[1]) return 0;
+    return ASH_MAX(ASH_MIN(heights->at[0] - edge, ASH_TILE_MORE), 0);
 }
 
 /* One end of a line: its first `edge` positions or, where `right`, its last ones, from `position` on, and
@@ -294,7 +294,7 @@ static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vector
 /* The longest line with a tile of its own size. With edges a line has some more of them, which is little
  * where they are long. */
 static int64_t longest_whole(const conv *c, const ash_tile_heights *heights) {
-    return ash_conv__inner_steps(c) <= c->k->low->target->costs.overlap_body ? heights->at[0] : 0;
+    return ash_tile_is_short(c->k->low->target, ash_conv__inner_steps(c)) ? heights->at[0] : 0;
 }
 
 /* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
