@@ -194,7 +194,7 @@ static unsigned copies_of(const ash_loops *l, unsigned depth, const ash_partial_
     const bool last = depth + 1 == l->n_inner;
     if (is_window(l, depth) && !blocks->n && l->k->low->target->kind == ASH_TARGET_CPU) {
         int64_t steps = ash_kern_max(l->k, l->inner[depth].extent);
-        return (last || l->inside) && steps <= MOST ? (unsigned)steps : 1;
+        return (last || l->inside || l->k->roomy != ASH_NO_VALUE) && steps <= MOST ? (unsigned)steps : 1;
     }
     return last ? ash_loops__unroll(l->k, blocks) : 1;
 }
