@@ -221,7 +221,8 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
     ash_tile_heights inside = *heights;
     ash_ref none = ash_nest_index(n, 0), more[2] = {none, none};
     if (room[0] + room[1]) {
-        ash_ref rest = ash_nest_binary(n, ASH_OP_SUB, end, begin), all = ash_nest_index(n, room[0] + room[1]);
+        ash_ref rest = ash_nest_binary(n, ASH_OP_SUB, end, begin),
+                all = ash_nest_index(n, room[0] + room[1]);
         for (unsigned i = 0; i < 2; i++) rest = ash_nest_imod(n, rest, ash_nest_index(n, heights->at[i]));
         rest = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LE, rest, all), rest, none);
         ash_ref half = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, rest, ash_nest_index(n, 1)),

@@ -495,7 +495,8 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
     stairs s;
-    bool even = ash_import__type(im, x).rank < ASH_MAX_RANK && find_stairs(g, r, t->in, t->out, t->scale, &s);
+    bool even =
+        ash_import__type(im, x).rank < ASH_MAX_RANK && find_stairs(g, r, t->in, t->out, t->scale, &s);
     return resize_variable(im, &f, x, t->axis, even ? &s : NULL, t->out);
 }
 
