@@ -5,9 +5,9 @@
  * There are few patterns: left edge, middle, right edge. Tiles with the same one share code. Where the size
  * is a variable, a line begins and ends with tiles whose pattern is known all the same, as they begin at
  * its first position or end at its last; what lies between has no edges, and is cut into ever lower tiles
- * (ash_tile_cut_rows). The edges are tiles that fill the registers' latency, or are some positions longer, so
- * that nothing lower is left. Lines too short for two such tiles have tiles of their own, even ones, for each
- * number of positions:
+ * (ash_tile_cut_rows). The edges are tiles that fill the registers' latency, or are some positions longer,
+ * so that nothing lower is left. Lines too short for two such tiles have tiles of their own, even ones, for
+ * each number of positions; so have all that fit a tile where tiles are so short that a few more are felt:
  *
  *     width 29     | 5: left | 14 | 5 | 5: right |
  *     width 27     | 7: left | 14 | 6: right |
@@ -187,26 +187,31 @@ static int64_t room_of(const conv *c, const ash_tile_heights *heights, int64_t e
     return ASH_MAX(ASH_MIN(heights->at[0] - edge, ASH_TILE_MORE), 0);
 }
 
-/* One end of a line: its first `edge` positions or, where `right`, its last ones, from `position` on, and
+/* One end of a line: its first `size` positions or, where `right`, its last ones, from `position` on, and
  * `more` of them, at most `room`. */
+typedef struct line_end {
+    bool right;
+    int64_t size, room;
+    ash_ref position, more;
+} line_end;
+
 static void emit_edge(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
-                      bool right, int64_t edge, ash_ref position, ash_ref more, int64_t room) {
+                      const line_end *e) {
     ash_nest *n = &c->k->nest;
-    const int64_t rows = heights->at[0];
-    for (int64_t taken = 0; taken < room; taken++) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, more, ash_nest_index(n, taken)));
-        emit_end(c, vectors, first_vector,
-                 (stretch){right ? -1 : 0, right ? 0 : -1, (unsigned)(edge + taken)}, position);
+    for (int64_t taken = 0; taken < e->room; taken++) {
+        const stretch whole = {e->right ? -1 : 0, e->right ? 0 : -1, (unsigned)(e->size + taken)};
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, e->more, ash_nest_index(n, taken)));
+        emit_end(c, vectors, first_vector, whole, e->position);
         ash_nest_else(n);
     }
-    edge += room;
-    for (int64_t done = 0, height; done < edge; done += height) {
-        height = ASH_MIN(edge - done, rows);
-        emit_end(c, vectors, first_vector,
-                 (stretch){right ? -1 : done, right ? edge - done - height : -1, (unsigned)height},
-                 ash_nest_binary(n, ASH_OP_ADD, position, ash_nest_index(n, done)));
+    const int64_t size = e->size + e->room;
+    for (int64_t done = 0, height; done < size; done += height) {
+        height = ASH_MIN(size - done, (int64_t)heights->at[0]);
+        const stretch part = {e->right ? -1 : done, e->right ? size - done - height : -1, (unsigned)height};
+        emit_end(c, vectors, first_vector, part,
+                 ash_nest_binary(n, ASH_OP_ADD, e->position, ash_nest_index(n, done)));
     }
-    while (room--) ash_nest_end(n);
+    for (int64_t taken = 0; taken < e->room; taken++) ash_nest_end(n);
 }
 
 /* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. These
@@ -239,9 +244,10 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
         if (right) emit_single(c, vectors, first_vector, end, width);
         return;
     }
-    emit_edge(c, heights, vectors, first_vector, false, left, none, more[0], room[0]);
+    const line_end ends[] = {{false, left, room[0], none, more[0]}, {true, right, room[1], end, more[1]}};
+    emit_edge(c, heights, vectors, first_vector, &ends[0]);
     ash_conv__emit_inside(c, &inside, most - left - right, vectors, first_vector, begin, end);
-    emit_edge(c, heights, vectors, first_vector, true, right, end, more[1], room[1]);
+    emit_edge(c, heights, vectors, first_vector, &ends[1]);
 }
 
 /* How many positions an edge takes with `pad` padding there, and no fewer than `least`. */

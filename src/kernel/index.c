@@ -336,8 +336,8 @@ static bool is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient) 
     return !ixs->failed;
 }
 
-/* The largest value of an expression as a dim, of which numbers alone may say too little: 2 w of x + 1 where
- * x is below 2 w. False where none is known. */
+/* The largest value of an expression as a dim, of which numbers alone may say too little: 2 w of x + 1
+ * where x is below 2 w. False where none is known. */
 static bool largest(const ash_ixs *ixs, const ash_sum *sum, ash_dim *out) {
     ash_dims *dims = ixs->dims;
     *out = 0;

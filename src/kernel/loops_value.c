@@ -121,10 +121,10 @@ static bool is_window_known(const ash_kern *k, const ash_node *node) {
     return true;
 }
 
-/* A pool's accumulator with one more element where `hit` holds. Where masks are free, lanes that are off keep
- * what they have: of maxima, a NaN, which an instruction for the larger one drops as its second operand, is
- * then looked for under the same mask. Of masks that are numbers code generation makes more of a choice
- * between values. */
+/* A pool's accumulator with one more element where `hit` holds. Where masks are free, lanes that are off
+ * keep what they have: of maxima, a NaN, which an instruction for the larger one drops as its second
+ * operand, is then looked for under the same mask. Of masks that are numbers code generation makes more of
+ * a choice between values. */
 static ash_ref combine_where(ash_kern *k, const ash_node *node, ash_op combine, ash_ref hit, ash_ref acc,
                              ash_ref value) {
     ash_nest *n = &k->nest;

@@ -59,8 +59,8 @@ static int64_t usual_rows(const ash_tile_extents *e) {
     return e->open_rows ? ASH_MAX(e->rows / ASH_TILE_USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
 }
 
-/* Adds how many tiles of each number of rows a run takes: a short line even ones, of which `whole` makes one of
- * all that fit a tile, others their edges and what lies between. */
+/* Adds how many tiles of each number of rows a run takes: a short line even ones, and one where `whole` and
+ * it fits a tile, others their edges and what lies between. */
 static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_extents *e, bool whole,
                         double *counts) {
     unsigned edge = h->at[h->n > 1];
