@@ -98,27 +98,29 @@ static window_dim window_at(ash_loops *l, unsigned inner) {
     return v;
 }
 
-/* Whether all positions of the present windows lie inside the input, in all lanes: false when nothing is
- * known of it; else *condition says when, or is ASH_NO_REF: always. Convolutions, whose channels are summed
- * in blocks, and threads of GPUs go the way that is right anywhere. */
+/* Whether all positions of the present windows lie inside the input, in all lanes that count: false when
+ * nothing is known of it; else *condition says when, or is ASH_NO_REF: always. Convolutions, whose channels
+ * are summed in blocks, and threads of GPUs go the way that is right anywhere. */
 static bool find_inside(ash_loops *l, ash_ref *condition) {
     enum { MOST = 32 }; /* steps of all dims together */
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     int64_t all = 1, least, most;
     *condition = ASH_NO_REF;
-    if (k->mask != ASH_NO_REF || k->low->target->kind == ASH_TARGET_GPU) return false;
+    if (k->low->target->kind == ASH_TARGET_GPU) return false;
     for (unsigned i = 0; i < l->n_inner; i++) {
         if (!is_window(l, i)) return false;
         const window_dim w = window_at(l, i);
         const ash_sum start = ash_ix_sum(&k->ixs, w.start);
         int64_t apart = 0, span = (w.steps - 1) * w.dilation;
-        if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
-            return false;
+        const ash_ix end = ash_ix_add(&k->ixs, w.start, ash_ix_const(&k->ixs, span));
         if (!ash_mul_i64(all, w.steps, &all) || all > MOST) return false;
         ash_dims_bounds(k->ixs.dims, w.extent, &least, &most);
         bool ends_inside = start.max < least - span; /* of the last lane, too, as all count */
-        if (start.min >= 0 && ends_inside) continue;
+        if (start.min >= 0 && (ends_inside || ash_ix_is_below(&k->ixs, end, w.extent))) continue;
+        if (k->mask != ASH_NO_REF) return false;
+        if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
+            return false;
         ash_ref first = ash_kern_index(k, w.start), zero = ash_nest_index(n, 0),
                 last =
                     ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, span + apart * (k->lanes - 1)));
@@ -192,7 +194,7 @@ static unsigned copies_of(const ash_loops *l, unsigned depth, const ash_partial_
     const bool last = depth + 1 == l->n_inner;
     if (is_window(l, depth) && !blocks->n && l->k->low->target->kind == ASH_TARGET_CPU) {
         int64_t steps = ash_kern_max(l->k, l->inner[depth].extent);
-        return (last || l->inside) && steps <= MOST ? (unsigned)steps : 1;
+        return (last || l->inside || l->k->roomy != ASH_NO_VALUE) && steps <= MOST ? (unsigned)steps : 1;
     }
     return last ? ash_loops__unroll(l->k, blocks) : 1;
 }

@@ -60,6 +60,7 @@ static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node)
         if (!ash_rewrite__splat(rw, c, &s)) return ASH_NO_VALUE;
         double size = __builtin_fabs(s.f);
         if (!(size > 1e-37 && size < 1e37)) return ASH_NO_VALUE;
+        c = ash_scalar(rw->to, dtype, s.f); /* whose reciprocal is a number, whatever the dims are */
     }
     ash_rewrite__name(rw, node);
     return ash_mul(rw->to, x, ash_build__from(rw->to, ASH_OP_DIV, 1, c));
