@@ -438,8 +438,8 @@ static size_t run_apart(fixture *f, const ash_value *seed, float *grad) {
     return kernels;
 }
 
-/* A number of each row depends on no seed, and is needed by what does: it is computed where one plan computes
- * it, beside the first that reads it, from sums in the same order. */
+/* A number of each row depends on no seed, and is needed by what does: it is computed where one plan
+ * computes it, beside the first that reads it, from sums in the same order. */
 static void pairs_have_the_kernels_of_one_plan(void **state) {
     static float one[ROWS * MANY], two[ROWS * MANY];
     fixture *f = *state;

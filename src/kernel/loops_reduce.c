@@ -258,8 +258,8 @@ static void reduce_anywhere(ash_loops *l, reduction *r) {
     ash_kern_forget(k, mark);
 }
 
-/* The most terms of a block: where an accumulator has all terms of a sum, as few as the levels allow, so that
- * no level adds many more than the others. */
+/* The most terms of a block: where an accumulator has all terms of a sum, as few as the levels allow, so
+ * that no level adds many more than the others. */
 static int64_t terms_of_block(const ash_loops *l) {
     int64_t all = 1, most = ASH_PARTIAL_ROWS;
     if (l->vector_inner || l->anchor) return ASH_PARTIAL_TERMS;

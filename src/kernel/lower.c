@@ -477,9 +477,9 @@ static bool *stored_values(const ash_graph *graph, const bool *kept) {
     return stored;
 }
 
-/* Per value, whether the first part of a program need not have it: it depends on an input that is known only
- * afterwards, or nothing that is stored in any case and does not is computed from it. So numbers of rows that
- * late kernels alone read lie where they do in a program that is not cut. NULL: no memory. */
+/* Per value, whether the first part of a program need not have it: it depends on an input that is known
+ * only afterwards, or nothing that is stored in any case and does not is computed from it. So numbers of
+ * rows that late kernels alone read lie where they do in a program that is not cut. NULL: no memory. */
 static bool *late_values(const ash_graph *graph, const bool *seeds, const bool *stored) {
     bool *late = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *late);
     if (!late) return NULL;
