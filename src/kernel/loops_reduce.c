@@ -260,11 +260,22 @@ static void reduce_anywhere(ash_loops *l, reduction *r) {
     ash_kern_forget(k, mark);
 }
 
+/* The most terms of a block: where an accumulator has all terms of a sum, as few as the levels allow, so
+ * that no level adds many more than the others. */
+static int64_t terms_of_block(const ash_loops *l) {
+    int64_t all = 1, most = ASH_PARTIAL_ROWS;
+    if (l->vector_inner || l->anchor) return ASH_PARTIAL_TERMS;
+    for (unsigned i = 0; i < l->n_inner; i++)
+        if (!ash_mul_i64(all, ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1), &all)) all = INT64_MAX;
+    while (most < ASH_PARTIAL_TERMS && most * most * most * most < all) most *= 2;
+    return most;
+}
+
 /* Cuts the loops over the reduced axes into blocks, from the innermost on. Returns the level that the
  * vector axis leaves its sums in, if it is one of them. */
 static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
     unsigned level = 0, behind = 0;
-    int64_t terms = 1, most = l->vector_inner || l->anchor ? ASH_PARTIAL_TERMS : ASH_PARTIAL_ROWS;
+    int64_t terms = 1, most = terms_of_block(l);
     bool sums = r->combine == ASH_OP_ADD && ash_dtype_is_float(dtype);
     for (unsigned i = l->n_inner; i-- > 0 && sums;) {
         bool vector = l->vector_inner && i + 1 == l->n_inner;
