@@ -129,7 +129,7 @@ static inline LLVMValueRef ash_emit__value(const ash_emit *e, ash_ref ref) {
 }
 
 void ash_emit__memory_begin(ash_emit *e);        /* scopes of the buffer groups */
-void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH, TILE_DOT */
+void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH, TILE_... */
 
 LLVMValueRef ash_emit__compute(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef ash_emit__integer(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
