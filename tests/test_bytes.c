@@ -10,6 +10,7 @@
 /* --- targets -------------------------------------------------------------------------------------- */
 
 static const char *const makings[] = {
+    "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512vbmi,+amx-tile,+amx-int8,+fma",
     "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+fma",
     "+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma",
     "+avx2,+avxvnni,+fma",

@@ -7,7 +7,8 @@
  *             y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
  *
  *   bytes     u8 by i8, packed: columns of which a step takes four terms (dot4). What is left of k behind
- *             the whole fours is loaded under a mask; the weights are zero there.
+ *             the whole fours is loaded under a mask; the weights are zero there. In registers for tiles
+ *             (tile_bytes.c), where the target has them and all sizes are numbers, a step takes 64.
  *
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "ahead.h"
@@ -30,6 +31,8 @@ typedef struct product {
     ash_ix row_stride; /* in memory, of the first operand: a number or an expression of variables */
     ash_ahead ahead;   /* of the second operand */
     ash_ref ahead_row; /* the first row that passes a strip */
+    ash_nest_tiles tiles; /* bytes in registers for tiles; height 0: not so */
+    int64_t far;          /* elements from a vector of the second operand to the next one */
     ash_sym batch[ASH_MAX_RANK];
 } product;
 
@@ -111,7 +114,7 @@ static void emit_step(product *p, ash_tile *t, ash_ref row_stride, ash_ref rest)
 }
 
 /* What the tile at the present symbols asks for ahead. */
-static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0) {
+static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0, int64_t steps) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -120,8 +123,8 @@ static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0) {
     ash_kern_set_sym(k, p->block, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, t->vectors)));
     ash_ref next = ash_kern_index(k, p->b.linear);
     ash_kern_forget(k, mark);
-    return ash_ahead_open(k, &p->ahead, t->rows, ash_nest_binary(n, ASH_OP_SUB, row0, p->ahead_row),
-                          ash_ceil_div(p->inner, p->terms), next);
+    return ash_ahead_open(k, &p->ahead, t->rows, ash_nest_binary(n, ASH_OP_SUB, row0, p->ahead_row), steps,
+                          next);
 }
 
 /* All whole steps, in blocks of partial sums. */
@@ -189,9 +192,63 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     ash_kern_set_sym(k, p->b_lane, ash_nest_index(n, 0));
     ash_ref steps = ash_nest_idiv(n, ash_kern_dim(k, p->inner), ash_nest_index(n, p->terms));
     ash_ref row_stride = ash_kern_index(k, p->row_stride);
-    const ash_ahead_tile ahead = open_ahead(p, &t, row0);
+    const ash_ahead_tile ahead = open_ahead(p, &t, row0, ash_ceil_div(p->inner, p->terms));
     emit_steps(p, &t, &blocks, steps, row_stride, &ahead);
     emit_rest(p, &t, steps, row_stride);
+    ash_kern_forget(k, mark);
+    ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
+}
+
+/* The same in registers for tiles. */
+static ash_tile make_register_tile(product *p, unsigned vectors, ash_ref block0, ash_ref again) {
+    ash_tile t = {.k = p->k,
+                  .anchor = p->node,
+                  .math = ASH_TILE_BYTES,
+                  .rows = (unsigned)p->tiles.tall * p->tiles.height,
+                  .vectors = vectors,
+                  .lanes = p->lanes,
+                  .store_lanes = p->lanes,
+                  .block = p->block,
+                  .lane = p->lane,
+                  .first = block0,
+                  .columns = p->columns,
+                  .tiles = p->tiles,
+                  .again = again};
+    t.tiles.wide = (uint8_t)vectors;
+    ash_tile_set_root(&t, p->out);
+    return t;
+}
+
+/* Adds the products of `terms` terms from `first` on. */
+static void emit_piece(product *p, const ash_tile *t, ash_ref first, int64_t terms) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    ash_nest_tiles tiles = t->tiles;
+    tiles.terms = (uint8_t)terms;
+    ash_kern_set_sym(k, p->term, first);
+    ash_kern_set_sym(k, p->step, ash_nest_idiv(n, first, ash_nest_index(n, p->terms)));
+    ash_nest_tile_dot(n, tiles, ash_kern_index(k, p->a.linear), ash_kern_index(k, p->b.linear),
+                      ash_nest_index(n, p->far));
+}
+
+static void emit_register_tile(product *p, unsigned vectors, ash_ref row0, ash_ref block0, ash_ref again) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    const int64_t piece = ash_tile_piece(p->inner), pieces = p->inner / piece;
+    ash_tile t = make_register_tile(p, vectors, block0, again);
+    ash_tile_open(&t);
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, p->row, row0);
+    ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, p->b_lane, ash_nest_index(n, 0));
+    const ash_ahead_tile ahead = open_ahead(p, &t, row0, pieces);
+    ash_kern_set_sym(k, p->block, block0);
+    ash_ref step = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, pieces), 1, 1);
+    if (p->ahead.asks) ash_ahead_ask(k, &p->ahead, &ahead, step);
+    emit_piece(p, &t, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, piece)), piece);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    if (p->inner % piece) emit_piece(p, &t, ash_nest_index(n, pieces * piece), p->inner % piece);
     ash_kern_forget(k, mark);
     ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
@@ -199,6 +256,12 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
 /* Rows [from, to) of a strip of `vectors` vectors. */
 static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
                       ash_ref block0) {
+    if (p->tiles.height) {
+        ash_ref again, row0 = ash_tile_open_registers(&p->k->nest, &p->tiles, p->m, from, to, &again);
+        emit_register_tile(p, vectors, row0, block0, again);
+        ash_nest_end(&p->k->nest);
+        return;
+    }
     /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
     int64_t steps = ash_ceil_div(ash_kern_max(p->k, p->inner), p->terms);
     const ash_tile_heights heights = ash_tile_cut_rows(p->k->low->target, shape, p->m, steps);
@@ -250,6 +313,35 @@ static ash_dim batches(product *p) {
     return count;
 }
 
+/* Whether sizes are numbers, and both operands lie as registers for tiles are loaded. */
+static bool lies_in_tiles(product *p) {
+    const ash_ixs *ixs = &p->k->ixs;
+    int64_t apart, term, step;
+    if (!p->bytes || !ash_dim_is_const(p->m) || !ash_dim_is_const(p->n) || !ash_dim_is_const(p->inner) ||
+        p->inner % p->terms || p->inner == 0 || p->lanes != ASH_NEST_TILE_LINES)
+        return false;
+    if (!stride_along(p, p->a.linear, p->row, &apart) || apart < 0 || apart > UINT32_MAX) return false;
+    p->tiles.x = p->a.buf, p->tiles.y = p->b.buf, p->tiles.apart = (uint32_t)apart;
+    return ash_ix_is_linear(ixs, p->a.linear, p->row) && ash_ix_is_linear(ixs, p->a.linear, p->term) &&
+           stride_along(p, p->a.linear, p->term, &term) && term == 1 &&
+           ash_ix_is_linear(ixs, p->b.linear, p->step) && stride_along(p, p->b.linear, p->step, &step) &&
+           step == p->terms * p->lanes && ash_ix_is_linear(ixs, p->b.linear, p->block) &&
+           stride_along(p, p->b.linear, p->block, &p->far);
+}
+
+/* Takes registers for tiles where that is faster than tiles of `shape`, which then has their shape. */
+static void choose_registers(product *p, const ash_tile_extents *extents, int64_t steps,
+                             ash_tile_shape *shape) {
+    const ash_target *target = p->k->low->target;
+    if (!target->tiles || !lies_in_tiles(p)) return;
+    const ash_tile_bytes work = {
+        .rows = extents->rows, .blocks = extents->blocks, .run = p->inner, .runs = 1};
+    ash_nest_tiles t = ash_tile_choose_registers(
+        target, &work, ash_tile_cycles(target, *shape, extents, steps, ASH_TILE_BYTES));
+    p->tiles.height = t.height, p->tiles.tall = t.tall, p->tiles.wide = t.wide;
+    if (t.height) *shape = (ash_tile_shape){(unsigned)t.tall * t.height, t.wide};
+}
+
 static ash_dim emit_columns(product *p) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
@@ -267,6 +359,7 @@ static ash_dim emit_columns(product *p) {
                                       .open_blocks = !ash_dim_is_const(p->n)};
     ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows,
                                            p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
+    choose_registers(p, &extents, steps, &shape);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
     ash_tile_work work = {.lines = m,
                           .unit = shape.rows,
