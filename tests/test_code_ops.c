@@ -574,7 +574,8 @@ static void write_tiles(ash_nest *n, const tile_case *c) {
     ash_nest_tile_zero(n, t);
     for (unsigned i = 0, from = 0; i < 2; from += c->terms[i++]) {
         t.terms = c->terms[i];
-        if (t.terms) ash_nest_tile_dot(n, t, ash_nest_index(n, 3 + from), ash_nest_index(n, 5 + from * 16), far);
+        if (t.terms)
+            ash_nest_tile_dot(n, t, ash_nest_index(n, 3 + from), ash_nest_index(n, 5 + from * 16), far);
     }
     ash_nest_tile_put(n, t, z, ash_nest_index(n, 1));
 }

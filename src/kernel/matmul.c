@@ -28,11 +28,12 @@ typedef struct product {
     unsigned lanes;
     ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_tile_operand a, b;
-    ash_ix row_stride; /* in memory, of the first operand: a number or an expression of variables */
-    ash_ahead ahead;   /* of the second operand */
-    ash_ref ahead_row; /* the first row that passes a strip */
+    ash_ix row_stride;    /* in memory, of the first operand: a number or an expression of variables */
+    ash_ahead ahead;      /* of the second operand */
+    ash_ref ahead_row;    /* the first row that passes a strip */
     ash_nest_tiles tiles; /* bytes in registers for tiles; height 0: not so */
     int64_t far;          /* elements from a vector of the second operand to the next one */
+    int64_t run;          /* terms of the first operand that lie side by side */
     ash_sym batch[ASH_MAX_RANK];
 } product;
 
@@ -234,7 +235,7 @@ static void emit_piece(product *p, const ash_tile *t, ash_ref first, int64_t ter
 static void emit_register_tile(product *p, unsigned vectors, ash_ref row0, ash_ref block0, ash_ref again) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    const int64_t piece = ash_tile_piece(p->inner), pieces = p->inner / piece;
+    const int64_t piece = ash_tile_piece(p->run), pieces = p->inner / piece;
     ash_tile t = make_register_tile(p, vectors, block0, again);
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
@@ -313,17 +314,30 @@ static ash_dim batches(product *p) {
     return count;
 }
 
+/* The terms of a row that lie side by side: all, or as many as fill a register, or a part of it. */
+static bool find_run(product *p) {
+    int64_t term = 0;
+    const ash_ixs *ixs = &p->k->ixs;
+    p->run = p->inner;
+    if (ash_ix_is_linear(ixs, p->a.linear, p->term))
+        return stride_along(p, p->a.linear, p->term, &term) && term == 1;
+    for (p->run = ASH_NEST_TILE_TERMS; p->run >= p->terms; p->run /= 2)
+        if (p->inner % p->run == 0 &&
+            ash_ix_lane_stride(ixs, p->a.linear, p->term, (unsigned)p->run, true, &term) && term == 1)
+            return true;
+    return false;
+}
+
 /* Whether sizes are numbers, and both operands lie as registers for tiles are loaded. */
 static bool lies_in_tiles(product *p) {
     const ash_ixs *ixs = &p->k->ixs;
-    int64_t apart, term, step;
+    int64_t apart, step;
     if (!p->bytes || !ash_dim_is_const(p->m) || !ash_dim_is_const(p->n) || !ash_dim_is_const(p->inner) ||
         p->inner % p->terms || p->inner == 0 || p->lanes != ASH_NEST_TILE_LINES)
         return false;
     if (!stride_along(p, p->a.linear, p->row, &apart) || apart < 0 || apart > UINT32_MAX) return false;
     p->tiles.x = p->a.buf, p->tiles.y = p->b.buf, p->tiles.apart = (uint32_t)apart;
-    return ash_ix_is_linear(ixs, p->a.linear, p->row) && ash_ix_is_linear(ixs, p->a.linear, p->term) &&
-           stride_along(p, p->a.linear, p->term, &term) && term == 1 &&
+    return ash_ix_is_linear(ixs, p->a.linear, p->row) && find_run(p) &&
            ash_ix_is_linear(ixs, p->b.linear, p->step) && stride_along(p, p->b.linear, p->step, &step) &&
            step == p->terms * p->lanes && ash_ix_is_linear(ixs, p->b.linear, p->block) &&
            stride_along(p, p->b.linear, p->block, &p->far);
@@ -335,7 +349,7 @@ static void choose_registers(product *p, const ash_tile_extents *extents, int64_
     const ash_target *target = p->k->low->target;
     if (!target->tiles || !lies_in_tiles(p)) return;
     const ash_tile_bytes work = {
-        .rows = extents->rows, .blocks = extents->blocks, .run = p->inner, .runs = 1};
+        .rows = extents->rows, .blocks = extents->blocks, .run = p->run, .runs = p->inner / p->run};
     ash_nest_tiles t = ash_tile_choose_registers(
         target, &work, ash_tile_cycles(target, *shape, extents, steps, ASH_TILE_BYTES));
     p->tiles.height = t.height, p->tiles.tall = t.tall, p->tiles.wide = t.wide;

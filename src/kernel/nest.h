@@ -164,10 +164,10 @@ static inline int64_t ash_nest_pack_tiles(ash_nest_tiles t) {
 }
 static inline ash_nest_tiles ash_nest_tiles_of(const ash_inst *inst) {
     const uint32_t shape = inst->unroll;
-    return (ash_nest_tiles){(uint16_t)inst->i,      (uint16_t)(inst->i >> 16),
-                            (uint32_t)((uint64_t)inst->i >> 32),
-                            (uint8_t)shape,         (uint8_t)(shape >> 8),
-                            (uint8_t)(shape >> 16), (uint8_t)(shape >> 24)};
+    return (ash_nest_tiles){
+        (uint16_t)inst->i,     (uint16_t)(inst->i >> 16), (uint32_t)((uint64_t)inst->i >> 32),
+        (uint8_t)shape,        (uint8_t)(shape >> 8),     (uint8_t)(shape >> 16),
+        (uint8_t)(shape >> 24)};
 }
 static inline bool ash_nest_is_tile(const ash_inst *inst) {
     return inst->op >= ASH_NEST_TILE_ZERO && inst->op <= ASH_NEST_TILE_PUT;

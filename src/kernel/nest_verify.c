@@ -235,8 +235,9 @@ static ash_status tile(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     const ash_nest_tiles t = ash_nest_tiles_of(inst);
     const ash_nest *n = c->nest;
-    REQUIRE(c, ref, t.height && t.height <= ASH_NEST_TILE_LINES && t.tall && t.wide &&
-                        t.tall * t.wide <= ASH_NEST_TILES,
+    REQUIRE(c, ref,
+            t.height && t.height <= ASH_NEST_TILE_LINES && t.tall && t.wide &&
+                t.tall * t.wide <= ASH_NEST_TILES,
             "so many tiles, or lines of one");
     if (inst->op == ASH_NEST_TILE_ZERO) return ASH_OK;
     if (inst->op == ASH_NEST_TILE_PUT) {
@@ -244,7 +245,8 @@ static ash_status tile(struct check *c, ash_ref ref) {
         return use_typed(c, ref, inst->a, ASH_I64, 1);
     }
     REQUIRE(c, ref, is_byte(n, t.x) && is_byte(n, t.y), "products of tiles of something else than bytes");
-    REQUIRE(c, ref, t.terms && t.terms % 4 == 0 && t.terms <= ASH_NEST_TILE_TERMS, "so many terms of tiles");
+    REQUIRE(c, ref, t.terms && t.terms % 4 == 0 && t.terms <= ASH_NEST_TILE_TERMS,
+            "so many terms of tiles");
     ASH_TRY(use_typed(c, ref, inst->a, ASH_I64, 1));
     REQUIRE(c, ref, at(c, inst->a)->op == ASH_NEST_INT, "a distance of tiles that is no number");
     ASH_TRY(use_typed(c, ref, inst->b, ASH_I64, 1));

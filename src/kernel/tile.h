@@ -50,7 +50,8 @@ double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash
 /* Products of bytes as registers for tiles take them (tile_bytes.c). */
 typedef struct ash_tile_bytes {
     int64_t rows, blocks; /* as in ash_tile_extents: numbers */
-    int64_t run, runs; /* terms that lie side by side, a multiple of four, and how many such runs a sum has */
+    int64_t run,
+        runs; /* terms that lie side by side, a multiple of four, and how many such runs a sum has */
 } ash_tile_bytes;
 
 /* The shape of tiles, but for operands and terms, that takes fewest cycles, fewer than `otherwise`; its

@@ -339,8 +339,8 @@ static void tile_dot(ash_emit *e, ash_nest_tiles t, val x, val y, int64_t far) {
     static const char load[] = "llvm.x86.tileloadd64";
     static const char *const products[2][2] = {{"llvm.x86.tdpbssd", "llvm.x86.tdpbsud"},
                                                {"llvm.x86.tdpbusd", "llvm.x86.tdpbuud"}};
-    const char *product = products[ash_nest_dtype(e->nest, t.x) == ASH_U8]
-                                  [ash_nest_dtype(e->nest, t.y) == ASH_U8];
+    const char *product =
+        products[ash_nest_dtype(e->nest, t.x) == ASH_U8][ash_nest_dtype(e->nest, t.y) == ASH_U8];
     const struct tile_plan p = plan_tiles(e->nest);
     unsigned s = 0;
     if (!p.fits) return;
