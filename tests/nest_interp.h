@@ -39,13 +39,17 @@ static inline void interp_tile_line(interp *in, ash_ref ref, ash_nest_tiles t, i
         }
 }
 
+static inline bool interp_has_line(const interp *in, unsigned line) {
+    return !in->tile_lines || line < in->tile_lines;
+}
+
 static inline void interp_tile_dot(interp *in, ash_ref ref, const ash_inst *inst, ash_nest_tiles t) {
     if (*interp_poison(in, inst->b) || *interp_poison(in, inst->c))
         interp_fail(in, ref, "a product of tiles without an address");
     if (in->error[0]) return;
     int64_t x = interp_at(in, inst->b)->i, y = interp_at(in, inst->c)->i, far = interp_at(in, inst->a)->i;
     for (unsigned l = 0; l < (unsigned)t.tall * t.height; l++)
-        for (unsigned v = 0; v < t.wide; v++)
+        for (unsigned v = 0; v < t.wide && interp_has_line(in, l % t.height); v++)
             interp_tile_line(in, ref, t, x + (int64_t)l * t.apart, y + v * far,
                              &in->tiles[l / t.height * t.wide + v], l % t.height);
 }
@@ -59,6 +63,7 @@ static inline void interp_tile_put(interp *in, ash_ref ref, const ash_inst *inst
     unsigned char *to = interp_touch(in, ref, inst->buf, interp_at(in, inst->a)->i,
                                      (int64_t)t.wide * lines * COLUMNS, true, &of);
     for (unsigned i = 0; to && i < t.wide * lines; i++) {
+        if (!interp_has_line(in, i % t.height)) continue;
         const interp_tile *tile = &in->tiles[i % lines / t.height * t.wide + i / lines];
         unsigned char *at = to + i * sizeof tile->sums[0];
         memcpy(at, tile->sums[i % t.height], sizeof tile->sums[0]);
@@ -72,6 +77,12 @@ static inline void interp_tile_put(interp *in, ash_ref ref, const ash_inst *inst
 static inline void interp_tiles(interp *in, ash_ref ref, const ash_inst *inst) {
     const ash_nest_tiles t = ash_nest_tiles_of(inst);
     const uint32_t like = inst->unroll & ~(uint32_t)UINT8_MAX;
+    if (inst->op == ASH_NEST_TILE_LINES_ARE) {
+        if (*interp_poison(in, inst->a) || interp_at(in, inst->a)->i < 1 || in->tiles_like)
+            interp_fail(in, ref, "so many lines of tiles");
+        in->tile_lines = interp_at(in, inst->a)->i;
+        return;
+    }
     if (inst->op == ASH_NEST_TILE_ZERO) {
         memset(in->tiles, 0, sizeof in->tiles);
         in->tiles_like = like;
@@ -497,6 +508,7 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_GATHER:
     case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
     case ASH_NEST_LOOKUP: interp_lookup(in, ref, inst); break;
+    case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:
     case ASH_NEST_TILE_DOT:
     case ASH_NEST_TILE_PUT: interp_tiles(in, ref, inst); break;

@@ -85,6 +85,7 @@ typedef struct interp {
     ASH_VEC(interp_copy) copies;
     int32_t *groups; /* per thread: that it has committed */
     interp_tile tiles[ASH_NEST_TILES];
+    int64_t tile_lines;  /* that count; 0: all */
     uint32_t tiles_like; /* the unroll of the TILE_ZERO that they are from, but for its terms; 0: none */
     struct interp_place {
         size_t first;     /* of the first thread */

@@ -274,6 +274,12 @@ static void check_tiles(fixture *f, const ash_target *target, bool compiled, int
         check(f, target, 1, compiled, NULL, m % 5 ? RANDOM : HIGHEST);
         if (!count_dots(f, target, true) || count_dots(f, target, false)) fail_msg("%d rows", (int)m);
     }
+    static const product open = {0, 0, 132, 70, ASH_U8, ASH_I8, NUMBER, NUMBER, false};
+    for (int64_t m = 1; m <= 40; m += step) {
+        build_product(f, &open, VARY_M, RANDOM);
+        check(f, target, 1, compiled, &m, RANDOM);
+        if (!count_dots(f, target, true)) fail_msg("rows that vary");
+    }
     static const int64_t channels[] = {16, 3, 32, 8, 48, 64};
     for (int64_t width = 1; width <= 40; width += step) {
         const int64_t kernel = 1 + 2 * (width % 4), stride = 1 + width % 3 / 2;

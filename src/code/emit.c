@@ -592,6 +592,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_COPY_ASYNC:
         case ASH_NEST_TILE_LOAD:
         case ASH_NEST_PREFETCH:
+        case ASH_NEST_TILE_LINES_ARE:
         case ASH_NEST_TILE_ZERO:
         case ASH_NEST_TILE_DOT:
         case ASH_NEST_TILE_PUT:

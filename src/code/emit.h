@@ -82,6 +82,7 @@ typedef struct ash_emit {
     unsigned kind_scope, kind_noalias, kind_invariant;
     ash_emit_inner inner;
     bool has_tiles;    /* the nest multiplies tiles, and the kind of machine has them */
+    LLVMValueRef tiles; /* of hosts: where the shapes of registers for tiles lie, as they are set */
     const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 

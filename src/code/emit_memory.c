@@ -468,6 +468,8 @@ static void tile(ash_emit *e, const ash_inst *inst) {
     uint64_t multiple;
     if (!e->has_tiles) {
         e->lacks = "products of tiles";
+    } else if (inst->op == ASH_NEST_TILE_LINES_ARE) {
+        e->kind->tile_lines_are(e, ash_emit__value(e, inst->a));
     } else if (inst->op == ASH_NEST_TILE_ZERO) {
         e->kind->tile_zero(e, t);
     } else if (inst->op == ASH_NEST_TILE_PUT) {
@@ -489,6 +491,7 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_LOOKUP: v = lookup(e, inst); break;
     case ASH_NEST_COPY_ASYNC: copy_async(e, inst); break;
+    case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:
     case ASH_NEST_TILE_DOT:
     case ASH_NEST_TILE_PUT: tile(e, inst); break;

@@ -611,7 +611,8 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     if (!c->in_lanes && c->x_block > c->terms) {
         ash_dim rows = c->from_all ? lines : (ash_dim)per;
         if (!c->merged) rows = ash_kern_product(k, rows, c->width);
-        c->ahead = ash_ahead_plan(k, c->weights, &work, c->number_bytes, rows, shape.rows);
+        unsigned height = c->tiles.height ? ash_ceil_div(shape.rows, 2) : shape.rows;
+        c->ahead = ash_ahead_plan(k, c->weights, &work, c->number_bytes, rows, height);
     }
     ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c->in_lanes ? 1 : c->groups);
     total = ash_kern_product(k, total, y->dims[0]);

@@ -137,7 +137,7 @@ static void emit_tile(conv *c, unsigned vectors, ash_ref first, ash_ref first_ve
 }
 
 void ash_conv__emit_registers(conv *c, unsigned vectors, ash_ref first_vector, ash_ref from, ash_ref to) {
-    ash_ref again, first = ash_tile_open_registers(&c->k->nest, &c->tiles, c->width, from, to, &again);
+    ash_ref again, first = ash_tile_open_registers(c->k, &c->tiles, c->width, from, to, &again);
     emit_tile(c, vectors, first, first_vector, again);
     ash_nest_end(&c->k->nest);
 }

@@ -34,6 +34,7 @@ typedef struct product {
     ash_nest_tiles tiles; /* bytes in registers for tiles; height 0: not so */
     int64_t far;          /* elements from a vector of the second operand to the next one */
     int64_t run;          /* terms of the first operand that lie side by side */
+    bool one_by_one;      /* vectors of few rows in tiles */
     ash_sym batch[ASH_MAX_RANK];
 } product;
 
@@ -216,6 +217,7 @@ static ash_tile make_register_tile(product *p, unsigned vectors, ash_ref block0,
                   .tiles = p->tiles,
                   .again = again};
     t.tiles.wide = (uint8_t)vectors;
+    if (!ash_dim_is_const(p->m)) t.rows_end = p->m;
     ash_tile_set_root(&t, p->out);
     return t;
 }
@@ -254,14 +256,50 @@ static void emit_register_tile(product *p, unsigned vectors, ash_ref row0, ash_r
     ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
 
+/* Rows [from, to) in such tiles, of a number that is one. */
+static void emit_register_rows(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_kern *k = p->k;
+    ash_ref again, row0 = ash_tile_open_registers(k, &p->tiles, p->m, from, to, &again);
+    emit_register_tile(p, vectors, row0, block0, again);
+    ash_nest_end(&k->nest);
+}
+
+/* The same where it is known at run time alone: tiles side by side where there are rows for two, else one, of
+ * as many lines as there are rows; so few of these wait for the second operand, which one vector after the
+ * other reads in one stream. */
+static void emit_open_registers(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_nest *n = &p->k->nest;
+    const ash_nest_tiles tiles = p->tiles;
+    if (tiles.tall > 1) {
+        ash_ref least = ash_nest_index(n, tiles.tall * tiles.height);
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, least, ash_kern_dim(p->k, p->m)));
+        emit_register_rows(p, vectors, from, to, block0);
+        ash_nest_else(n);
+    }
+    p->tiles.tall = 1;
+    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, vectors));
+    if (p->one_by_one) block0 = ash_nest_loop(n, block0, end, 1, 1);
+    emit_register_rows(p, p->one_by_one ? 1 : vectors, from, to, block0);
+    if (p->one_by_one) ash_nest_end(n);
+    p->tiles = tiles;
+    if (tiles.tall > 1) ash_nest_end(n);
+}
+
 /* Rows [from, to) of a strip of `vectors` vectors. */
 static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
                       ash_ref block0) {
-    if (p->tiles.height) {
-        ash_ref again, row0 = ash_tile_open_registers(&p->k->nest, &p->tiles, p->m, from, to, &again);
-        emit_register_tile(p, vectors, row0, block0, again);
-        ash_nest_end(&p->k->nest);
+    const bool tiles = p->tiles.height, open = tiles && !ash_dim_is_const(p->m);
+    const int64_t least = p->k->low->target->costs.bytes_tile_rows;
+    if (tiles && !open) {
+        emit_register_rows(p, vectors, from, to, block0);
         return;
+    }
+    if (open) {
+        ash_nest *n = &p->k->nest;
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, least), ash_kern_dim(p->k, p->m)));
+        emit_open_registers(p, vectors, from, to, block0);
+        ash_nest_else(n);
+        shape.rows = (unsigned)ASH_MAX(least - 1, 1);
     }
     /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
     int64_t steps = ash_ceil_div(ash_kern_max(p->k, p->inner), p->terms);
@@ -271,6 +309,7 @@ static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_re
         emit_tile(p, heights.at[i], vectors, row0, block0);
         ash_nest_end(&p->k->nest);
     }
+    if (open) ash_nest_end(&p->k->nest);
 }
 
 /* The strip that begins at block0, of a number of blocks that is a number: the last one may be narrower. */
@@ -332,8 +371,8 @@ static bool find_run(product *p) {
 static bool lies_in_tiles(product *p) {
     const ash_ixs *ixs = &p->k->ixs;
     int64_t apart, step;
-    if (!p->bytes || !ash_dim_is_const(p->m) || !ash_dim_is_const(p->n) || !ash_dim_is_const(p->inner) ||
-        p->inner % p->terms || p->inner == 0 || p->lanes != ASH_NEST_TILE_LINES)
+    if (!p->bytes || !ash_dim_is_const(p->n) || !ash_dim_is_const(p->inner) || p->inner % p->terms ||
+        p->inner == 0 || p->lanes != ASH_NEST_TILE_LINES)
         return false;
     if (!stride_along(p, p->a.linear, p->row, &apart) || apart < 0 || apart > UINT32_MAX) return false;
     p->tiles.x = p->a.buf, p->tiles.y = p->b.buf, p->tiles.apart = (uint32_t)apart;
@@ -348,10 +387,18 @@ static void choose_registers(product *p, const ash_tile_extents *extents, int64_
                              ash_tile_shape *shape) {
     const ash_target *target = p->k->low->target;
     if (!target->tiles || !lies_in_tiles(p)) return;
-    const ash_tile_bytes work = {
-        .rows = extents->rows, .blocks = extents->blocks, .run = p->run, .runs = p->inner / p->run};
+    const ash_tile_bytes work = {.rows = ash_tile_usual_rows(extents),
+                                 .blocks = extents->blocks,
+                                 .run = p->run,
+                                 .runs = p->inner / p->run};
     ash_nest_tiles t = ash_tile_choose_registers(
         target, &work, ash_tile_cycles(target, *shape, extents, steps, ASH_TILE_BYTES));
+    if (t.height && extents->open_rows) {
+        t.height = ASH_NEST_TILE_LINES;
+        t.tall = 1 + (extents->rows >= 2 * ASH_NEST_TILE_LINES);
+        t.wide = (uint8_t)ASH_MIN(ASH_NEST_TILES / t.tall, work.blocks);
+        p->one_by_one = ash_tile_is_far(target, &work);
+    }
     p->tiles.height = t.height, p->tiles.tall = t.tall, p->tiles.wide = t.wide;
     if (t.height) *shape = (ash_tile_shape){(unsigned)t.tall * t.height, t.wide};
 }
@@ -382,6 +429,10 @@ static ash_dim emit_columns(product *p) {
                           .strips = strips,
                           .strip_bytes = steps * width * step_bytes};
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
+    if (p->tiles.height && extents.open_rows)
+        ash_nest_tile_lines_are(
+            n, p->tiles,
+            ash_nest_binary(n, ASH_OP_MIN, ash_kern_dim(k, p->m), ash_nest_index(n, p->tiles.height)));
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per),
             all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), shape.vectors);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),

@@ -397,6 +397,10 @@ static void add_tile(ash_nest *n, ash_nest_op op, uint16_t buf, ash_nest_tiles t
     ash_nest_add(n, inst);
 }
 
+void ash_nest_tile_lines_are(ash_nest *n, ash_nest_tiles t, ash_ref lines) {
+    add_tile(n, ASH_NEST_TILE_LINES_ARE, 0, t, lines, ASH_NO_REF, ASH_NO_REF);
+}
+
 void ash_nest_tile_zero(ash_nest *n, ash_nest_tiles t) {
     add_tile(n, ASH_NEST_TILE_ZERO, 0, t, ASH_NO_REF, ASH_NO_REF, ASH_NO_REF);
 }

@@ -85,7 +85,10 @@ typedef enum ash_nest_op {
     ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
     /* Registers for tiles have sums of i32: `tall` by `wide` tiles of `height` lines of sixteen columns, which
        these three alone touch. i and unroll: ash_nest_tiles. Of buffers that no other one overlaps. */
-    ASH_NEST_TILE_ZERO, /* all sums are 0; before it they have no value */
+    ASH_NEST_TILE_LINES_ARE, /* of each tile the first a (scalar i64, at least 1) lines alone, if it has as many:
+                                the others are neither read nor written. Until then all are; outside of all
+                                that begins with TILE_ZERO */
+    ASH_NEST_TILE_ZERO,      /* all sums are 0; before it they have no value */
     /* To each sum, of line l of the tall * height there are, and column j of the sixteen of tile v,
          sum += the sum over t < terms of x[l][t] * y[v][t / 4][j][t % 4]
        exact but that sums wrap. Bytes with sign or without, as the buffers say. b, c: the first elements of x
@@ -170,7 +173,7 @@ static inline ash_nest_tiles ash_nest_tiles_of(const ash_inst *inst) {
         (uint8_t)(shape >> 24)};
 }
 static inline bool ash_nest_is_tile(const ash_inst *inst) {
-    return inst->op >= ASH_NEST_TILE_ZERO && inst->op <= ASH_NEST_TILE_PUT;
+    return inst->op >= ASH_NEST_TILE_LINES_ARE && inst->op <= ASH_NEST_TILE_PUT;
 }
 
 typedef struct ash_nest_buffer {
@@ -268,6 +271,7 @@ ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 /* Of `terms` terms, from elements `to`, `x` and `y` on. */
+void ash_nest_tile_lines_are(ash_nest *n, ash_nest_tiles tiles, ash_ref lines);
 void ash_nest_tile_zero(ash_nest *n, ash_nest_tiles tiles);
 void ash_nest_tile_dot(ash_nest *n, ash_nest_tiles tiles, ash_ref x, ash_ref y, ash_ref far);
 void ash_nest_tile_put(ash_nest *n, ash_nest_tiles tiles, uint16_t buf, ash_ref to);

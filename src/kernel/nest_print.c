@@ -40,6 +40,7 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_IMOD] = "imod",
     [ASH_NEST_FMA] = "fma",
     [ASH_NEST_DOT4] = "dot4",
+    [ASH_NEST_TILE_LINES_ARE] = "tile_lines",
     [ASH_NEST_TILE_ZERO] = "tile_zero",
     [ASH_NEST_TILE_DOT] = "tile_dot",
     [ASH_NEST_TILE_PUT] = "tile_put",
@@ -143,6 +144,7 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
 static void tile(const ash_nest *n, const ash_inst *inst, ash_text *out) {
     const ash_nest_tiles t = ash_nest_tiles_of(inst);
     ash_text_add(out, "%s %u x %u of %u", names[inst->op], t.tall, t.wide, t.height);
+    if (inst->op == ASH_NEST_TILE_LINES_ARE) operands(n, inst, out);
     if (inst->op == ASH_NEST_TILE_PUT) place(n, inst, out);
     if (inst->op != ASH_NEST_TILE_DOT) return;
     ash_text_add(out, ", %u terms,", t.terms);
@@ -186,6 +188,7 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
             operand(n, inst->c, out);
         }
         break;
+    case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:
     case ASH_NEST_TILE_DOT:
     case ASH_NEST_TILE_PUT: tile(n, inst, out); break;

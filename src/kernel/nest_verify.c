@@ -240,6 +240,7 @@ static ash_status tile(struct check *c, ash_ref ref) {
                 t.tall * t.wide <= ASH_NEST_TILES,
             "so many tiles, or lines of one");
     if (inst->op == ASH_NEST_TILE_ZERO) return ASH_OK;
+    if (inst->op == ASH_NEST_TILE_LINES_ARE) return use_typed(c, ref, inst->a, ASH_I64, 1);
     if (inst->op == ASH_NEST_TILE_PUT) {
         REQUIRE(c, ref, takes_sums(n, inst->buf), "products of tiles into something else than i32");
         return use_typed(c, ref, inst->a, ASH_I64, 1);
@@ -406,6 +407,7 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
         return use_typed(c, ref, inst->b, inst->dtype, inst->lanes);
     case ASH_NEST_DOT4: return dot4(c, ref);
+    case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:
     case ASH_NEST_TILE_DOT:
     case ASH_NEST_TILE_PUT: return tile(c, ref);
@@ -447,6 +449,7 @@ static ash_status value_has_lanes(struct check *c, ash_ref ref) {
     case ASH_NEST_STORE:
     case ASH_NEST_SCATTER:
     case ASH_NEST_PREFETCH:
+    case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:
     case ASH_NEST_TILE_DOT:
     case ASH_NEST_TILE_PUT:

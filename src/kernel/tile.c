@@ -55,7 +55,7 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
  * next to it that is. */
 enum { USUAL_ROWS = 8, USUAL_NEAR = 16 };
 
-static int64_t usual_rows(const ash_tile_extents *e) {
+int64_t ash_tile_usual_rows(const ash_tile_extents *e) {
     return e->open_rows ? ASH_MAX(e->rows / ASH_TILE_USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
 }
 
@@ -86,7 +86,8 @@ double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash
         single = (shape.vectors - 1) / 2.0;
         whole = ((double)e->blocks / ASH_TILE_USUAL - single) / shape.vectors;
     }
-    int64_t usual = usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0, all = 0;
+    int64_t usual = ash_tile_usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0,
+            all = 0;
     for (int64_t rows = usual - near; rows <= ASH_MIN(usual + near, e->rows); all += rows++)
         count_tiles(&h, rows, e, counts);
     double (*cycles_of)(const ash_target *, unsigned, unsigned, int64_t, ash_tile_math) =

@@ -47,6 +47,9 @@ ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents 
 double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *extents,
                        int64_t steps, ash_tile_math math);
 
+/* How many rows are expected. */
+int64_t ash_tile_usual_rows(const ash_tile_extents *extents);
+
 /* Products of bytes as registers for tiles take them (tile_bytes.c). */
 typedef struct ash_tile_bytes {
     int64_t rows, blocks; /* as in ash_tile_extents: numbers */
@@ -58,9 +61,12 @@ typedef struct ash_tile_bytes {
  * height is 0 where there is none. */
 ash_nest_tiles ash_tile_choose_registers(const ash_target *target, const ash_tile_bytes *work,
                                          double otherwise);
+/* Whether the second operand comes from beyond the second-level cache. */
+bool ash_tile_is_far(const ash_target *target, const ash_tile_bytes *work);
 /* Opens the loop over the tiles of rows [from, to) out of `rows`, which the caller ends; returns the first
- * row of one, of which the first *again were computed before. */
-ash_ref ash_tile_open_registers(ash_nest *n, const ash_nest_tiles *tiles, int64_t rows, ash_ref from,
+ * row of one, of which the first *again were computed before. A tile alone may have more lines than there are
+ * rows. */
+ash_ref ash_tile_open_registers(ash_kern *k, const ash_nest_tiles *tiles, ash_dim rows, ash_ref from,
                                 ash_ref to, ash_ref *again);
 /* Terms of the instructions that a run is cut into, evenly; the last one may have fewer. */
 int64_t ash_tile_piece(int64_t run);

@@ -257,6 +257,8 @@ static val lookup(ash_emit *e, val table, val bytes) {
  * instructions take: of each one for x, the rest for y. LLVM's intrinsics for registers by number touch
  * memory as they like, so nothing passes them. */
 enum { TILE_BYTES = 64, TILE_REGISTERS = 8, TILE_SHAPES = 3, TILE_FOUR = 4 };
+/* Where shapes lie in 64 bytes; widths are two bytes each. */
+enum { TILE_WIDTHS = 16, TILE_HEIGHTS = 48 };
 
 /* Of a kernel. */
 struct tile_plan {
@@ -286,8 +288,12 @@ static struct tile_plan plan_tiles(const ash_nest *nest) {
     return p;
 }
 
+static val bytes_behind(ash_emit *e, val at, int64_t bytes) {
+    val by = LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)bytes, true);
+    return bytes ? LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), at, &by, 1, "") : at;
+}
+
 static void tiles_open(ash_emit *e) {
-    enum { WIDTHS = 16, HEIGHTS = 48 }; /* where in the 64 bytes; widths are two bytes each */
     const struct tile_plan p = plan_tiles(e->nest);
     int32_t shape[TILE_BYTES] = {[0] = 1};
     if (!p.fits || !has(e->target, "amx-int8")) {
@@ -295,17 +301,32 @@ static void tiles_open(ash_emit *e) {
         return;
     }
     for (unsigned r = 0; r < p.sums; r++)
-        shape[WIDTHS + 2 * r] = TILE_BYTES, shape[HEIGHTS + r] = (int32_t)p.height;
+        shape[TILE_WIDTHS + 2 * r] = TILE_BYTES, shape[TILE_HEIGHTS + r] = (int32_t)p.height;
     for (unsigned s = 0; s < p.n; s++)
         for (unsigned i = 0; i < p.each; i++) {
             unsigned r = p.sums + s * p.each + i, terms = p.terms[s];
-            shape[WIDTHS + 2 * r] = (int32_t)(i ? TILE_BYTES : terms);
-            shape[HEIGHTS + r] = (int32_t)(i ? terms / TILE_FOUR : p.height);
+            shape[TILE_WIDTHS + 2 * r] = (int32_t)(i ? TILE_BYTES : terms);
+            shape[TILE_HEIGHTS + r] = (int32_t)(i ? terms / TILE_FOUR : p.height);
         }
     val all = ash_emit__const_vector(LLVMInt8TypeInContext(e->ctx), shape, TILE_BYTES);
-    val memory = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(all), "");
-    LLVMBuildStore(e->b, all, memory);
-    ash_emit__intrinsic(e, "llvm.x86.ldtilecfg", NULL, 0, &memory, 1);
+    e->tiles = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(all), "");
+    LLVMBuildStore(e->b, all, e->tiles);
+    ash_emit__intrinsic(e, "llvm.x86.ldtilecfg", NULL, 0, &e->tiles, 1);
+}
+
+/* The same with as many lines of sums and of x, where they are fewer. */
+static void tile_lines_are(ash_emit *e, val lines) {
+    const struct tile_plan p = plan_tiles(e->nest);
+    LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx);
+    val most = LLVMConstInt(LLVMTypeOf(lines), p.height, false);
+    if (!p.fits) return;
+    lines = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, lines, most, ""), lines, most, "");
+    lines = LLVMBuildTrunc(e->b, lines, byte, "");
+    for (unsigned r = 0; r < p.sums + p.n; r++) {
+        unsigned number = r < p.sums ? r : p.sums + (r - p.sums) * p.each;
+        LLVMBuildStore(e->b, lines, bytes_behind(e, e->tiles, TILE_HEIGHTS + number));
+    }
+    ash_emit__intrinsic(e, "llvm.x86.ldtilecfg", NULL, 0, &e->tiles, 1);
 }
 
 static void tiles_close(ash_emit *e) {
@@ -320,11 +341,6 @@ static void move_tile(ash_emit *e, const char *name, unsigned number, val at, in
     val args[] = {tile_register(e, number), at,
                   LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)apart, true)};
     ash_emit__intrinsic(e, name, NULL, 0, args, ASH_COUNT(args));
-}
-
-static val bytes_behind(ash_emit *e, val at, int64_t bytes) {
-    val by = LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)bytes, true);
-    return bytes ? LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), at, &by, 1, "") : at;
 }
 
 static void tile_zero(ash_emit *e, ash_nest_tiles t) {
@@ -427,6 +443,7 @@ const ash_code_target ash_code__host = {
     .to_f16 = to_f16,
     .dot4 = dot4,
     .lookup = lookup,
+    .tile_lines_are = tile_lines_are,
     .tile_zero = tile_zero,
     .tile_dot = tile_dot,
     .tile_put = tile_put,
