@@ -264,43 +264,9 @@ static void emit_register_rows(product *p, unsigned vectors, ash_ref from, ash_r
     ash_nest_end(&k->nest);
 }
 
-/* The same where it is known at run time alone: tiles side by side where there are rows for two, else one, of
- * as many lines as there are rows; so few of these wait for the second operand, which one vector after the
- * other reads in one stream. */
-static void emit_open_registers(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
-    ash_nest *n = &p->k->nest;
-    const ash_nest_tiles tiles = p->tiles;
-    if (tiles.tall > 1) {
-        ash_ref least = ash_nest_index(n, tiles.tall * tiles.height);
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, least, ash_kern_dim(p->k, p->m)));
-        emit_register_rows(p, vectors, from, to, block0);
-        ash_nest_else(n);
-    }
-    p->tiles.tall = 1;
-    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, vectors));
-    if (p->one_by_one) block0 = ash_nest_loop(n, block0, end, 1, 1);
-    emit_register_rows(p, p->one_by_one ? 1 : vectors, from, to, block0);
-    if (p->one_by_one) ash_nest_end(n);
-    p->tiles = tiles;
-    if (tiles.tall > 1) ash_nest_end(n);
-}
-
-/* Rows [from, to) of a strip of `vectors` vectors. */
-static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
-                      ash_ref block0) {
-    const bool tiles = p->tiles.height, open = tiles && !ash_dim_is_const(p->m);
-    const int64_t least = p->k->low->target->costs.bytes_tile_rows;
-    if (tiles && !open) {
-        emit_register_rows(p, vectors, from, to, block0);
-        return;
-    }
-    if (open) {
-        ash_nest *n = &p->k->nest;
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, least), ash_kern_dim(p->k, p->m)));
-        emit_open_registers(p, vectors, from, to, block0);
-        ash_nest_else(n);
-        shape.rows = (unsigned)ASH_MAX(least - 1, 1);
-    }
+/* Rows [from, to) of a strip of `vectors` vectors, in tiles whose sums are vectors. */
+static void emit_vector_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
+                             ash_ref block0) {
     /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
     int64_t steps = ash_ceil_div(ash_kern_max(p->k, p->inner), p->terms);
     const ash_tile_heights heights = ash_tile_cut_rows(p->k->low->target, shape, p->m, steps);
@@ -309,7 +275,53 @@ static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_re
         emit_tile(p, heights.at[i], vectors, row0, block0);
         ash_nest_end(&p->k->nest);
     }
-    if (open) ash_nest_end(&p->k->nest);
+}
+
+/* The same where tiles are registers and the number of rows is known at run time alone. Where there are rows
+ * for tiles side by side, these take the vectors of the strip two by two; else it is one tile, of as many lines
+ * as there are rows, and with fewer than pay none. Few rows wait for the second operand: where it comes from
+ * far, one vector after the other is one stream, which nothing else is asked for beside. */
+static void emit_open_registers(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_nest *n = &p->k->nest;
+    const ash_nest_tiles tiles = p->tiles;
+    const bool asks = p->ahead.asks;
+    const unsigned low = (unsigned)ASH_MAX(p->k->low->target->costs.bytes_tile_rows - 1, 1);
+    ash_ref rows = ash_kern_dim(p->k, p->m), block = block0,
+            end = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, vectors));
+    if (tiles.tall > 1) {
+        const unsigned wide = ASH_NEST_TILES / tiles.tall, rest = vectors % wide;
+        ash_ref least = ash_nest_index(n, tiles.tall * tiles.height),
+                whole = ash_nest_binary(n, ASH_OP_SUB, end, ash_nest_index(n, rest));
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, least, rows));
+        if (vectors > rest) {
+            emit_register_rows(p, wide, from, to, ash_nest_loop(n, block0, whole, wide, 1));
+            ash_nest_end(n);
+        }
+        if (rest) emit_register_rows(p, rest, from, to, whole);
+        ash_nest_else(n);
+    }
+    p->tiles.tall = 1;
+    p->ahead.asks = false;
+    if (p->one_by_one) block = ash_nest_loop(n, block0, end, 1, 1), vectors = 1;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, low), rows));
+    emit_register_rows(p, vectors, from, to, block);
+    ash_nest_else(n);
+    emit_vector_rows(p, (ash_tile_shape){low, vectors}, vectors, from, to, block);
+    ash_nest_end(n);
+    if (p->one_by_one) ash_nest_end(n);
+    p->tiles = tiles;
+    p->ahead.asks = asks;
+    if (tiles.tall > 1) ash_nest_end(n);
+}
+
+static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
+                      ash_ref block0) {
+    if (!p->tiles.height)
+        emit_vector_rows(p, shape, vectors, from, to, block0);
+    else if (ash_dim_is_const(p->m))
+        emit_register_rows(p, vectors, from, to, block0);
+    else
+        emit_open_registers(p, vectors, from, to, block0);
 }
 
 /* The strip that begins at block0, of a number of blocks that is a number: the last one may be narrower. */
@@ -396,7 +408,7 @@ static void choose_registers(product *p, const ash_tile_extents *extents, int64_
     if (t.height && extents->open_rows) {
         t.height = ASH_NEST_TILE_LINES;
         t.tall = 1 + (extents->rows >= 2 * ASH_NEST_TILE_LINES);
-        t.wide = (uint8_t)ASH_MIN(ASH_NEST_TILES / t.tall, work.blocks);
+        t.wide = (uint8_t)ASH_MIN(ASH_NEST_TILES, work.blocks);
         p->one_by_one = ash_tile_is_far(target, &work);
     }
     p->tiles.height = t.height, p->tiles.tall = t.tall, p->tiles.wide = t.wide;
@@ -431,8 +443,8 @@ static ash_dim emit_columns(product *p) {
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     if (p->tiles.height && extents.open_rows)
         ash_nest_tile_lines_are(
-            n, p->tiles,
-            ash_nest_binary(n, ASH_OP_MIN, ash_kern_dim(k, p->m), ash_nest_index(n, p->tiles.height)));
+            n, (ash_nest_tiles){.height = p->tiles.height, .tall = 1, .wide = 1},
+            ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, p->m), ash_nest_index(n, 1)));
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per),
             all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), shape.vectors);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
@@ -447,6 +459,8 @@ static ash_dim emit_columns(product *p) {
                         ash_kern_dim(k, p->m));
     ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
     if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner)) {
+        if (p->tiles.height && extents.open_rows && p->tiles.tall > 1) /* see emit_open_registers */
+            work.strip_bytes = work.strip_bytes / p->tiles.tall;
         p->ahead =
             ash_ahead_plan(k, p->b.buf, &work, term_bytes, cut.lines_stay ? cut.per : p->m, shape.rows);
         p->ahead_row = cut.lines_stay ? from : ash_nest_index(n, 0);
