@@ -62,8 +62,9 @@ static bool lies_in_tiles(conv *c) {
 void ash_conv__choose_registers(conv *c, const ash_tile_extents *extents, ash_tile_shape *shape) {
     const ash_target *target = c->k->low->target;
     if (!target->tiles || !lies_in_tiles(c)) return;
-    const ash_tile_bytes work = {
-        .rows = extents->rows, .blocks = extents->blocks, .run = run_of(c), .runs = runs_of(c)};
+    ash_tile_bytes work = {
+        .rows = extents->rows, .blocks = extents->blocks, .lines = 1, .run = run_of(c), .runs = runs_of(c)};
+    for (unsigned d = 0; d + 1 < c->space && !c->merged; d++) work.lines *= ash_kern_max(c->k, c->out[d]);
     double otherwise = ash_tile_cycles(target, *shape, extents, ash_conv__inner_steps(c), c->math);
     ash_nest_tiles t = ash_tile_choose_registers(target, &work, otherwise);
     c->tiles.height = t.height, c->tiles.tall = t.tall, c->tiles.wide = t.wide;

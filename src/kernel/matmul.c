@@ -400,6 +400,7 @@ static void choose_registers(product *p, const ash_tile_extents *extents, int64_
     const ash_target *target = p->k->low->target;
     if (!target->tiles || !lies_in_tiles(p)) return;
     const ash_tile_bytes work = {.rows = ash_tile_usual_rows(extents),
+                                 .lines = 1,
                                  .blocks = extents->blocks,
                                  .run = p->run,
                                  .runs = p->inner / p->run};

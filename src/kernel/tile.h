@@ -53,6 +53,7 @@ int64_t ash_tile_usual_rows(const ash_tile_extents *extents);
 /* Products of bytes as registers for tiles take them (tile_bytes.c). */
 typedef struct ash_tile_bytes {
     int64_t rows, blocks; /* as in ash_tile_extents: numbers */
+    int64_t lines;        /* runs of so many rows that pass a strip */
     int64_t run,
         runs; /* terms that lie side by side, a multiple of four, and how many such runs a sum has */
 } ash_tile_bytes;

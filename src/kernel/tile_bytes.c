@@ -30,22 +30,21 @@ bool ash_tile_is_far(const ash_target *target, const ash_tile_bytes *w) {
     return vector_bytes(w) * w->blocks > ash_share_of(target->l2_bytes, target->costs.near_share);
 }
 
-/* Bytes of a strip in a cycle, for each tile of lines: as many tiles as there are in all share what comes
- * from far. */
-static double stream_rate(const ash_target *target, const ash_tile_bytes *w, unsigned tall, unsigned wide) {
-    const ash_costs *c = &target->costs;
-    if (w->rows <= ASH_NEST_TILE_LINES * tall && ash_tile_is_far(target, w))
-        return c->bytes_tile_far * tall;
-    return stays_near(target, w, wide) ? INFINITY : c->tile_stream * tall;
-}
-
-/* Tiles of lines, a multiple of `tall`; and how high they are. */
+/* Tiles of a run of rows, a multiple of `tall`; and how high they are. */
 static int64_t tiles_of(const ash_tile_bytes *w, unsigned tall) {
     return ash_ceil_div(w->rows, ASH_NEST_TILE_LINES * tall) * tall;
 }
 
 static int64_t height_of(const ash_tile_bytes *w, unsigned tall) {
     return ash_ceil_div(w->rows, tiles_of(w, tall));
+}
+
+/* Bytes of a strip in a cycle, for each tile of lines. What comes from far does so for the first of them; if
+ * there are no others, all wait for it. */
+static double stream_rate(const ash_target *target, const ash_tile_bytes *w, unsigned tall, unsigned wide) {
+    const ash_costs *c = &target->costs;
+    if (w->lines * tiles_of(w, tall) <= tall && ash_tile_is_far(target, w)) return c->bytes_tile_far * tall;
+    return stays_near(target, w, wide) ? INFINITY : c->tile_stream * tall;
 }
 
 /* Cycles of all products of a strip of so many vectors, for each tile of lines. */
@@ -71,7 +70,7 @@ static double shape_cycles(const ash_target *target, const ash_tile_bytes *w, un
  * it, which asks for more at a time. */
 static bool keeps_up(const ash_target *target, const ash_tile_bytes *w, double cycles) {
     return ash_tile_is_far(target, w) &&
-           cycles * target->costs.bytes_tile_far < (double)(vector_bytes(w) * w->blocks);
+           cycles * (double)w->lines * target->costs.bytes_tile_far < (double)(vector_bytes(w) * w->blocks);
 }
 
 ash_nest_tiles ash_tile_choose_registers(const ash_target *target, const ash_tile_bytes *w,
