@@ -52,10 +52,13 @@ static double strip_cycles(const ash_target *target, const ash_tile_bytes *w, un
                            unsigned wide) {
     const ash_costs *c = &target->costs;
     double pieces = (double)(ash_ceil_div(w->run, ASH_NEST_TILE_TERMS) * w->runs),
-           stream = (double)vector_bytes(w) / stream_rate(target, w, tall, wide),
-           each = ASH_MAX(c->bytes_tile, c->bytes_tile_line * (double)height_of(w, tall)),
-           products = pieces * ASH_MAX(each, c->bytes_tile_latency / (tall * wide));
-    return (ASH_MAX(products, stream) + c->bytes_tile_sums) * wide;
+           height = (double)height_of(w, tall),
+           latency = c->bytes_tile_latency + c->bytes_tile_pass * height,
+           each = ASH_MAX(ASH_MAX(c->bytes_tile, c->bytes_tile_line * height), latency / (tall * wide)),
+           stream = (double)vector_bytes(w) / stream_rate(target, w, tall, wide);
+    double cycles = ASH_MAX(pieces * each, stream);
+    if (!stays_near(target, w, wide)) cycles += pieces * c->bytes_tile_wait;
+    return (cycles + c->bytes_tile_sums) * wide;
 }
 
 static double shape_cycles(const ash_target *target, const ash_tile_bytes *w, unsigned tall,
