@@ -283,17 +283,18 @@ static void check_tiles(fixture *f, const ash_target *target, bool compiled, int
     }
     static const int64_t channels[] = {16, 3, 32, 8, 48, 64};
     for (int64_t width = 1; width <= 40; width += step) {
-        const int64_t kernel = 1 + 2 * (width % 4), stride = 1 + width % 3 / 2;
+        const int64_t kernel = 1 + 2 * (width % 4), stride = 1 + width % 3 / 2,
+                      groups = width % 7 == 5 ? 3 : 1;
         const convolution s = {.n = 1 + width % 2,
-                               .c = channels[width % 6],
-                               .o = 9 + width * 29 % 62, /* fewer are no vector */
+                               .c = groups * channels[groups > 1 ? 3 : width % 6],
+                               .o = groups > 1 ? groups * 16 : 9 + width * 29 % 62, /* no fewer: a vector */
                                .rows = 3,
                                .columns = width + kernel,
                                .kernel = kernel,
                                .stride = stride,
                                .pad = kernel / 2,
                                .dilation = 1,
-                               .groups = 1,
+                               .groups = groups,
                                .x = ASH_U8,
                                .w = ASH_I8,
                                .x_zero = width % 2 ? NONE : NUMBER};
