@@ -251,9 +251,9 @@ static void depthwise_windows_are_exact(void **state) {
     }
 }
 
-/* Registers for tiles: all numbers of rows around one and two of them, columns and terms that fill no vector,
- * no strip and no register; windows and strides of lines of all widths. Where they do not pay, as these costs
- * say, they are not asked whether they do. */
+/* Registers for tiles: all numbers of rows around one and two of them, columns and terms that fill no
+ * vector, no strip and no register; windows and strides of lines of all widths. Where they do not pay, as
+ * these costs say, they are not asked whether they do. */
 static ash_target with_tiles(ash_target target) {
     target.costs.bytes_tile = target.costs.bytes_tile_line = target.costs.bytes_tile_wait = 0.001;
     target.costs.bytes_tile_latency = target.costs.bytes_tile_pass = target.costs.bytes_tile_sums = 0.001;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Convolutions of bytes in registers for tiles (tile_bytes.c).
  *
- * The channels of a block, and behind them those of the neighbouring columns of the window, lie side by side
- * in the input: what a position takes of a line of it is one run of terms, and the runs of neighbouring
- * positions are a stride apart. The packed weights of that line lie in the same order.
+ * The channels of a block, and behind them those of the neighbouring columns of the window, lie side by
+ * side in the input: what a position takes of a line of it is one run of terms, and the runs of
+ * neighbouring positions are a stride apart. The packed weights of that line lie in the same order.
  *
  *     input     | position 0: 16 channels | position 1 | position 2 | position 3 | ...
  *     line 0      \---------------- 3 columns: 48 terms -----------/

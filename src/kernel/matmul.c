@@ -277,10 +277,10 @@ static void emit_vector_rows(product *p, ash_tile_shape shape, unsigned vectors,
     }
 }
 
-/* The same where tiles are registers and the number of rows is known at run time alone. Where there are rows
- * for tiles side by side, these take the vectors of the strip two by two; else it is one tile, of as many lines
- * as there are rows, and with fewer than pay none. Few rows wait for the second operand: where it comes from
- * far, one vector after the other is one stream, which nothing else is asked for beside. */
+/* The same where tiles are registers and the number of rows is known at run time alone. Where there are
+ * rows for tiles side by side, these take the vectors of the strip two by two; else it is one tile, of as
+ * many lines as there are rows, and with fewer than pay none. Few rows wait for the second operand: where
+ * it comes from far, one vector after the other is one stream, which nothing else is asked for beside. */
 static void emit_open_registers(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
     ash_nest *n = &p->k->nest;
     const ash_nest_tiles tiles = p->tiles;
@@ -314,6 +314,7 @@ static void emit_open_registers(product *p, unsigned vectors, ash_ref from, ash_
     if (tiles.tall > 1) ash_nest_end(n);
 }
 
+/* Rows [from, to) of a strip of `vectors` vectors. */
 static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
                       ash_ref block0) {
     if (!p->tiles.height)

@@ -83,16 +83,16 @@ typedef enum ash_nest_op {
                          result: i32, exact but that sums wrap. a and b have four times the result's
                          lanes; one of them may have 4, which count for every lane */
     ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
-    /* Registers for tiles have sums of i32: `tall` by `wide` tiles of `height` lines of sixteen columns, which
-       these three alone touch. i and unroll: ash_nest_tiles. Of buffers that no other one overlaps. */
-    ASH_NEST_TILE_LINES_ARE, /* of each tile the first a (scalar i64, at least 1) lines alone, if it has as many:
-                                the others are neither read nor written. Until then all are; outside of all
-                                that begins with TILE_ZERO */
+    /* Registers for tiles have sums of i32: `tall` by `wide` tiles of `height` lines of sixteen columns,
+       which these four alone touch. i and unroll: ash_nest_tiles. Of buffers that no other overlaps. */
+    ASH_NEST_TILE_LINES_ARE, /* of each tile the first a (scalar i64, at least 1) lines alone, if it has as
+                                many: the others are neither read nor written. Until then all are; outside
+                                of all that begins with TILE_ZERO */
     ASH_NEST_TILE_ZERO,      /* all sums are 0; before it they have no value */
     /* To each sum, of line l of the tall * height there are, and column j of the sixteen of tile v,
          sum += the sum over t < terms of x[l][t] * y[v][t / 4][j][t % 4]
-       exact but that sums wrap. Bytes with sign or without, as the buffers say. b, c: the first elements of x
-       and y; x's lines are `apart` elements apart, those of y packed, its tiles a apart (a number). */
+       exact but that sums wrap. Bytes with sign or without, as the buffers say. b, c: the first elements
+       of x and y; x's lines are `apart` elements apart, those of y packed, its tiles a apart (a number). */
     ASH_NEST_TILE_DOT,
     ASH_NEST_TILE_PUT, /* all sums to `buf` from element a on: [wide][tall * height][16] */
     ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on

@@ -65,8 +65,8 @@ ash_nest_tiles ash_tile_choose_registers(const ash_target *target, const ash_til
 /* Whether the second operand comes from beyond the second-level cache. */
 bool ash_tile_is_far(const ash_target *target, const ash_tile_bytes *work);
 /* Opens the loop over the tiles of rows [from, to) out of `rows`, which the caller ends; returns the first
- * row of one, of which the first *again were computed before. A tile alone may have more lines than there are
- * rows. */
+ * row of one, of which the first *again were computed before. A tile alone may have more lines than there
+ * are rows. */
 ash_ref ash_tile_open_registers(ash_kern *k, const ash_nest_tiles *tiles, ash_dim rows, ash_ref from,
                                 ash_ref to, ash_ref *again);
 /* Terms of the instructions that a run is cut into, evenly; the last one may have fewer. */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Products of bytes in registers for tiles: which of their shapes, and how rows are cut into them.
  *
- * An instruction multiplies up to sixteen lines by 64 terms of sixteen columns in a cycle a line, however few
- * terms there are: eight times the rate of dot4. A register is loaded in eight cycles, and sums can be used
- * again after 52, so that four of them are open at a time: tall by wide,
+ * An instruction multiplies up to sixteen lines by 64 terms of sixteen columns in a cycle a line, however
+ * few terms there are: eight times the rate of dot4. A register is loaded in eight cycles, and sums can be
+ * used again after 52, so that four of them are open at a time: tall by wide,
  *
  *     2 x 2    a strip that comes from the second-level cache is read once for two tiles of lines
  *     1 x 4    where lines are few, or an odd number of tiles
  *
- * Tiles have one height, so that the registers' shapes are set once for a kernel: lines go in tiles that are as
- * even as can be. The last ones begin so early that they end with the lines; what they compute a second time
- * is not stored. */
+ * Tiles have one height, so that the registers' shapes are set once for a kernel: lines go in tiles that
+ * are as even as can be. The last ones begin so early that they end with the lines; what they compute a
+ * second time is not stored. */
 #include <math.h>
 
 #include "tile.h"
@@ -39,8 +39,8 @@ static int64_t height_of(const ash_tile_bytes *w, unsigned tall) {
     return ash_ceil_div(w->rows, tiles_of(w, tall));
 }
 
-/* Bytes of a strip in a cycle, for each tile of lines. What comes from far does so for the first of them; if
- * there are no others, all wait for it. */
+/* Bytes of a strip in a cycle, for each tile of lines. What comes from far does so for the first of them;
+ * if there are no others, all wait for it. */
 static double stream_rate(const ash_target *target, const ash_tile_bytes *w, unsigned tall, unsigned wide) {
     const ash_costs *c = &target->costs;
     if (w->lines * tiles_of(w, tall) <= tall && ash_tile_is_far(target, w)) return c->bytes_tile_far * tall;

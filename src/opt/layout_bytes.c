@@ -77,9 +77,9 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-/* The operand, plain or in blocks of `block` channels, padded with what is zero in the graph: `offset` taken
- * off, if there is one. Padding sees the blocks of a line side by side, so that it copies lines, and not
- * blocks. */
+/* The operand, plain or in blocks of `block` channels, padded with what is zero in the graph: `offset`
+ * taken off, if there is one. Padding sees the blocks of a line side by side, so that it copies lines, and
+ * not blocks. */
 static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
                              ash_value offset) {
     static const int64_t none[ASH_MAX_RANK];
