@@ -17,35 +17,80 @@
 
 #include "nest_touch.h"
 
-static inline void interp_tile_dot(interp *in, ash_ref ref, const ash_inst *inst) {
-    enum { LINES = ASH_NEST_TILE_LINES, COLUMNS = 16 };
-    const ash_nest_tiles tiles = ash_nest_tiles_of(inst);
-    const int64_t terms = inst->unroll;
-    interp_memory *of_x, *of_y, *of_sums;
-    if (*interp_poison(in, inst->a) || *interp_poison(in, inst->b) || *interp_poison(in, inst->c))
+/* A byte as what its buffer says it is. */
+static inline int32_t interp_byte(const interp *in, uint16_t buf, unsigned char byte) {
+    return ash_nest_dtype(in->nest, buf) == ASH_I8 ? (signed char)byte : byte;
+}
+
+/* One line of a tile's sums by 16 columns of y. */
+static inline void interp_tile_line(interp *in, ash_ref ref, ash_nest_tiles t, int64_t x_at, int64_t y_at,
+                                    interp_tile *tile, unsigned line) {
+    enum { COLUMNS = 16 };
+    interp_memory *of_x, *of_y;
+    const unsigned char *x = interp_touch(in, ref, t.x, x_at, t.terms, false, &of_x),
+                        *y = interp_touch(in, ref, t.y, y_at, t.terms * COLUMNS, false, &of_y);
+    for (unsigned column = 0; x && y && column < COLUMNS; column++)
+        for (unsigned i = 0; i < t.terms; i++) {
+            const unsigned char *other = y + (i / 4 * COLUMNS + column) * 4 + i % 4;
+            tile->sums[line][column] +=
+                (uint32_t)(interp_byte(in, t.x, x[i]) * interp_byte(in, t.y, *other));
+            tile->bad[line][column] |=
+                of_x->undefined[x - of_x->data + i] || of_y->undefined[other - of_y->data];
+        }
+}
+
+static inline bool interp_has_line(const interp *in, unsigned line) {
+    return !in->tile_lines || line < in->tile_lines;
+}
+
+static inline void interp_tile_dot(interp *in, ash_ref ref, const ash_inst *inst, ash_nest_tiles t) {
+    if (*interp_poison(in, inst->b) || *interp_poison(in, inst->c))
         interp_fail(in, ref, "a product of tiles without an address");
     if (in->error[0]) return;
-    int64_t at = interp_at(in, inst->b)->i;
-    const unsigned char *y =
-        interp_touch(in, ref, tiles.y, interp_at(in, inst->c)->i, terms * COLUMNS, false, &of_y);
-    unsigned char *sums =
-        interp_touch(in, ref, inst->buf, interp_at(in, inst->a)->i, LINES * COLUMNS, true, &of_sums);
-    for (int64_t row = 0; row < LINES && y && sums; row++) {
-        const unsigned char *x =
-            interp_touch(in, ref, tiles.x, at + row * tiles.apart, terms, false, &of_x);
-        for (int64_t column = 0; x && column < COLUMNS; column++) {
-            uint32_t sum = 0;
-            bool bad = false;
-            for (int64_t t = 0; t < terms; t++) {
-                const unsigned char *other = y + (t / 4 * COLUMNS + column) * 4 + t % 4;
-                sum += (uint32_t)((signed char)x[t] * (signed char)*other);
-                bad |= of_x->undefined[x - of_x->data + t] || of_y->undefined[other - of_y->data];
-            }
-            unsigned char *to = sums + (row * COLUMNS + column) * (int64_t)sizeof sum;
-            memcpy(to, &sum, sizeof sum);
-            memset(of_sums->undefined + (to - of_sums->data), bad, sizeof sum);
-        }
+    int64_t x = interp_at(in, inst->b)->i, y = interp_at(in, inst->c)->i, far = interp_at(in, inst->a)->i;
+    for (unsigned l = 0; l < (unsigned)t.tall * t.height; l++)
+        for (unsigned v = 0; v < t.wide && interp_has_line(in, l % t.height); v++)
+            interp_tile_line(in, ref, t, x + (int64_t)l * t.apart, y + v * far,
+                             &in->tiles[l / t.height * t.wide + v], l % t.height);
+}
+
+static inline void interp_tile_put(interp *in, ash_ref ref, const ash_inst *inst, ash_nest_tiles t) {
+    enum { COLUMNS = 16 };
+    interp_memory *of;
+    if (*interp_poison(in, inst->a)) interp_fail(in, ref, "tiles without an address");
+    if (in->error[0]) return;
+    const unsigned lines = (unsigned)t.tall * t.height;
+    unsigned char *to = interp_touch(in, ref, inst->buf, interp_at(in, inst->a)->i,
+                                     (int64_t)t.wide * lines * COLUMNS, true, &of);
+    for (unsigned i = 0; to && i < t.wide * lines; i++) {
+        if (!interp_has_line(in, i % t.height)) continue;
+        const interp_tile *tile = &in->tiles[i % lines / t.height * t.wide + i / lines];
+        unsigned char *at = to + i * sizeof tile->sums[0];
+        memcpy(at, tile->sums[i % t.height], sizeof tile->sums[0]);
+        for (unsigned c = 0; c < COLUMNS; c++)
+            memset(of->undefined + (at - of->data) + c * sizeof(uint32_t), tile->bad[i % t.height][c],
+                   sizeof(uint32_t));
     }
+}
+
+/* Registers for tiles: nothing but zero comes first, and all are of one shape until the next one. */
+static inline void interp_tiles(interp *in, ash_ref ref, const ash_inst *inst) {
+    const ash_nest_tiles t = ash_nest_tiles_of(inst);
+    const uint32_t like = inst->unroll & ~(uint32_t)UINT8_MAX;
+    if (inst->op == ASH_NEST_TILE_LINES_ARE) {
+        if (*interp_poison(in, inst->a) || interp_at(in, inst->a)->i < 1 || in->tiles_like)
+            interp_fail(in, ref, "so many lines of tiles");
+        in->tile_lines = interp_at(in, inst->a)->i;
+        return;
+    }
+    if (inst->op == ASH_NEST_TILE_ZERO) {
+        memset(in->tiles, 0, sizeof in->tiles);
+        in->tiles_like = like;
+    }
+    if (in->tiles_like != like) interp_fail(in, ref, "tiles of another shape");
+    if (in->error[0]) return;
+    if (inst->op == ASH_NEST_TILE_DOT) interp_tile_dot(in, ref, inst, t);
+    if (inst->op == ASH_NEST_TILE_PUT) interp_tile_put(in, ref, inst, t);
 }
 
 /* --- arithmetic ----------------------------------------------------------------------------------- */
@@ -463,7 +508,10 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_GATHER:
     case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
     case ASH_NEST_LOOKUP: interp_lookup(in, ref, inst); break;
-    case ASH_NEST_TILE_DOT: interp_tile_dot(in, ref, inst); break;
+    case ASH_NEST_TILE_LINES_ARE:
+    case ASH_NEST_TILE_ZERO:
+    case ASH_NEST_TILE_DOT:
+    case ASH_NEST_TILE_PUT: interp_tiles(in, ref, inst); break;
     case ASH_NEST_PREFETCH:
     case ASH_NEST_POLL: break; /* nobody asks */
     case ASH_NEST_COMPUTE:

@@ -62,6 +62,12 @@ typedef union interp_lane {
     double f;
 } interp_lane;
 
+/* A register for sums of tiles, and whether these have no value. */
+typedef struct interp_tile {
+    uint32_t sums[ASH_NEST_TILE_LINES][16];
+    bool bad[ASH_NEST_TILE_LINES][16];
+} interp_tile;
+
 typedef struct interp {
     const ash_nest *nest;
     const interp_buffer *buffers;
@@ -78,6 +84,9 @@ typedef struct interp {
     interp_piece **of_buffer; /* per buffer, per piece of its storage; NULL without a block */
     ASH_VEC(interp_copy) copies;
     int32_t *groups; /* per thread: that it has committed */
+    interp_tile tiles[ASH_NEST_TILES];
+    int64_t tile_lines;  /* that count; 0: all */
+    uint32_t tiles_like; /* the unroll of the TILE_ZERO that they are from, but for its terms; 0: none */
     struct interp_place {
         size_t first;     /* of the first thread */
         unsigned lanes;   /* of a thread */

@@ -10,6 +10,7 @@
 /* --- targets -------------------------------------------------------------------------------------- */
 
 static const char *const makings[] = {
+    "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+avx512vbmi,+amx-tile,+amx-int8,+fma",
     "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512vnni,+fma",
     "+avx512f,+avx512bw,+avx512dq,+avx512vl,+fma",
     "+avx2,+avxvnni,+fma",
@@ -115,7 +116,8 @@ static ash_wide *inputs_of(fixture *f, const int64_t *vars, fill how) {
     return inputs;
 }
 
-static unsigned dots_of(fixture *f, const ash_target *target) {
+/* Instructions of some that multiply bytes, in the graph as it was optimised last. */
+static unsigned count_dots(fixture *f, const ash_target *target, bool tiles) {
     ash_program *p;
     ash_diag diag;
     ash_lower_options options = {.fuse = true};
@@ -123,9 +125,13 @@ static unsigned dots_of(fixture *f, const ash_target *target) {
     assert_ok(ash_program__lower(f->out, target, &options, &p, &diag));
     for (size_t i = 0; i < p->nests.len; i++)
         for (size_t k = 0; k < p->nests.at[i].code.len; k++)
-            n += p->nests.at[i].code.at[k].op == ASH_NEST_DOT4;
+            n += p->nests.at[i].code.at[k].op == (tiles ? ASH_NEST_TILE_DOT : ASH_NEST_DOT4);
     ash_program__free(p);
     return n;
+}
+
+static unsigned dots_of(fixture *f, const ash_target *target) {
+    return count_dots(f, target, false) + count_dots(f, target, true);
 }
 
 /* Optimises the graph under test for a target, in which it has `products` of bytes, and compares what is
@@ -262,6 +268,68 @@ static void depthwise_windows_are_exact(void **state) {
     }
 }
 
+/* Registers for tiles: all numbers of rows around one and two of them, columns and terms that fill no
+ * vector, no strip and no register; windows and strides of lines of all widths. Where they do not pay, as
+ * these costs say, they are not asked whether they do. */
+static ash_target with_tiles(ash_target target) {
+    target.costs.bytes_tile = target.costs.bytes_tile_line = target.costs.bytes_tile_wait = 0.001;
+    target.costs.bytes_tile_latency = target.costs.bytes_tile_pass = target.costs.bytes_tile_sums = 0.001;
+    target.costs.bytes_tile_rows = 1;
+    return target;
+}
+
+static void check_tiles(fixture *f, const ash_target *target, bool compiled, int64_t step) {
+    for (int64_t m = 1; m <= 40; m += step) {
+        const product p = {.batch = m % 9 ? 0 : 2,
+                           .m = m,
+                           .k = 4 * (1 + m * 13 % 47),
+                           .n = 1 + m * 29 % 70,
+                           .a = ASH_U8,
+                           .b = ASH_I8,
+                           .a_zero = NUMBER,
+                           .b_zero = m % 2 ? NONE : NUMBER};
+        build_product(f, &p, 0, m % 5 ? RANDOM : HIGHEST);
+        check(f, target, 1, compiled, NULL, m % 5 ? RANDOM : HIGHEST);
+        if (!count_dots(f, target, true) || count_dots(f, target, false)) fail_msg("%d rows", (int)m);
+    }
+    static const product open = {0, 0, 132, 70, ASH_U8, ASH_I8, NUMBER, NUMBER, false};
+    for (int64_t m = 1; m <= 40; m += step) {
+        build_product(f, &open, VARY_M, RANDOM);
+        check(f, target, 1, compiled, &m, RANDOM);
+        if (!count_dots(f, target, true)) fail_msg("rows that vary");
+    }
+    static const int64_t channels[] = {16, 3, 32, 8, 48, 64};
+    for (int64_t width = 1; width <= 40; width += step) {
+        const int64_t kernel = 1 + 2 * (width % 4), stride = 1 + width % 3 / 2,
+                      groups = width % 7 == 5 ? 3 : 1;
+        const convolution s = {.n = 1 + width % 2,
+                               .c = groups * channels[groups > 1 ? 3 : width % 6],
+                               .o = groups > 1 ? groups * 16 : 9 + width * 29 % 62, /* no fewer: a vector */
+                               .rows = 3,
+                               .columns = width + kernel,
+                               .kernel = kernel,
+                               .stride = stride,
+                               .pad = kernel / 2,
+                               .dilation = 1,
+                               .groups = groups,
+                               .x = ASH_U8,
+                               .w = ASH_I8,
+                               .x_zero = width % 2 ? NONE : NUMBER};
+        build_window(f, &s, false, width % 5 ? RANDOM : HIGHEST);
+        check(f, target, 1, compiled, NULL, width % 5 ? RANDOM : HIGHEST);
+        if (!count_dots(f, target, true) || count_dots(f, target, false)) fail_msg("width %d", (int)width);
+    }
+}
+
+static void tiles_have_every_edge(void **state) {
+    fixture *f = *state;
+    ash_target target = with_tiles(made(makings[0]));
+    check_tiles(f, &target, false, 1);
+    if (!runs_here(f->context, "host", &target) || !target.tiles) return;
+    target = with_tiles(target);
+    check_tiles(f, &target, true, 3);
+}
+
 /* Rows, terms and images that are variables. */
 static void sizes_vary(void **state) {
     fixture *f = *state;
@@ -347,6 +415,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(turned_products_are_exact, begin, teardown),
         cmocka_unit_test_setup_teardown(convolutions_are_exact, begin, teardown),
         cmocka_unit_test_setup_teardown(depthwise_windows_are_exact, begin, teardown),
+        cmocka_unit_test_setup_teardown(tiles_have_every_edge, begin, teardown),
         cmocka_unit_test_setup_teardown(sizes_vary, begin, teardown),
         cmocka_unit_test_setup_teardown(others_stay, begin, teardown),
         cmocka_unit_test_setup_teardown(compiled_code_is_exact, begin, teardown),

@@ -553,32 +553,59 @@ static void check_dot4(test_code *t, unsigned lanes, bool a_shared, bool b_share
     ash_code__release(code);
 }
 
-/* Products of tiles at both ends of the ranges and at random, of so many terms, lines of x apart. */
-static void check_tile_dot(test_code *t, unsigned terms, unsigned apart) {
-    enum { LINES = 16, MOST = ASH_NEST_TILE_TERMS + 100 };
+/* Products of tiles, in two instructions of so many terms, with or without sign. */
+typedef struct tile_case {
+    uint8_t terms[2], height, tall, wide;
+    unsigned apart;
+    ash_dtype x, y;
+} tile_case;
+
+enum { TILE_MOST = 2 * ASH_NEST_TILE_TERMS, TILE_ROOM = 4 * 16 * (TILE_MOST + 40) };
+
+static int32_t byte_at(ash_dtype dtype, const uint8_t *bytes, unsigned at) {
+    return dtype == ASH_I8 ? (int8_t)bytes[at] : bytes[at];
+}
+
+static void write_tiles(ash_nest *n, const tile_case *c) {
+    uint16_t x = test_buffer(n, c->x, false), y = test_buffer(n, c->y, false);
+    uint16_t z = test_buffer(n, ASH_I32, true);
+    ash_nest_tiles t = {x, y, c->apart, 0, c->height, c->tall, c->wide};
+    ash_ref far = ash_nest_index(n, TILE_MOST * 16);
+    ash_nest_tile_zero(n, t);
+    for (unsigned i = 0, from = 0; i < 2; from += c->terms[i++]) {
+        t.terms = c->terms[i];
+        if (t.terms)
+            ash_nest_tile_dot(n, t, ash_nest_index(n, 3 + from), ash_nest_index(n, 5 + from * 16), far);
+    }
+    ash_nest_tile_put(n, t, z, ash_nest_index(n, 1));
+}
+
+/* At both ends of the ranges, and at random. */
+static void check_tiles(test_code *t, const tile_case *c) {
+    enum { LANES = 16, SUMS = ASH_NEST_TILES * ASH_NEST_TILE_LINES * LANES };
     ash_nest n = test_nest();
-    uint16_t x = test_buffer(&n, ASH_I8, false), y = test_buffer(&n, ASH_I8, false);
-    uint16_t z = test_buffer(&n, ASH_I32, true);
-    ash_nest_tile_dot(&n, z, ash_nest_index(&n, 1), (ash_nest_tiles){x, y, apart}, ash_nest_index(&n, 3),
-                      ash_nest_index(&n, 5), terms);
+    write_tiles(&n, c);
     ash_code *code;
     ash_kernel_fn fn = test_code_compile(t, &n, &code);
-    static int8_t in[LINES * MOST], by[LINES * MOST];
-    int32_t out[LINES * LINES + 2] = {0};
+    static uint8_t in[TILE_ROOM], by[TILE_ROOM];
+    static int32_t out[SUMS + 2];
+    const unsigned lines = c->tall * c->height, terms = c->terms[0] + c->terms[1];
     uint64_t seed = terms;
     for (unsigned round = 0; round < 4; round++) {
-        for (unsigned i = 0; i < LINES * MOST; i++) {
+        for (unsigned i = 0; i < TILE_ROOM; i++) {
             uint64_t r = test_random(&seed);
-            in[i] = round == 0 ? -128 : (int8_t)(r >> 8);
-            by[i] = round < 2 ? -128 : (int8_t)r;
+            in[i] = round == 0 ? 128 : round == 1 ? 255 : (uint8_t)(r >> 8);
+            by[i] = round < 2 ? 128 : (uint8_t)r;
         }
-        out[LINES * LINES + 1] = 77;
+        out[0] = 0, out[1 + c->wide * lines * LANES] = 77;
         fn((void *[]){in, by, out}, NULL, 0, 1, 0);
-        assert_true(out[0] == 0 && out[LINES * LINES + 1] == 77);
-        for (unsigned i = 0; i < LINES * LINES; i++) {
+        assert_true(out[0] == 0 && out[1 + c->wide * lines * LANES] == 77);
+        for (unsigned i = 0; i < c->wide * lines * LANES; i++) {
+            unsigned v = i / LANES / lines, line = i / LANES % lines, column = i % LANES;
             int64_t sum = 0;
             for (unsigned k = 0; k < terms; k++)
-                sum += in[3 + i / LINES * apart + k] * by[5 + (k / 4 * LINES + i % LINES) * 4 + k % 4];
+                sum += byte_at(c->x, in, 3 + line * c->apart + k) *
+                       byte_at(c->y, by, 5 + v * TILE_MOST * 16 + (k / 4 * LANES + column) * 4 + k % 4);
             assert_int_equal(out[i + 1], (int32_t)sum);
         }
     }
@@ -594,9 +621,13 @@ static void test_tiles(void **state) {
         test_code_close(&t);
         skip();
     }
-    static const unsigned terms[] = {4, 16, 32, 60, 64, 68, 128, 200, ASH_NEST_TILE_TERMS};
-    for (size_t i = 0; i < ASH_COUNT(terms); i++)
-        check_tile_dot(&t, terms[i], terms[i]), check_tile_dot(&t, terms[i], terms[i] + 40);
+    static const tile_case cases[] = {
+        {{64, 64}, 16, 1, 1, 128, ASH_I8, ASH_I8}, {{4, 0}, 16, 1, 1, 44, ASH_I8, ASH_I8},
+        {{64, 60}, 16, 2, 2, 130, ASH_U8, ASH_I8}, {{48, 48}, 14, 2, 2, 16, ASH_U8, ASH_I8},
+        {{64, 4}, 5, 1, 4, 68, ASH_U8, ASH_U8},    {{28, 28}, 1, 1, 3, 8, ASH_I8, ASH_U8},
+        {{64, 64}, 16, 4, 1, 168, ASH_U8, ASH_I8}, {{32, 16}, 7, 2, 1, 100, ASH_I8, ASH_I8},
+    };
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) check_tiles(&t, &cases[i]);
     test_code_close(&t);
 }
 

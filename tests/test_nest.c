@@ -260,21 +260,30 @@ static void bytes_into_floats(ash_nest *n) {
 }
 
 /* Products of tiles, by what is wrong with them. */
-static void tiles(ash_nest *n, ash_dtype x, uint16_t group, unsigned terms) {
-    uint16_t to = ash_nest_buffer_add(n, (ash_nest_buffer){ASH_I32, 64, 7, true});
+static void tiles(ash_nest *n, ash_dtype x, ash_dtype to, uint8_t terms, uint8_t height, uint8_t wide) {
+    uint16_t c = ash_nest_buffer_add(n, (ash_nest_buffer){to, 64, 7, true});
     uint16_t a = ash_nest_buffer_add(n, (ash_nest_buffer){x, 64, 8, false}),
-             b = ash_nest_buffer_add(n, (ash_nest_buffer){ASH_I8, 64, group, false});
+             b = ash_nest_buffer_add(n, (ash_nest_buffer){ASH_I8, 64, 9, false});
     ash_ref zero = ash_nest_index(n, 0);
-    ash_nest_tile_dot(n, to, zero, (ash_nest_tiles){a, b, 64}, zero, zero, terms);
+    const ash_nest_tiles t = {a, b, 64, terms, height, 1, wide};
+    ash_nest_tile_zero(n, t);
+    ash_nest_tile_dot(n, t, zero, zero, zero);
+    ash_nest_tile_put(n, t, c, zero);
 }
-static void tiles_without_sign(ash_nest *n) {
-    tiles(n, ASH_U8, 9, 64);
+static void tiles_of_words(ash_nest *n) {
+    tiles(n, ASH_I32, ASH_I32, 64, 16, 1);
 }
-static void tiles_into_themselves(ash_nest *n) {
-    tiles(n, ASH_I8, 7, 64);
+static void tiles_into_bytes(ash_nest *n) {
+    tiles(n, ASH_U8, ASH_I8, 64, 16, 1);
 }
 static void tiles_of_halves(ash_nest *n) {
-    tiles(n, ASH_I8, 9, 6);
+    tiles(n, ASH_I8, ASH_I32, 6, 16, 1);
+}
+static void tiles_too_high(ash_nest *n) {
+    tiles(n, ASH_I8, ASH_I32, 64, 17, 1);
+}
+static void tiles_too_many(ash_nest *n) {
+    tiles(n, ASH_I8, ASH_I32, 64, 16, ASH_NEST_TILES + 1);
 }
 
 static void test_defects(void **state) {
@@ -305,9 +314,11 @@ static void test_defects(void **state) {
         bytes_of_other_lanes,
         bytes_without_sign,
         bytes_into_floats,
-        tiles_without_sign,
-        tiles_into_themselves,
+        tiles_of_words,
+        tiles_into_bytes,
         tiles_of_halves,
+        tiles_too_high,
+        tiles_too_many,
     };
     for (size_t k = 0; k < ASH_COUNT(breaks); k++) {
         ash_nest n = sample(&ash_allocator__libc);

@@ -57,10 +57,13 @@ struct ash_code_target {
     /* For each of the bytes the one that it numbers in a table, a vector of 256. */
     LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);
 
-    /* TILE_DOT of `terms` terms between addresses; NULL: no target of the kind has tiles. Before the
-     * first one of a kernel, and behind the last one: what registers for tiles need. */
-    void (*tile_dot)(ash_emit *e, LLVMValueRef to, LLVMValueRef x, int64_t apart, LLVMValueRef y,
-                     unsigned terms);
+    /* TILE_LINES_ARE; TILE_ZERO; TILE_DOT between addresses, y's tiles `far` elements apart; TILE_PUT to
+     * an address. NULL: no target of the kind has tiles. Before the first one of a kernel, and behind the
+     * last one: what registers for tiles need. */
+    void (*tile_lines_are)(ash_emit *e, LLVMValueRef lines);
+    void (*tile_zero)(ash_emit *e, ash_nest_tiles tiles);
+    void (*tile_dot)(ash_emit *e, ash_nest_tiles tiles, LLVMValueRef x, LLVMValueRef y, int64_t far);
+    void (*tile_put)(ash_emit *e, ash_nest_tiles tiles, LLVMValueRef to);
     void (*tiles_open)(ash_emit *e);
     void (*tiles_close)(ash_emit *e);
 

@@ -154,7 +154,7 @@ static void survey(ash_emit *e, ash_ref *open) {
         loops += inst->op == ASH_NEST_LOOP;
         if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF || inst->op == ASH_NEST_ELSE)
             open[depth++] = i;
-        e->has_tiles |= inst->op == ASH_NEST_TILE_DOT && e->kind->tile_dot;
+        e->has_tiles |= ash_nest_is_tile(inst) && e->kind->tile_dot;
         e->depth[i] = is_leaf(inst) ? 0 : loops;
         if (!is_pure(inst)) continue;
         const ash_ref refs[] = {inst->a, inst->b, inst->c};
@@ -611,7 +611,10 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_COPY_ASYNC:
         case ASH_NEST_TILE_LOAD:
         case ASH_NEST_PREFETCH:
+        case ASH_NEST_TILE_LINES_ARE:
+        case ASH_NEST_TILE_ZERO:
         case ASH_NEST_TILE_DOT:
+        case ASH_NEST_TILE_PUT:
         case ASH_NEST_LOOKUP: ash_emit__memory(e, ref); break;
         case ASH_NEST_BARRIER:
         case ASH_NEST_COPY_COMMIT:

@@ -82,6 +82,7 @@ typedef struct ash_emit {
     unsigned kind_scope, kind_noalias, kind_invariant;
     ash_emit_inner inner;
     bool has_tiles;    /* the nest multiplies tiles, and the kind of machine has them */
+    LLVMValueRef tiles; /* of hosts: where the shapes of registers for tiles lie, as they are set */
     const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 
@@ -129,7 +130,7 @@ static inline LLVMValueRef ash_emit__value(const ash_emit *e, ash_ref ref) {
 }
 
 void ash_emit__memory_begin(ash_emit *e);        /* scopes of the buffer groups */
-void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH, TILE_DOT */
+void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH, TILE_... */
 
 LLVMValueRef ash_emit__compute(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef ash_emit__integer(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);

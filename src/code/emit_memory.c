@@ -463,15 +463,21 @@ static void copy_async(ash_emit *e, const ash_inst *inst) {
     e->kind->copy(e, to, from, bytes, inst->c == ASH_NO_REF ? NULL : ash_emit__value(e, inst->c));
 }
 
-static void tile_dot(ash_emit *e, const ash_inst *inst) {
+static void tile(ash_emit *e, const ash_inst *inst) {
     const ash_nest_tiles t = ash_nest_tiles_of(inst);
     uint64_t multiple;
     if (!e->has_tiles) {
         e->lacks = "products of tiles";
-        return;
+    } else if (inst->op == ASH_NEST_TILE_LINES_ARE) {
+        e->kind->tile_lines_are(e, ash_emit__value(e, inst->a));
+    } else if (inst->op == ASH_NEST_TILE_ZERO) {
+        e->kind->tile_zero(e, t);
+    } else if (inst->op == ASH_NEST_TILE_PUT) {
+        e->kind->tile_put(e, t, address(e, inst->buf, inst->a, &multiple));
+    } else {
+        LLVMValueRef x = address(e, t.x, inst->b, &multiple), y = address(e, t.y, inst->c, &multiple);
+        e->kind->tile_dot(e, t, x, y, ash_nest_at(e->nest, inst->a)->i);
     }
-    LLVMValueRef to = address(e, inst->buf, inst->a, &multiple), x = address(e, t.x, inst->b, &multiple);
-    e->kind->tile_dot(e, to, x, t.apart, address(e, t.y, inst->c, &multiple), inst->unroll);
 }
 
 void ash_emit__memory(ash_emit *e, ash_ref ref) {
@@ -485,7 +491,10 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_LOOKUP: v = lookup(e, inst); break;
     case ASH_NEST_COPY_ASYNC: copy_async(e, inst); break;
-    case ASH_NEST_TILE_DOT: tile_dot(e, inst); break;
+    case ASH_NEST_TILE_LINES_ARE:
+    case ASH_NEST_TILE_ZERO:
+    case ASH_NEST_TILE_DOT:
+    case ASH_NEST_TILE_PUT: tile(e, inst); break;
     case ASH_NEST_TILE_LOAD:
         v = e->kind->tile_load(e, address(e, inst->buf, inst->a, &(uint64_t){0}), inst->i);
         break;

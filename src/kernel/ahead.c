@@ -21,7 +21,7 @@ ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, i
 
 ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned height, ash_ref row,
                               int64_t steps, ash_ref next) {
-    enum { MOST = 16 }; /* lines in one step */
+    enum { MOST = 64 }; /* lines in one step */
     ash_nest *n = &k->nest;
     int64_t part = ahead->strip * height, lines = ash_ceil_div(part, ahead->usual * steps * ahead->line);
     const int64_t all = ASH_AHEAD_PARTS * steps;

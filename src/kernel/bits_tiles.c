@@ -171,6 +171,28 @@ static void ask_ahead(ash_bits *b, const tile_group *g, ash_ref vector, ash_ref 
     for (int64_t i = 0; i < lines; i++) ash_bits__ask(b, b->digits.words, at, bytes + i * line_bytes(b));
 }
 
+/* The products of a record's digits, of the rows of a tile, and numbers. */
+static void multiply(ash_bits *b, const tile_group *g, ash_ref vector, ash_ref record, ash_ref row) {
+    ash_nest *n = &b->k->nest;
+    const ash_bits_scratch *s = &b->scratch;
+    const int64_t terms = FORMS * g->terms;
+    ash_nest_tiles t = {.x = b->digits.i8,
+                        .y = s->numbers,
+                        .apart = (uint32_t)ash_bits__digit_bytes(b),
+                        .height = ASH_NEST_TILE_LINES,
+                        .tall = 1,
+                        .wide = 1};
+    ash_ref to = add(b, s->products_at, times(b, record, CELL)), none = number(b, 0),
+            x = ash_bits__digit_at(b, row, add(b, g->record, record), 0),
+            y = numbers_at(b, g, vector, record);
+    ash_nest_tile_zero(n, t);
+    for (int64_t from = 0; from < terms; from += ASH_NEST_TILE_TERMS) {
+        t.terms = (uint8_t)ASH_MIN(terms - from, (int64_t)ASH_NEST_TILE_TERMS);
+        ash_nest_tile_dot(n, t, plus(b, x, from), plus(b, y, from * b->lanes), none);
+    }
+    ash_nest_tile_put(n, t, s->products, to);
+}
+
 /* A tile of rows from `row` on. */
 static void add_tile(ash_bits *b, const tile_group *g, unsigned rows, ash_ref row) {
     ash_kern *k = b->k;
@@ -180,10 +202,7 @@ static void add_tile(ash_bits *b, const tile_group *g, unsigned rows, ash_ref ro
     ash_ref vector = ash_nest_loop(n, zero, number(b, g->vectors), 1, 1);
     size_t mark = ash_kern_mark(k);
     ash_ref record = ash_nest_loop(n, zero, g->count, 1, 1);
-    ash_nest_tile_dot(n, s->products, add(b, s->products_at, times(b, record, CELL)),
-                      (ash_nest_tiles){b->digits.i8, s->numbers, (uint32_t)ash_bits__digit_bytes(b)},
-                      ash_bits__digit_at(b, row, add(b, g->record, record), 0),
-                      numbers_at(b, g, vector, record), FORMS * (unsigned)g->terms);
+    multiply(b, g, vector, record, row);
     ask_ahead(b, g, vector, record);
     ash_nest_end(n);
     ash_kern_forget(k, mark);

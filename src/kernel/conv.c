@@ -370,9 +370,7 @@ static void plan_sums(conv *c) {
         c->sum_blocks[0] = ash_blocks_plan(c->slices.size, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
 }
 
-/* Loops over the window but for its last dim, each cut to what lies inside the input. Returns how many were
- * opened. */
-static unsigned open_window(conv *c) {
+unsigned ash_conv__open_window(conv *c) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     unsigned opened = 0;
@@ -434,19 +432,13 @@ static ash_ref number_of(const conv *c, ash_ref position) {
     return ash_nest_binary(n, ASH_OP_ADD, before, position);
 }
 
-/* What the tile at `position` asks for ahead. */
-static ash_ahead_tile open_ahead(conv *c, const ash_tile *t, ash_ref position) {
+ash_ahead_tile ash_conv__open_ahead(conv *c, const ash_tile *t, ash_ref position, int64_t steps) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_tile_operand w;
-    if (!c->ahead.asks) return (ash_ahead_tile){0};
     size_t mark = ash_kern_mark(k);
     ash_ref zero = ash_nest_index(n, 0), row = number_of(c, position), from = c->from;
-    int64_t steps = c->c_group / c->x_block;
-    for (unsigned s = 0; s < c->space; s++) {
-        steps *= c->window[s];
-        ash_kern_set_sym(k, c->step[s], zero);
-    }
+    for (unsigned s = 0; s < c->space; s++) ash_kern_set_sym(k, c->step[s], zero);
     ash_kern_set_sym(k, c->channel_block, zero);
     ash_kern_set_sym(k, c->four, zero);
     ash_kern_set_sym(k, c->four_lane, zero);
@@ -487,13 +479,15 @@ void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref fi
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->four_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->vector, first_vector);
-    c->ask = open_ahead(c, &t, first);
+    int64_t places = 1; /* of the window */
+    for (unsigned s = 0; s < c->space; s++) places *= c->window[s];
+    if (c->ahead.asks) c->ask = ash_conv__open_ahead(c, &t, first, c->c_group / c->x_block * places);
     ash_ref from = c->slices.from, to = c->slices.to;
     if (!c->in_lanes) {
         ash_blocks_open(n, &c->sum_blocks[0], 1, &from, &to);
         ash_kern_loop(k, c->channel_block, from, to, 1, 1);
     }
-    unsigned opened = open_window(c);
+    unsigned opened = ash_conv__open_window(c);
     if (c->tested)
         emit_tested(c, &t);
     else
@@ -515,6 +509,10 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     ash_nest *n = &k->nest;
     c->from = from;
     ash_tile_slices_open(k, &c->slices);
+    if (c->merged && c->tiles.height) {
+        ash_conv__emit_registers(c, vectors, first_vector, from, to);
+        return;
+    }
     if (c->merged) {
         const ash_tile_heights heights =
             ash_tile_cut_rows(k->low->target, shape, c->width, ash_conv__inner_steps(c));
@@ -529,7 +527,9 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
         ash_kern_set_sym(k, c->position[s], s ? ash_nest_imod(n, line, extent) : line);
         if (s) line = ash_nest_idiv(n, line, extent);
     }
-    if (ash_dim_is_const(c->width))
+    if (c->tiles.height)
+        ash_conv__emit_registers(c, vectors, first_vector, ash_nest_index(n, 0), ash_kern_dim(k, c->width));
+    else if (ash_dim_is_const(c->width))
         ash_conv__emit_line(c, shape, vectors, first_vector);
     else
         ash_conv__emit_open_line(c, shape, vectors, first_vector);
@@ -590,6 +590,7 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
                                       .edges = open ? (c->pad[1] > 0) + (c->past[1] > 0) : 0};
     ash_tile_shape shape =
         ash_tile_choose(k->low->target, &extents, ash_conv__inner_steps(c), most_rows, c->math);
+    ash_conv__choose_registers(c, &extents, &shape);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c->space; s++) lines = ash_kern_product(k, lines, c->out[s]);
@@ -601,14 +602,17 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     int64_t channel_blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     int64_t positions = per * (c->merged ? 1 : ash_kern_max(k, c->width));
     c->sums = shape.vectors * c->lanes;
-    c->slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
-                               positions / shape.rows, positions * c->sums, ash_tile_dtype(c->math));
+    c->slices = (ash_tile_slices){.count = 1, .size = channel_blocks, .total = channel_blocks};
+    if (!c->tiles.height)
+        c->slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
+                                   positions / shape.rows, positions * c->sums, ash_tile_dtype(c->math));
     plan_sums(c);
     c->from_all = !cut.lines_stay;
     if (!c->in_lanes && c->x_block > c->terms) {
         ash_dim rows = c->from_all ? lines : (ash_dim)per;
         if (!c->merged) rows = ash_kern_product(k, rows, c->width);
-        c->ahead = ash_ahead_plan(k, c->weights, &work, c->number_bytes, rows, shape.rows);
+        unsigned height = c->tiles.height ? ash_ceil_div(shape.rows, 2) : shape.rows;
+        c->ahead = ash_ahead_plan(k, c->weights, &work, c->number_bytes, rows, height);
     }
     ash_dim total = ash_kern_product(k, ash_kern_product(k, parts, strips), c->in_lanes ? 1 : c->groups);
     total = ash_kern_product(k, total, y->dims[0]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of convolutions share: conv.c has their tiles, conv_lines.c how lines are cut into them,
- * conv_rows.c the tiles that go row by row. */
+ * conv_rows.c the tiles that go row by row, conv_registers.c those of bytes in registers for tiles. */
 #ifndef ASH_CONV_H
 #define ASH_CONV_H
 
@@ -51,10 +51,12 @@ typedef struct ash_conv {
     ash_partial_blocks
         sum_blocks[1 + ASH_CONV_SPACE]; /* partial sums: of the channel blocks, then of the window */
     unsigned top;                       /* level of the whole sums */
-    ash_ref from, line; /* the chunk's first line and the present one; positions, when merged */
-    ash_ahead ahead;    /* of the weights */
-    ash_ahead_tile ask; /* of the present tile */
-    bool from_all;      /* all positions pass a strip, not just those of the chunk */
+    ash_ref from, line;   /* the chunk's first line and the present one; positions, when merged */
+    ash_ahead ahead;      /* of the weights */
+    ash_ahead_tile ask;   /* of the present tile */
+    bool from_all;        /* all positions pass a strip, not just those of the chunk */
+    ash_nest_tiles tiles; /* bytes in registers for tiles; height 0: not so */
+    int64_t far;          /* elements from a vector of the weights to the next one */
 } ash_conv;
 
 /* Which positions of a tile read inside the input, per window column; without padding, all in each. */
@@ -90,6 +92,18 @@ void ash_conv__emit_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, as
 void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
                            ash_ref first_vector, ash_ref from, ash_ref to);
+
+/* What the tile at `position` asks for ahead, in so many steps. */
+ash_ahead_tile ash_conv__open_ahead(ash_conv *c, const ash_tile *t, ash_ref position, int64_t steps);
+/* Opens loops over the window but for its last dim, each cut to what lies inside the input; returns how
+ * many. */
+unsigned ash_conv__open_window(ash_conv *c);
+
+/* Takes registers for tiles where that is faster than tiles of `shape`, which then has their shape. */
+void ash_conv__choose_registers(ash_conv *c, const ash_tile_extents *extents, ash_tile_shape *shape);
+/* Positions [from, to) of the present line, in such tiles. */
+void ash_conv__emit_registers(ash_conv *c, unsigned vectors, ash_ref first_vector, ash_ref from,
+                              ash_ref to);
 
 /* Whether a tile goes row by row, and how many positions it may have then. */
 bool ash_conv__is_by_rows(const ash_conv *c);

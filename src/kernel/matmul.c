@@ -7,7 +7,8 @@
  *             y = W x with W as it is stored. Bound by memory, so that packing could only add traffic.
  *
  *   bytes     u8 by i8, packed: columns of which a step takes four terms (dot4). What is left of k behind
- *             the whole fours is loaded under a mask; the weights are zero there.
+ *             the whole fours is loaded under a mask; the weights are zero there. In registers for tiles
+ *             (tile_bytes.c), where the target has them and all sizes are numbers, a step takes 64.
  *
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "ahead.h"
@@ -27,9 +28,13 @@ typedef struct product {
     unsigned lanes;
     ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_tile_operand a, b;
-    ash_ix row_stride; /* in memory, of the first operand: a number or an expression of variables */
-    ash_ahead ahead;   /* of the second operand */
-    ash_ref ahead_row; /* the first row that passes a strip */
+    ash_ix row_stride;    /* in memory, of the first operand: a number or an expression of variables */
+    ash_ahead ahead;      /* of the second operand */
+    ash_ref ahead_row;    /* the first row that passes a strip */
+    ash_nest_tiles tiles; /* bytes in registers for tiles; height 0: not so */
+    int64_t far;          /* elements from a vector of the second operand to the next one */
+    int64_t run;          /* terms of the first operand that lie side by side */
+    bool one_by_one;      /* vectors of few rows in tiles */
     ash_sym batch[ASH_MAX_RANK];
 } product;
 
@@ -111,7 +116,7 @@ static void emit_step(product *p, ash_tile *t, ash_ref row_stride, ash_ref rest)
 }
 
 /* What the tile at the present symbols asks for ahead. */
-static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0) {
+static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0, int64_t steps) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
@@ -120,8 +125,8 @@ static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0) {
     ash_kern_set_sym(k, p->block, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, t->vectors)));
     ash_ref next = ash_kern_index(k, p->b.linear);
     ash_kern_forget(k, mark);
-    return ash_ahead_open(k, &p->ahead, t->rows, ash_nest_binary(n, ASH_OP_SUB, row0, p->ahead_row),
-                          ash_ceil_div(p->inner, p->terms), next);
+    return ash_ahead_open(k, &p->ahead, t->rows, ash_nest_binary(n, ASH_OP_SUB, row0, p->ahead_row), steps,
+                          next);
 }
 
 /* All whole steps, in blocks of partial sums. */
@@ -189,16 +194,79 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     ash_kern_set_sym(k, p->b_lane, ash_nest_index(n, 0));
     ash_ref steps = ash_nest_idiv(n, ash_kern_dim(k, p->inner), ash_nest_index(n, p->terms));
     ash_ref row_stride = ash_kern_index(k, p->row_stride);
-    const ash_ahead_tile ahead = open_ahead(p, &t, row0);
+    const ash_ahead_tile ahead = open_ahead(p, &t, row0, ash_ceil_div(p->inner, p->terms));
     emit_steps(p, &t, &blocks, steps, row_stride, &ahead);
     emit_rest(p, &t, steps, row_stride);
     ash_kern_forget(k, mark);
     ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
 
-/* Rows [from, to) of a strip of `vectors` vectors. */
-static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
-                      ash_ref block0) {
+/* The same in registers for tiles. */
+static ash_tile make_register_tile(product *p, unsigned vectors, ash_ref block0, ash_ref again) {
+    ash_tile t = {.k = p->k,
+                  .anchor = p->node,
+                  .math = ASH_TILE_BYTES,
+                  .rows = (unsigned)p->tiles.tall * p->tiles.height,
+                  .vectors = vectors,
+                  .lanes = p->lanes,
+                  .store_lanes = p->lanes,
+                  .block = p->block,
+                  .lane = p->lane,
+                  .first = block0,
+                  .columns = p->columns,
+                  .tiles = p->tiles,
+                  .again = again};
+    t.tiles.wide = (uint8_t)vectors;
+    if (!ash_dim_is_const(p->m)) t.rows_end = p->m;
+    ash_tile_set_root(&t, p->out);
+    return t;
+}
+
+/* Adds the products of `terms` terms from `first` on. */
+static void emit_piece(product *p, const ash_tile *t, ash_ref first, int64_t terms) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    ash_nest_tiles tiles = t->tiles;
+    tiles.terms = (uint8_t)terms;
+    ash_kern_set_sym(k, p->term, first);
+    ash_kern_set_sym(k, p->step, ash_nest_idiv(n, first, ash_nest_index(n, p->terms)));
+    ash_nest_tile_dot(n, tiles, ash_kern_index(k, p->a.linear), ash_kern_index(k, p->b.linear),
+                      ash_nest_index(n, p->far));
+}
+
+static void emit_register_tile(product *p, unsigned vectors, ash_ref row0, ash_ref block0, ash_ref again) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    const int64_t piece = ash_tile_piece(p->run), pieces = p->inner / piece;
+    ash_tile t = make_register_tile(p, vectors, block0, again);
+    ash_tile_open(&t);
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, p->row, row0);
+    ash_kern_set_sym(k, p->lane, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, p->b_lane, ash_nest_index(n, 0));
+    const ash_ahead_tile ahead = open_ahead(p, &t, row0, pieces);
+    ash_kern_set_sym(k, p->block, block0);
+    ash_ref step = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, pieces), 1, 1);
+    if (p->ahead.asks) ash_ahead_ask(k, &p->ahead, &ahead, step);
+    emit_piece(p, &t, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, piece)), piece);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    if (p->inner % piece) emit_piece(p, &t, ash_nest_index(n, pieces * piece), p->inner % piece);
+    ash_kern_forget(k, mark);
+    ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
+}
+
+/* Rows [from, to) in such tiles, of a number that is one. */
+static void emit_register_rows(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_kern *k = p->k;
+    ash_ref again, row0 = ash_tile_open_registers(k, &p->tiles, p->m, from, to, &again);
+    emit_register_tile(p, vectors, row0, block0, again);
+    ash_nest_end(&k->nest);
+}
+
+/* Rows [from, to) of a strip of `vectors` vectors, in tiles whose sums are vectors. */
+static void emit_vector_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
+                             ash_ref block0) {
     /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
     int64_t steps = ash_ceil_div(ash_kern_max(p->k, p->inner), p->terms);
     const ash_tile_heights heights = ash_tile_cut_rows(p->k->low->target, shape, p->m, steps);
@@ -207,6 +275,54 @@ static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_re
         emit_tile(p, heights.at[i], vectors, row0, block0);
         ash_nest_end(&p->k->nest);
     }
+}
+
+/* The same where tiles are registers and the number of rows is known at run time alone. Where there are
+ * rows for tiles side by side, these take the vectors of the strip two by two; else it is one tile, of as
+ * many lines as there are rows, and with fewer than pay none. Few rows wait for the second operand: where
+ * it comes from far, one vector after the other is one stream, which nothing else is asked for beside. */
+static void emit_open_registers(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_nest *n = &p->k->nest;
+    const ash_nest_tiles tiles = p->tiles;
+    const bool asks = p->ahead.asks;
+    const unsigned low = (unsigned)ASH_MAX(p->k->low->target->costs.bytes_tile_rows - 1, 1);
+    ash_ref rows = ash_kern_dim(p->k, p->m), block = block0,
+            end = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, vectors));
+    if (tiles.tall > 1) {
+        const unsigned wide = ASH_NEST_TILES / tiles.tall, rest = vectors % wide;
+        ash_ref least = ash_nest_index(n, tiles.tall * tiles.height),
+                whole = ash_nest_binary(n, ASH_OP_SUB, end, ash_nest_index(n, rest));
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, least, rows));
+        if (vectors > rest) {
+            emit_register_rows(p, wide, from, to, ash_nest_loop(n, block0, whole, wide, 1));
+            ash_nest_end(n);
+        }
+        if (rest) emit_register_rows(p, rest, from, to, whole);
+        ash_nest_else(n);
+    }
+    p->tiles.tall = 1;
+    p->ahead.asks = false;
+    if (p->one_by_one) block = ash_nest_loop(n, block0, end, 1, 1), vectors = 1;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, low), rows));
+    emit_register_rows(p, vectors, from, to, block);
+    ash_nest_else(n);
+    emit_vector_rows(p, (ash_tile_shape){low, vectors}, vectors, from, to, block);
+    ash_nest_end(n);
+    if (p->one_by_one) ash_nest_end(n);
+    p->tiles = tiles;
+    p->ahead.asks = asks;
+    if (tiles.tall > 1) ash_nest_end(n);
+}
+
+/* Rows [from, to) of a strip of `vectors` vectors. */
+static void emit_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
+                      ash_ref block0) {
+    if (!p->tiles.height)
+        emit_vector_rows(p, shape, vectors, from, to, block0);
+    else if (ash_dim_is_const(p->m))
+        emit_register_rows(p, vectors, from, to, block0);
+    else
+        emit_open_registers(p, vectors, from, to, block0);
 }
 
 /* The strip that begins at block0, of a number of blocks that is a number: the last one may be narrower. */
@@ -250,6 +366,57 @@ static ash_dim batches(product *p) {
     return count;
 }
 
+/* The terms of a row that lie side by side: all, or as many as fill a register, or a part of it. */
+static bool find_run(product *p) {
+    int64_t term = 0;
+    const ash_ixs *ixs = &p->k->ixs;
+    p->run = p->inner;
+    if (ash_ix_is_linear(ixs, p->a.linear, p->term))
+        return stride_along(p, p->a.linear, p->term, &term) && term == 1;
+    for (p->run = ASH_NEST_TILE_TERMS; p->run >= p->terms; p->run /= 2)
+        if (p->inner % p->run == 0 &&
+            ash_ix_lane_stride(ixs, p->a.linear, p->term, (unsigned)p->run, true, &term) && term == 1)
+            return true;
+    return false;
+}
+
+/* Whether sizes are numbers, and both operands lie as registers for tiles are loaded. */
+static bool lies_in_tiles(product *p) {
+    const ash_ixs *ixs = &p->k->ixs;
+    int64_t apart, step;
+    if (!p->bytes || !ash_dim_is_const(p->n) || !ash_dim_is_const(p->inner) || p->inner % p->terms ||
+        p->inner == 0 || p->lanes != ASH_NEST_TILE_LINES)
+        return false;
+    if (!stride_along(p, p->a.linear, p->row, &apart) || apart < 0 || apart > UINT32_MAX) return false;
+    p->tiles.x = p->a.buf, p->tiles.y = p->b.buf, p->tiles.apart = (uint32_t)apart;
+    return ash_ix_is_linear(ixs, p->a.linear, p->row) && find_run(p) &&
+           ash_ix_is_linear(ixs, p->b.linear, p->step) && stride_along(p, p->b.linear, p->step, &step) &&
+           step == p->terms * p->lanes && ash_ix_is_linear(ixs, p->b.linear, p->block) &&
+           stride_along(p, p->b.linear, p->block, &p->far);
+}
+
+/* Takes registers for tiles where that is faster than tiles of `shape`, which then has their shape. */
+static void choose_registers(product *p, const ash_tile_extents *extents, int64_t steps,
+                             ash_tile_shape *shape) {
+    const ash_target *target = p->k->low->target;
+    if (!target->tiles || !lies_in_tiles(p)) return;
+    const ash_tile_bytes work = {.rows = ash_tile_usual_rows(extents),
+                                 .lines = 1,
+                                 .blocks = extents->blocks,
+                                 .run = p->run,
+                                 .runs = p->inner / p->run};
+    ash_nest_tiles t = ash_tile_choose_registers(
+        target, &work, ash_tile_cycles(target, *shape, extents, steps, ASH_TILE_BYTES));
+    if (t.height && extents->open_rows) {
+        t.height = ASH_NEST_TILE_LINES;
+        t.tall = 1 + (extents->rows >= 2 * ASH_NEST_TILE_LINES);
+        t.wide = (uint8_t)ASH_MIN(ASH_NEST_TILES, work.blocks);
+        p->one_by_one = ash_tile_is_far(target, &work);
+    }
+    p->tiles.height = t.height, p->tiles.tall = t.tall, p->tiles.wide = t.wide;
+    if (t.height) *shape = (ash_tile_shape){(unsigned)t.tall * t.height, t.wide};
+}
+
 static ash_dim emit_columns(product *p) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
@@ -267,6 +434,7 @@ static ash_dim emit_columns(product *p) {
                                       .open_blocks = !ash_dim_is_const(p->n)};
     ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows,
                                            p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
+    choose_registers(p, &extents, steps, &shape);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
     ash_tile_work work = {.lines = m,
                           .unit = shape.rows,
@@ -275,11 +443,18 @@ static ash_dim emit_columns(product *p) {
                           .strips = strips,
                           .strip_bytes = steps * width * step_bytes};
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
+    if (p->tiles.height && extents.open_rows)
+        ash_nest_tile_lines_are(
+            n, (ash_nest_tiles){.height = p->tiles.height, .tall = 1, .wide = 1},
+            ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, p->m), ash_nest_index(n, 1)));
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per),
             all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), shape.vectors);
-    if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner))
+    if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner)) {
+        if (p->tiles.height && extents.open_rows && p->tiles.tall > 1) /* see emit_open_registers */
+            work.strip_bytes = work.strip_bytes / p->tiles.tall;
         p->ahead =
             ash_ahead_plan(k, p->b.buf, &work, term_bytes, cut.lines_stay ? cut.per : p->m, shape.rows);
+    }
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref row_block, strip;

@@ -388,13 +388,29 @@ ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
     return pure(n, make(ASH_NEST_DOT4, ASH_I32, ash_nest_at(n, c)->lanes, a, b, c));
 }
 
-void ash_nest_tile_dot(ash_nest *n, uint16_t buf, ash_ref to, ash_nest_tiles of, ash_ref x, ash_ref y,
-                       unsigned terms) {
-    ash_inst inst = make(ASH_NEST_TILE_DOT, ASH_I32, 0, to, x, y);
+static void add_tile(ash_nest *n, ash_nest_op op, uint16_t buf, ash_nest_tiles t, ash_ref a, ash_ref b,
+                     ash_ref c) {
+    ash_inst inst = make(op, ASH_I32, 0, a, b, c);
     inst.buf = buf;
-    inst.i = ash_nest_pack_tiles(of);
-    inst.unroll = terms;
+    inst.i = ash_nest_pack_tiles(t);
+    inst.unroll = t.terms | (uint32_t)t.height << 8 | (uint32_t)t.tall << 16 | (uint32_t)t.wide << 24;
     ash_nest_add(n, inst);
+}
+
+void ash_nest_tile_lines_are(ash_nest *n, ash_nest_tiles t, ash_ref lines) {
+    add_tile(n, ASH_NEST_TILE_LINES_ARE, 0, t, lines, ASH_NO_REF, ASH_NO_REF);
+}
+
+void ash_nest_tile_zero(ash_nest *n, ash_nest_tiles t) {
+    add_tile(n, ASH_NEST_TILE_ZERO, 0, t, ASH_NO_REF, ASH_NO_REF, ASH_NO_REF);
+}
+
+void ash_nest_tile_dot(ash_nest *n, ash_nest_tiles t, ash_ref x, ash_ref y, ash_ref far) {
+    add_tile(n, ASH_NEST_TILE_DOT, 0, t, far, x, y);
+}
+
+void ash_nest_tile_put(ash_nest *n, ash_nest_tiles t, uint16_t buf, ash_ref to) {
+    add_tile(n, ASH_NEST_TILE_PUT, buf, t, to, ASH_NO_REF, ASH_NO_REF);
 }
 
 ash_ref ash_nest_whole(ash_nest *n, ash_ref a) {

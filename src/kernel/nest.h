@@ -83,14 +83,18 @@ typedef enum ash_nest_op {
                          result: i32, exact but that sums wrap. a and b have four times the result's
                          lanes; one of them may have 4, which count for every lane */
     ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
-    /* Between memories, of bytes in three buffers: sixteen lines of sixteen i32, one behind the other
-     * from element
-       a of `buf` on,
-         c[r][j] = the sum over t < unroll of x[r][t] * y[t / 4][j][t % 4]
-       exact but that sums wrap. i: the buffers of x and y and the distance of x's lines (ash_nest_tiles);
-       b, c: the first elements of x and y; unroll, a multiple of 4. Of buffers that no other one
-       overlaps. */
+    /* Registers for tiles have sums of i32: `tall` by `wide` tiles of `height` lines of sixteen columns,
+       which these four alone touch. i and unroll: ash_nest_tiles. Of buffers that no other overlaps. */
+    ASH_NEST_TILE_LINES_ARE, /* of each tile the first a (scalar i64, at least 1) lines alone, if it has as
+                                many: the others are neither read nor written. Until then all are; outside
+                                of all that begins with TILE_ZERO */
+    ASH_NEST_TILE_ZERO,      /* all sums are 0; before it they have no value */
+    /* To each sum, of line l of the tall * height there are, and column j of the sixteen of tile v,
+         sum += the sum over t < terms of x[l][t] * y[v][t / 4][j][t % 4]
+       exact but that sums wrap. Bytes with sign or without, as the buffers say. b, c: the first elements
+       of x and y; x's lines are `apart` elements apart, those of y packed, its tiles a apart (a number). */
     ASH_NEST_TILE_DOT,
+    ASH_NEST_TILE_PUT, /* all sums to `buf` from element a on: [wide][tall * height][16] */
     ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
                          (an index, scalar i64). i8 counts by its bits: -1 is 255 */
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
@@ -150,19 +154,26 @@ typedef struct ash_inst {
     };
 } ash_inst;
 
-/* TILE_DOT: the first operand's lines are `apart` elements apart, its y is packed. */
-enum { ASH_NEST_TILE_LINES = 16, ASH_NEST_TILE_TERMS = 512 /* at most */ };
+/* What TILE_ZERO, TILE_DOT and TILE_PUT say of tiles; operands and terms count for the second alone. */
+enum { ASH_NEST_TILE_LINES = 16, ASH_NEST_TILE_TERMS = 64, ASH_NEST_TILES = 4 /* each at most */ };
 typedef struct ash_nest_tiles {
-    uint16_t x, y; /* buffers of i8 */
+    uint16_t x, y; /* buffers of i8 or u8 */
     uint32_t apart;
+    uint8_t terms, height, tall, wide; /* terms: a multiple of 4 */
 } ash_nest_tiles;
 
 static inline int64_t ash_nest_pack_tiles(ash_nest_tiles t) {
     return (int64_t)t.x | (int64_t)t.y << 16 | (int64_t)((uint64_t)t.apart << 32);
 }
 static inline ash_nest_tiles ash_nest_tiles_of(const ash_inst *inst) {
-    return (ash_nest_tiles){(uint16_t)inst->i, (uint16_t)(inst->i >> 16),
-                            (uint32_t)((uint64_t)inst->i >> 32)};
+    const uint32_t shape = inst->unroll;
+    return (ash_nest_tiles){
+        (uint16_t)inst->i,     (uint16_t)(inst->i >> 16), (uint32_t)((uint64_t)inst->i >> 32),
+        (uint8_t)shape,        (uint8_t)(shape >> 8),     (uint8_t)(shape >> 16),
+        (uint8_t)(shape >> 24)};
+}
+static inline bool ash_nest_is_tile(const ash_inst *inst) {
+    return inst->op >= ASH_NEST_TILE_LINES_ARE && inst->op <= ASH_NEST_TILE_PUT;
 }
 
 typedef struct ash_nest_buffer {
@@ -260,8 +271,10 @@ ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 /* Of `terms` terms, from elements `to`, `x` and `y` on. */
-void ash_nest_tile_dot(ash_nest *n, uint16_t buf, ash_ref to, ash_nest_tiles of, ash_ref x, ash_ref y,
-                       unsigned terms);
+void ash_nest_tile_lines_are(ash_nest *n, ash_nest_tiles tiles, ash_ref lines);
+void ash_nest_tile_zero(ash_nest *n, ash_nest_tiles tiles);
+void ash_nest_tile_dot(ash_nest *n, ash_nest_tiles tiles, ash_ref x, ash_ref y, ash_ref far);
+void ash_nest_tile_put(ash_nest *n, ash_nest_tiles tiles, uint16_t buf, ash_ref to);
 ash_ref ash_nest_whole(ash_nest *n, ash_ref a);
 ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes);
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector);

@@ -40,7 +40,10 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_IMOD] = "imod",
     [ASH_NEST_FMA] = "fma",
     [ASH_NEST_DOT4] = "dot4",
+    [ASH_NEST_TILE_LINES_ARE] = "tile_lines",
+    [ASH_NEST_TILE_ZERO] = "tile_zero",
     [ASH_NEST_TILE_DOT] = "tile_dot",
+    [ASH_NEST_TILE_PUT] = "tile_put",
     [ASH_NEST_WHOLE] = "whole",
     [ASH_NEST_LOOKUP] = "lookup",
     [ASH_NEST_HREDUCE] = "hreduce",
@@ -138,14 +141,18 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
     if (inst->op == ASH_NEST_REDUCE) ash_text_add(out, " of %u threads", inst->unroll);
 }
 
-static void tile_dot(const ash_nest *n, const ash_inst *inst, ash_text *out) {
+static void tile(const ash_nest *n, const ash_inst *inst, ash_text *out) {
     const ash_nest_tiles t = ash_nest_tiles_of(inst);
-    ash_text_add(out, "%s %u", names[inst->op], inst->unroll);
-    place(n, inst, out);
-    ash_text_add(out, ",");
+    ash_text_add(out, "%s %u x %u of %u", names[inst->op], t.tall, t.wide, t.height);
+    if (inst->op == ASH_NEST_TILE_LINES_ARE) operands(n, inst, out);
+    if (inst->op == ASH_NEST_TILE_PUT) place(n, inst, out);
+    if (inst->op != ASH_NEST_TILE_DOT) return;
+    ash_text_add(out, ", %u terms,", t.terms);
     element(n, t.x, inst->b, out);
     ash_text_add(out, " apart %u,", t.apart);
     element(n, t.y, inst->c, out);
+    ash_text_add(out, " apart ");
+    operand(n, inst->a, out);
 }
 
 static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
@@ -181,7 +188,10 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
             operand(n, inst->c, out);
         }
         break;
-    case ASH_NEST_TILE_DOT: tile_dot(n, inst, out); break;
+    case ASH_NEST_TILE_LINES_ARE:
+    case ASH_NEST_TILE_ZERO:
+    case ASH_NEST_TILE_DOT:
+    case ASH_NEST_TILE_PUT: tile(n, inst, out); break;
     case ASH_NEST_COPY_WAIT: ash_text_add(out, "wait %" PRId64, inst->i); break;
     default:
         ash_text_add(out, "%s", inst->op < ASH_NEST_OP_COUNT ? names[inst->op] : "?");

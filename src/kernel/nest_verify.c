@@ -217,21 +217,39 @@ static ash_status dot4(struct check *c, ash_ref ref) {
     return use_typed(c, ref, inst->c, ASH_I32, lanes);
 }
 
-static ash_status tile_dot(struct check *c, ash_ref ref) {
+/* Shared memory of the kernel's, or a buffer, that may be written: what sums of tiles go to. */
+static bool takes_sums(const ash_nest *n, uint16_t buf) {
+    if (buf & ASH_NEST_SHARED) {
+        unsigned i = buf & ~(unsigned)ASH_NEST_SHARED;
+        return i < n->shared.len && n->shared.at[i].dtype == ASH_I32;
+    }
+    return buf < n->buffers.len && n->buffers.at[buf].dtype == ASH_I32 && n->buffers.at[buf].written;
+}
+
+static bool is_byte(const ash_nest *n, uint16_t buf) {
+    return buf < n->buffers.len &&
+           (n->buffers.at[buf].dtype == ASH_I8 || n->buffers.at[buf].dtype == ASH_U8);
+}
+
+static ash_status tile(struct check *c, ash_ref ref) {
     const ash_inst *inst = at(c, ref);
     const ash_nest_tiles t = ash_nest_tiles_of(inst);
     const ash_nest *n = c->nest;
-    REQUIRE(c, ref, inst->buf < n->buffers.len && t.x < n->buffers.len && t.y < n->buffers.len,
-            "no such buffer");
-    const ash_nest_buffer *to = &n->buffers.at[inst->buf];
-    REQUIRE(c, ref, to->dtype == ASH_I32 && to->written, "products of tiles into something else than i32");
-    REQUIRE(c, ref, n->buffers.at[t.x].dtype == ASH_I8 && n->buffers.at[t.y].dtype == ASH_I8,
-            "products of tiles of something else than bytes");
-    REQUIRE(c, ref, n->buffers.at[t.x].group != to->group && n->buffers.at[t.y].group != to->group,
-            "products of tiles into an operand");
-    REQUIRE(c, ref, inst->unroll && inst->unroll % 4 == 0 && inst->unroll <= ASH_NEST_TILE_TERMS,
+    REQUIRE(c, ref,
+            t.height && t.height <= ASH_NEST_TILE_LINES && t.tall && t.wide &&
+                t.tall * t.wide <= ASH_NEST_TILES,
+            "so many tiles, or lines of one");
+    if (inst->op == ASH_NEST_TILE_ZERO) return ASH_OK;
+    if (inst->op == ASH_NEST_TILE_LINES_ARE) return use_typed(c, ref, inst->a, ASH_I64, 1);
+    if (inst->op == ASH_NEST_TILE_PUT) {
+        REQUIRE(c, ref, takes_sums(n, inst->buf), "products of tiles into something else than i32");
+        return use_typed(c, ref, inst->a, ASH_I64, 1);
+    }
+    REQUIRE(c, ref, is_byte(n, t.x) && is_byte(n, t.y), "products of tiles of something else than bytes");
+    REQUIRE(c, ref, t.terms && t.terms % 4 == 0 && t.terms <= ASH_NEST_TILE_TERMS,
             "so many terms of tiles");
     ASH_TRY(use_typed(c, ref, inst->a, ASH_I64, 1));
+    REQUIRE(c, ref, at(c, inst->a)->op == ASH_NEST_INT, "a distance of tiles that is no number");
     ASH_TRY(use_typed(c, ref, inst->b, ASH_I64, 1));
     return use_typed(c, ref, inst->c, ASH_I64, 1);
 }
@@ -389,7 +407,10 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
         return use_typed(c, ref, inst->b, inst->dtype, inst->lanes);
     case ASH_NEST_DOT4: return dot4(c, ref);
-    case ASH_NEST_TILE_DOT: return tile_dot(c, ref);
+    case ASH_NEST_TILE_LINES_ARE:
+    case ASH_NEST_TILE_ZERO:
+    case ASH_NEST_TILE_DOT:
+    case ASH_NEST_TILE_PUT: return tile(c, ref);
     case ASH_NEST_WHOLE:
         ASH_TRY(result(c, ref, ASH_I32, inst->lanes));
         return use_typed(c, ref, inst->a, ASH_F32, inst->lanes);
@@ -428,7 +449,10 @@ static ash_status value_has_lanes(struct check *c, ash_ref ref) {
     case ASH_NEST_STORE:
     case ASH_NEST_SCATTER:
     case ASH_NEST_PREFETCH:
+    case ASH_NEST_TILE_LINES_ARE:
+    case ASH_NEST_TILE_ZERO:
     case ASH_NEST_TILE_DOT:
+    case ASH_NEST_TILE_PUT:
     case ASH_NEST_POLL:
     case ASH_NEST_BARRIER:
     case ASH_NEST_COPY_ASYNC:

@@ -321,7 +321,11 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_TILE_LOAD:
     case ASH_NEST_TF32:
     case ASH_NEST_MMA: return registers;
-    case ASH_NEST_TILE_DOT: return ASH_NEST_TILE_LINES;
+    case ASH_NEST_TILE_DOT:
+    case ASH_NEST_TILE_PUT: {
+        const ash_nest_tiles t = ash_nest_tiles_of(inst);
+        return ASH_NEST_TILE_LINES * t.tall * t.wide;
+    }
     case ASH_NEST_STORE:
     case ASH_NEST_PREFETCH:
     case ASH_NEST_LOOP:

@@ -124,7 +124,7 @@ static void find_indexes(sharer *s, const ash_nest *n) {
         if (is_memory(inst) || inst->op == ASH_NEST_TILE_LOAD) {
             mark(s, inst->a);
             mark(s, inst->b);
-        } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || inst->op == ASH_NEST_TILE_DOT ||
+        } else if (s->indexes.at[i] || inst->op == ASH_NEST_COPY_ASYNC || ash_nest_is_tile(inst) ||
                    inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF ||
                    (inst->op == ASH_NEST_SET && s->indexes.at[inst->a])) {
             mark(s, inst->a);

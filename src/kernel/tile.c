@@ -55,7 +55,7 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
  * next to it that is. */
 enum { USUAL_ROWS = 8, USUAL_NEAR = 16 };
 
-static int64_t usual_rows(const ash_tile_extents *e) {
+int64_t ash_tile_usual_rows(const ash_tile_extents *e) {
     return e->open_rows ? ASH_MAX(e->rows / ASH_TILE_USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
 }
 
@@ -79,9 +79,8 @@ static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_
     for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 
-/* Cycles of all tiles of a shape. */
-static double shape_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *e,
-                           int64_t steps, ash_tile_math math) {
+double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *e,
+                       int64_t steps, ash_tile_math math) {
     const ash_tile_heights h = e->open_rows ? open_heights(target, shape, steps)
                                             : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1), steps);
     double counts[ASH_TILE_MAX + 1] = {0}, cost = 0, whole = (double)(e->blocks / shape.vectors),
@@ -92,7 +91,8 @@ static double shape_cycles(const ash_target *target, ash_tile_shape shape, const
         single = (shape.vectors - 1) / 2.0;
         whole = ((double)e->blocks / ASH_TILE_USUAL - single) / shape.vectors;
     }
-    int64_t usual = usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0, all = 0;
+    int64_t usual = ash_tile_usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0,
+            all = 0;
     for (int64_t rows = usual - near; rows <= ASH_MIN(usual + near, e->rows); all += rows++)
         count_tiles(&h, rows, e, ash_tile_is_short(target, steps), counts);
     double (*cycles_of)(const ash_target *, unsigned, unsigned, int64_t, ash_tile_math) =
@@ -124,7 +124,7 @@ ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents 
         for (unsigned r = 1; r <= most_rows; r++) {
             if (r * v + each * (v + 1) > registers || r * v > ASH_TILE_MAX) break;
             const ash_tile_shape shape = {r, v};
-            double cost = shape_cycles(target, shape, extents, steps, math);
+            double cost = ash_tile_cycles(target, shape, extents, steps, math);
             if (cost >= least) continue;
             least = cost;
             best = shape;
@@ -250,6 +250,10 @@ static ash_ref zero_of(const ash_tile *t) {
 
 void ash_tile_open(ash_tile *t) {
     ash_nest *n = &t->k->nest;
+    if (t->tiles.height) {
+        ash_nest_tile_zero(n, t->tiles);
+        return;
+    }
     ash_ref zero = zero_of(t);
     for (unsigned level = 0; level <= t->top; level++)
         for (unsigned i = 0; i < t->rows * t->vectors; i++) t->cells[level][i] = ash_nest_cell(n, zero);
@@ -366,7 +370,8 @@ static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0) {
     ash_nest *n = &k->nest;
     uint16_t sums = memory_of_sums(t);
     ash_ref zero = ash_nest_index(n, 0), rows = ash_nest_index(n, t->rows);
-    for (unsigned v = 0; v < t->vectors; v++)
+    if (t->tiles.height) ash_nest_tile_put(n, t->tiles, sums, zero);
+    for (unsigned v = 0; v < t->vectors && !t->tiles.height; v++)
         for (unsigned p = 0; p < t->rows; p++)
             ash_nest_store(n, sums, ash_nest_index(n, (v * t->rows + p) * t->lanes),
                            ash_nest_get(n, t->cells[t->top][p * t->vectors + v]), ASH_NO_REF);
@@ -375,7 +380,7 @@ static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0) {
                                ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->rows_end), row0));
     size_t mark = ash_kern_mark(k);
     ash_ref v = ash_nest_loop(n, zero, ash_nest_index(n, t->vectors), 1, 1);
-    ash_ref p = ash_nest_loop(n, zero, rows, 1, 1);
+    ash_ref p = ash_nest_loop(n, t->tiles.height ? t->again : zero, rows, 1, 1);
     ash_ref at = ash_nest_binary(n, ASH_OP_MUL, v, ash_nest_index(n, t->rows * t->lanes));
     at = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_binary(n, ASH_OP_MUL, p, ash_nest_index(n, t->lanes)));
     ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, p));
@@ -406,7 +411,7 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
     k->lanes = t->store_lanes;
     k->aligned = true;
     ash_kern_set_sym(k, t->lane, ash_nest_index(&k->nest, 0));
-    if (is_worth_a_loop(t))
+    if (t->tiles.height || is_worth_a_loop(t))
         store_in_loops(t, row, row0);
     else
         store_laid_out(t, row, row0);

@@ -44,6 +44,35 @@ typedef struct ash_tile_extents {
 ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,
                                unsigned most_rows, ash_tile_math math);
 
+/* Cycles of all tiles of a shape. */
+double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *extents,
+                       int64_t steps, ash_tile_math math);
+
+/* How many rows are expected. */
+int64_t ash_tile_usual_rows(const ash_tile_extents *extents);
+
+/* Products of bytes as registers for tiles take them (tile_bytes.c). */
+typedef struct ash_tile_bytes {
+    int64_t rows, blocks; /* as in ash_tile_extents: numbers */
+    int64_t lines;        /* runs of so many rows that pass a strip */
+    int64_t run,
+        runs; /* terms that lie side by side, a multiple of four, and how many such runs a sum has */
+} ash_tile_bytes;
+
+/* The shape of tiles, but for operands and terms, that takes fewest cycles, fewer than `otherwise`; its
+ * height is 0 where there is none. */
+ash_nest_tiles ash_tile_choose_registers(const ash_target *target, const ash_tile_bytes *work,
+                                         double otherwise);
+/* Whether the second operand comes from beyond the second-level cache. */
+bool ash_tile_is_far(const ash_target *target, const ash_tile_bytes *work);
+/* Opens the loop over the tiles of rows [from, to) out of `rows`, which the caller ends; returns the first
+ * row of one, of which the first *again were computed before. A tile alone may have more lines than there
+ * are rows. */
+ash_ref ash_tile_open_registers(ash_kern *k, const ash_nest_tiles *tiles, ash_dim rows, ash_ref from,
+                                ash_ref to, ash_ref *again);
+/* Terms of the instructions that a run is cut into, evenly; the last one may have fewer. */
+int64_t ash_tile_piece(int64_t run);
+
 /* The heights of the tiles that a run of rows is cut into: each takes what the ones before it have left.
  * Where the number of rows is known these are the whole tile and the rest. Where it is known at run time
  * alone they are ever lower, down to one row:
@@ -137,6 +166,10 @@ typedef struct ash_tile {
     int64_t rows_apart, vectors_apart;
     ash_dim rows_end; /* rows from here on are not stored; 0: there are none such */
     bool columns_end; /* neither are vectors that begin behind the columns */
+    /* Sums in registers for tiles, not in cells: rows are tall * height, vectors wide. height 0: they are
+       not. The first `again` rows are not stored. */
+    ash_nest_tiles tiles;
+    ash_ref again;
 } ash_tile;
 
 /* Sets the root's index from that of the anchor's result. */

@@ -77,13 +77,16 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-/* The operand, plain or in blocks of `block` channels, padded with what is zero in the graph. Padding sees
- * the blocks of a line side by side, so that it copies lines, and not blocks. */
+/* The operand, plain or in blocks of `block` channels, padded with what is zero in the graph: `offset`
+ * taken off, if there is one. Padding sees the blocks of a line side by side, so that it copies lines, and
+ * not blocks. */
 static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
                              ash_value offset) {
     static const int64_t none[ASH_MAX_RANK];
     ash_graph *to = rw->to;
     if (x == ASH_NO_VALUE) return x;
+    ash_value zero = offset == ASH_NO_VALUE ? ash_build__fill(to, ASH_U8, 0, NULL, 0)
+                                            : ash_cast(to, ash_neg(to, offset), ASH_U8);
     ash_type type = ash_rewrite__type(rw, x);
     unsigned rank = type.rank - (block != 0), last = rank - 1;
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
@@ -99,7 +102,7 @@ static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x,
     }
     const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, first, rank), ASH_ATTR_LIST(AFTER, more, rank),
                               ASH_ATTR_LIST(INTERIOR, none, rank)};
-    const ash_value ins[] = {x, ash_cast(to, ash_neg(to, offset), ASH_U8)};
+    const ash_value ins[] = {x, zero};
     ash_value y = ash_build(to, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
     if (!block || y == ASH_NO_VALUE) return y;
     type = ash_rewrite__type(rw, y);
@@ -108,14 +111,14 @@ static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x,
     return ash_reshape(to, y, type.dims, type.rank);
 }
 
-/* The operand in blocks of channels, padded where `offset` is not ASH_NO_VALUE, and then with as many
- * channels of bytes 0 as fours lack, so that these add to no sum. */
+/* The operand in blocks of channels, `padded` by its offset, and then with as many channels of bytes 0 as
+ * fours lack, so that these add to no sum. */
 static ash_value blocked_operand(ash_layout_pass *l, const ash_node *node, const ash_bytes *b,
-                                 const ash_layout_conv *v, ash_value offset) {
+                                 const ash_layout_conv *v, bool padded, ash_value offset) {
     int64_t channels = ash_graph__type(l->rw.from, node->ins[0])->dims[1];
     bool whole = v->x_block && v->c == channels;
     ash_value x = whole ? ash_bytes__blocked(l, b, ASH_U8, v->x_block) : ash_bytes__image(l, b, ASH_U8);
-    if (offset != ASH_NO_VALUE) x = pad_operand(&l->rw, node, x, whole ? v->x_block : 0, offset);
+    if (padded) x = pad_operand(&l->rw, node, x, whole ? v->x_block : 0, offset);
     if (whole || !v->x_block || x == ASH_NO_VALUE) return x;
     return ash_layout__pack(&l->rw, ash_layout__pad_zero(&l->rw, x, 1, v->c - channels), v->x_block);
 }
@@ -155,6 +158,15 @@ static ash_value per_channel(ash_graph *to, ash_value v, const ash_layout_conv *
     return ash_reshape(to, v, dims, 3 + space);
 }
 
+/* Whether registers for tiles take the convolution, whose lines may have no edges. */
+static bool goes_in_tiles(const ash_layout_pass *l, const ash_node *node, const ash_layout_conv *v) {
+    const ash_target *target = l->rw.opt->target;
+    const ash_type *out = ash_graph__type(l->rw.from, node->out);
+    ash_dim width = out->dims[out->rank - 1];
+    return target->tiles && !v->in_lanes && ash_dim_is_const(width) &&
+           width >= target->costs.bytes_tile_rows;
+}
+
 static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, const ash_bytes *wb) {
     ash_rewrite *rw = &l->rw;
     ash_graph *to = rw->to;
@@ -173,8 +185,8 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_rewrite__name(rw, node);
     ash_value plain = ash_bytes__image(l, wb, ASH_I8), w = plain;
     ash_value x_offset = ash_bytes__offset(l, xb, ASH_U8), w_offset = ash_bytes__offset(l, wb, ASH_I8);
-    bool padded = x_offset != ASH_NO_VALUE && ash_bytes__is_padded(node);
-    ash_value x = blocked_operand(l, node, xb, &v, padded ? x_offset : ASH_NO_VALUE);
+    bool padded = ash_bytes__is_padded(node) && (x_offset != ASH_NO_VALUE || goes_in_tiles(l, node, &v));
+    ash_value x = blocked_operand(l, node, xb, &v, padded, x_offset);
     if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, plain);
     if (v.c != channels) w = ash_layout__pad_zero(rw, w, 1, v.c - channels);

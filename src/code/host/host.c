@@ -253,46 +253,80 @@ static val lookup(ash_emit *e, val table, val bytes) {
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
 /* AMX: eight registers for tiles of at most 16 lines of 64 bytes, whose shapes are set once for a kernel.
- * Register 0 has sums; of each number of terms that an instruction takes, at most 64, register 2 s + 1
- * has x and 2 s + 2 has y. LLVM's intrinsics for registers by number touch memory as they like, so
- * nothing passes them. */
-enum { TILE_BYTES = 64, TILE_SHAPES = 3, TILE_REGISTERS = 8 };
+ * The first ones have the sums. The others are shared out evenly among the numbers of terms that its
+ * instructions take: of each one for x, the rest for y. LLVM's intrinsics for registers by number touch
+ * memory as they like, so nothing passes them. */
+enum { TILE_BYTES = 64, TILE_REGISTERS = 8, TILE_SHAPES = 3, TILE_FOUR = 4 };
+/* Where shapes lie in 64 bytes; widths are two bytes each. */
+enum { TILE_WIDTHS = 16, TILE_HEIGHTS = 48 };
 
-/* The numbers of terms that the instructions of a nest take; how many there are, or too many. */
-static unsigned tile_shapes(const ash_nest *nest, unsigned *terms) {
-    unsigned n = 0;
+/* Of a kernel. */
+struct tile_plan {
+    unsigned sums, height; /* registers with sums; lines of a tile */
+    unsigned n, each;      /* numbers of terms; registers of each */
+    unsigned terms[TILE_SHAPES];
+    bool fits;
+};
+
+static struct tile_plan plan_tiles(const ash_nest *nest) {
+    struct tile_plan p = {.fits = true};
     for (size_t i = 0; i < nest->code.len; i++) {
-        const ash_inst *inst = &nest->code.at[i];
-        if (inst->op != ASH_NEST_TILE_DOT) continue;
-        const unsigned parts[] = {inst->unroll >= TILE_BYTES ? TILE_BYTES : 0, inst->unroll % TILE_BYTES};
-        for (size_t p = 0; p < ASH_COUNT(parts); p++) {
-            unsigned s = 0;
-            while (s < n && terms[s] != parts[p]) s++;
-            if (s < n || !parts[p]) continue;
-            if (n == TILE_SHAPES) return n + 1;
-            terms[n++] = parts[p];
-        }
+        if (!ash_nest_is_tile(&nest->code.at[i])) continue;
+        const ash_nest_tiles t = ash_nest_tiles_of(&nest->code.at[i]);
+        p.sums = ASH_MAX(p.sums, (unsigned)t.tall * t.wide);
+        p.fits &= !p.height || p.height == t.height;
+        p.height = t.height;
+        if (nest->code.at[i].op != ASH_NEST_TILE_DOT) continue;
+        unsigned s = 0;
+        while (s < p.n && p.terms[s] != t.terms) s++;
+        if (s < p.n) continue;
+        p.fits &= p.n < TILE_SHAPES;
+        if (p.n < TILE_SHAPES) p.terms[p.n++] = t.terms;
     }
-    return n;
+    p.each = (TILE_REGISTERS - p.sums) / ASH_MAX(p.n, 1u);
+    p.fits &= p.each >= 2;
+    return p;
+}
+
+static val bytes_behind(ash_emit *e, val at, int64_t bytes) {
+    val by = LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)bytes, true);
+    return bytes ? LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), at, &by, 1, "") : at;
 }
 
 static void tiles_open(ash_emit *e) {
-    enum { WIDTHS = 16, HEIGHTS = 48 }; /* where in the 64 bytes; widths are two bytes each */
-    unsigned terms[TILE_SHAPES], n = tile_shapes(e->nest, terms);
-    int32_t shape[TILE_BYTES] = {[0] = 1, [WIDTHS] = TILE_BYTES, [HEIGHTS] = ASH_NEST_TILE_LINES};
-    if (n > TILE_SHAPES || !has(e->target, "amx-int8")) {
-        e->lacks = n > TILE_SHAPES ? "tiles of so many shapes" : "products of tiles";
+    const struct tile_plan p = plan_tiles(e->nest);
+    int32_t shape[TILE_BYTES] = {[0] = 1};
+    if (!p.fits || !has(e->target, "amx-int8")) {
+        e->lacks = p.fits ? "products of tiles" : "tiles of so many shapes";
         return;
     }
-    for (unsigned s = 0; s < n; s++) {
-        unsigned x = 2 * s + 1, y = x + 1;
-        shape[WIDTHS + 2 * x] = (int32_t)terms[s], shape[HEIGHTS + x] = ASH_NEST_TILE_LINES;
-        shape[WIDTHS + 2 * y] = TILE_BYTES, shape[HEIGHTS + y] = (int32_t)terms[s] / 4;
-    }
+    for (unsigned r = 0; r < p.sums; r++)
+        shape[TILE_WIDTHS + 2 * r] = TILE_BYTES, shape[TILE_HEIGHTS + r] = (int32_t)p.height;
+    for (unsigned s = 0; s < p.n; s++)
+        for (unsigned i = 0; i < p.each; i++) {
+            unsigned r = p.sums + s * p.each + i, terms = p.terms[s];
+            shape[TILE_WIDTHS + 2 * r] = (int32_t)(i ? TILE_BYTES : terms);
+            shape[TILE_HEIGHTS + r] = (int32_t)(i ? terms / TILE_FOUR : p.height);
+        }
     val all = ash_emit__const_vector(LLVMInt8TypeInContext(e->ctx), shape, TILE_BYTES);
-    val memory = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(all), "");
-    LLVMBuildStore(e->b, all, memory);
-    ash_emit__intrinsic(e, "llvm.x86.ldtilecfg", NULL, 0, &memory, 1);
+    e->tiles = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(all), "");
+    LLVMBuildStore(e->b, all, e->tiles);
+    ash_emit__intrinsic(e, "llvm.x86.ldtilecfg", NULL, 0, &e->tiles, 1);
+}
+
+/* The same with as many lines of sums and of x, where they are fewer. */
+static void tile_lines_are(ash_emit *e, val lines) {
+    const struct tile_plan p = plan_tiles(e->nest);
+    LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx);
+    val most = LLVMConstInt(LLVMTypeOf(lines), p.height, false);
+    if (!p.fits) return;
+    lines = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, lines, most, ""), lines, most, "");
+    lines = LLVMBuildTrunc(e->b, lines, byte, "");
+    for (unsigned r = 0; r < p.sums + p.n; r++) {
+        unsigned number = r < p.sums ? r : p.sums + (r - p.sums) * p.each;
+        LLVMBuildStore(e->b, lines, bytes_behind(e, e->tiles, TILE_HEIGHTS + number));
+    }
+    ash_emit__intrinsic(e, "llvm.x86.ldtilecfg", NULL, 0, &e->tiles, 1);
 }
 
 static void tiles_close(ash_emit *e) {
@@ -309,26 +343,44 @@ static void move_tile(ash_emit *e, const char *name, unsigned number, val at, in
     ash_emit__intrinsic(e, name, NULL, 0, args, ASH_COUNT(args));
 }
 
-static val bytes_behind(ash_emit *e, val at, int64_t bytes) {
-    val by = LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)bytes, true);
-    return bytes ? LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), at, &by, 1, "") : at;
+static void tile_zero(ash_emit *e, ash_nest_tiles t) {
+    for (unsigned i = 0; i < (unsigned)t.tall * t.wide; i++) {
+        val sums = tile_register(e, i);
+        ash_emit__intrinsic(e, "llvm.x86.tilezero", NULL, 0, &sums, 1);
+    }
 }
 
-static void tile_dot(ash_emit *e, val to, val x, int64_t apart, val y, unsigned terms) {
+/* Tiles of y that all have a register are loaded once. */
+static void tile_dot(ash_emit *e, ash_nest_tiles t, val x, val y, int64_t far) {
     static const char load[] = "llvm.x86.tileloadd64";
-    unsigned shapes[TILE_SHAPES], n = tile_shapes(e->nest, shapes);
-    val sums = tile_register(e, 0);
-    if (n > TILE_SHAPES) return;
-    ash_emit__intrinsic(e, "llvm.x86.tilezero", NULL, 0, &sums, 1);
-    for (unsigned from = 0; from < terms; from += TILE_BYTES) {
-        unsigned some = ASH_MIN(terms - from, (unsigned)TILE_BYTES), s = 0;
-        while (s + 1 < n && shapes[s] != some) s++;
-        move_tile(e, load, 2 * s + 1, bytes_behind(e, x, from), apart);
-        move_tile(e, load, 2 * s + 2, bytes_behind(e, y, (int64_t)from * TILE_BYTES / 4), TILE_BYTES);
-        val args[] = {sums, tile_register(e, 2 * s + 1), tile_register(e, 2 * s + 2)};
-        ash_emit__intrinsic(e, "llvm.x86.tdpbssd", NULL, 0, args, ASH_COUNT(args));
+    static const char *const products[2][2] = {{"llvm.x86.tdpbssd", "llvm.x86.tdpbsud"},
+                                               {"llvm.x86.tdpbusd", "llvm.x86.tdpbuud"}};
+    const char *product =
+        products[ash_nest_dtype(e->nest, t.x) == ASH_U8][ash_nest_dtype(e->nest, t.y) == ASH_U8];
+    const struct tile_plan p = plan_tiles(e->nest);
+    unsigned s = 0;
+    if (!p.fits) return;
+    while (p.terms[s] != t.terms) s++;
+    const unsigned of_x = p.sums + s * p.each, of_y = of_x + 1;
+    const bool stay = t.wide < p.each;
+    for (unsigned v = 0; stay && v < t.wide; v++)
+        move_tile(e, load, of_y + v, bytes_behind(e, y, v * far), TILE_BYTES);
+    for (unsigned i = 0; i < (unsigned)t.tall * t.wide; i++) {
+        unsigned v = stay ? i % t.wide : i / t.tall, r = stay ? i / t.wide : i % t.tall;
+        unsigned in = of_y + v % (p.each - 1);
+        if (!stay && r == 0) move_tile(e, load, in, bytes_behind(e, y, v * far), TILE_BYTES);
+        if (v == 0 || (!stay && t.tall > 1))
+            move_tile(e, load, of_x, bytes_behind(e, x, (int64_t)r * t.height * t.apart), t.apart);
+        val args[] = {tile_register(e, r * t.wide + v), tile_register(e, of_x), tile_register(e, in)};
+        ash_emit__intrinsic(e, product, NULL, 0, args, ASH_COUNT(args));
     }
-    move_tile(e, "llvm.x86.tilestored64", 0, to, TILE_BYTES);
+}
+
+static void tile_put(ash_emit *e, ash_nest_tiles t, val to) {
+    for (unsigned i = 0; i < (unsigned)t.tall * t.wide; i++) {
+        int64_t line = (int64_t)(i % t.wide * t.tall + i / t.wide) * t.height;
+        move_tile(e, "llvm.x86.tilestored64", i, bytes_behind(e, to, line * TILE_BYTES), TILE_BYTES);
+    }
 }
 
 /* --- the C library ----------------------------------------------------------------------------------- */
@@ -391,7 +443,10 @@ const ash_code_target ash_code__host = {
     .to_f16 = to_f16,
     .dot4 = dot4,
     .lookup = lookup,
+    .tile_lines_are = tile_lines_are,
+    .tile_zero = tile_zero,
     .tile_dot = tile_dot,
+    .tile_put = tile_put,
     .tiles_open = tiles_open,
     .tiles_close = tiles_close,
     .library = library,
