@@ -3,17 +3,14 @@
  * around it that nobody touches; what is refused, and changes nothing. On APART, and on a GPU whose driver
  * is the stand-in (ASHLAR_TEST_DEVICE). */
 #include "apart.h"
-#include "ashlar/builder.h"
+#include "device_graph.h"
 #include "runtime/plan.h"
 
-enum { MOST = 9, COLUMNS = 24, GUARD = 512, OUTPUTS = 5, MARK = 0x5c };
+enum { GUARD = 512, MARK = 0x5c };
 
 #define ROOM_MORE                                                                                          \
-    float x[MOST * COLUMNS];                                                                               \
-    struct arena_results {                                                                                 \
-        uint64_t bytes[OUTPUTS];                                                                           \
-        char data[OUTPUTS][4096];                                                                          \
-    } want[3];
+    float x[DEVICE_ROWS * DEVICE_COLUMNS];                                                                 \
+    device_results want, got;
 #include "graph_room.h"
 
 static ash_diag diag;
@@ -21,33 +18,6 @@ static ash_diag diag;
 static ash_status open_device(struct room *r, ash_device **out) {
     return cuda_is_wished() ? ash_device_open(r->context, "CUDA:0", out, &diag)
                             : apart_open(r->context, out, &diag);
-}
-
-/* Products with a packed weight, rows, branches for several streams, a state, a size that depends on data,
- * rows that are a variable. */
-static void make_graph(struct room *r) {
-    static float w[COLUMNS * COLUMNS];
-    for (int i = 0; i < COLUMNS * COLUMNS; i++) w[i] = (float)(i * 7 % 13 - 6) / 8;
-    for (int i = 0; i < MOST * COLUMNS; i++) r->x[i] = (float)(i * 5 % 11 - 5) / 4;
-    assert_ok(ash_graph_create(r->context, "g", &r->g, &diag));
-    ash_graph *g = r->g;
-    ash_dim rows = ash_graph_var(g, "rows", 1, MOST);
-    const ash_type tx = {ASH_F32, 2, {rows, COLUMNS}}, tw = {ASH_F32, 2, {COLUMNS, COLUMNS}},
-                   ts = {ASH_F32, 1, {COLUMNS}};
-    ash_value x = ash_graph_input(g, "x", &tx), m = ash_graph_constant(g, &tw, w, sizeof w, ASH_DATA_COPY);
-    ash_value a = ash_softmax(g, ash_matmul(g, x, m), 1), b = ash_relu(g, ash_matmul(g, ash_neg(g, x), m));
-    ash_value both = ash_matmul(g, ash_add(g, a, b), m);
-    ash_value sum = ash_graph_state(g, "sum", &ts, NULL, 0, ASH_DATA_COPY);
-    ash_value next = ash_add(g, sum, ash_reduce_sum(g, both, (const int64_t[]){0}, 1, false));
-    ash_graph_update(g, sum, next);
-    ash_graph_output(g, "both", ash_exp(g, ash_neg(g, ash_abs(g, both))));
-    ash_graph_output(g, "next", ash_neg(g, next));
-    ash_value count, where = ash_nonzero(g, ash_gt(g, b, ash_scalar(g, ASH_F32, 0)), &count);
-    ash_dim found = ash_settle(g, "found", count, ash_graph_dim_mul(g, rows, COLUMNS));
-    ash_graph_output(g, "where", ash_neg(g, ash_slice_axis(g, where, 0, 0, found)));
-    ash_graph_output(g, "count", count);
-    ash_graph_output(g, "largest", ash_reduce(g, ASH_OP_REDUCE_MAX, a, (const int64_t[]){1}, 1, false));
-    assert_ok(ash_graph_status(g, &diag));
 }
 
 static ash_plan_options in_mode(struct room *r, int mode, int planner) {
@@ -59,38 +29,9 @@ static ash_plan_options in_mode(struct room *r, int mode, int planner) {
     return options;
 }
 
-/* Three executions, of 9, 1 and 4 rows, from the first state on; the results of each. */
-static ash_status run(struct room *r, ash_plan *plan, struct arena_results *out) {
-    static const int64_t sizes[] = {MOST, 1, 4};
-    ASH_TRY(ash_plan_reset_states(plan, &diag));
-    for (int i = 0; i < 3; i++) {
-        const ash_var_binding rows = {"rows", sizes[i]};
-        ASH_TRY(ash_plan_set_vars(plan, &rows, 1, &diag));
-        ASH_TRY(ash_plan_set_input(plan, 0, NULL, r->x, (uint64_t)sizes[i] * COLUMNS * 4, &diag));
-        ASH_TRY(ash_plan_execute(plan, &diag));
-        for (size_t o = 0; o < OUTPUTS; o++) {
-            const ash_view *view;
-            ASH_TRY(ash_plan_output(plan, o, &view, &diag));
-            out[i].bytes[o] = ash_view_bytes(view);
-            assert_true(out[i].bytes[o] <= sizeof out[i].data[o]);
-            ASH_TRY(ash_view_copy_out(view, out[i].data[o], out[i].bytes[o], &diag));
-        }
-    }
-    return ASH_OK;
-}
-
-static void same_results(const struct arena_results *a, const struct arena_results *b) {
-    for (int i = 0; i < 3; i++)
-        for (size_t o = 0; o < OUTPUTS; o++) {
-            assert_int_equal(a[i].bytes[o], b[i].bytes[o]);
-            assert_memory_equal(a[i].data[o], b[i].data[o], a[i].bytes[o]);
-        }
-}
-
 static void check_results(struct room *r, ash_plan *plan) {
-    static struct arena_results got[3];
-    assert_ok(run(r, plan, got));
-    same_results(r->want, got);
+    assert_ok(device_run(plan, NULL, 0, &r->got, &diag));
+    assert_true(device_same(&r->want, &r->got));
 }
 
 static int setup(void **state) {
@@ -98,10 +39,13 @@ static int setup(void **state) {
     room_open(state, 2);
     struct room *r = *state;
     assert_ok(open_device(r, &r->device));
-    make_graph(r);
+    device_input(r->x);
+    assert_ok(ash_graph_create(r->context, "g", &r->g, &diag));
+    device_graph(r->g);
+    assert_ok(ash_graph_status(r->g, &diag));
     const ash_plan_options options = in_mode(r, ASH_MODE_STREAM, ASH_MEMORY_ARENA);
     assert_ok(ash_plan_prepare(r->context, r->g, &options, &plan, &diag));
-    assert_ok(run(r, plan, r->want));
+    assert_ok(device_run(plan, NULL, 0, &r->want, &diag));
     ash_plan_destroy(plan);
     return 0;
 }
@@ -180,7 +124,7 @@ static void block_is_used(const block *b, const ash_plan *plan) {
     assert_int_equal(touched(b->whole, b->offset + b->bytes, GUARD), 0);
     assert_true(touched(b->whole, b->offset, b->bytes) > 0);
     assert_ok(ash_storage__address(ash_view_storage(b->whole), &begin, &diag));
-    for (size_t o = 0; o < OUTPUTS; o++) { /* outputs lie in it */
+    for (size_t o = 0; o < DEVICE_OUTPUTS; o++) { /* outputs lie in it */
         assert_ok(ash_plan_output((ash_plan *)plan, o, &view, &diag));
         assert_ok(ash_storage__address(ash_view_storage(view), &at, &diag));
         at += ash_view_offset(view);
@@ -234,7 +178,7 @@ static void refused(ash_plan *plan, ash_view *view, ash_status status, const cha
 static void refusals_change_nothing(void **state) {
     struct room *r = *state;
     ash_device *cpu, *another;
-    const ash_type row = {ASH_F32, 2, {MOST, COLUMNS}};
+    const ash_type row = {ASH_F32, 2, {DEVICE_ROWS, DEVICE_COLUMNS}};
     assert_ok(ash_device_open(r->context, "CPU", &cpu, &diag));
     assert_ok(apart_open_another(r->context, 7, &another, &diag));
     for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
@@ -257,7 +201,7 @@ static void refusals_change_nothing(void **state) {
         assert_ok(ash_plan_bind_weights_view(r->plan, packed, &diag));
         assert_ok(ash_view_slice(b.whole, in, sizeof r->x, &row, &x, &diag));
         assert_ok(ash_view_copy_in(x, r->x, sizeof r->x, &diag));
-        const ash_var_binding rows = {"rows", MOST};
+        const ash_var_binding rows = {"rows", DEVICE_ROWS};
         assert_ok(ash_plan_set_vars(r->plan, &rows, 1, &diag));
         assert_ok(ash_plan_bind_input_view(r->plan, 0, x, &diag));
         refused(r->plan, part(b.whole, behind + (weights - 1) / 256 * 256, bytes),
@@ -327,10 +271,10 @@ static void beside_other_devices(void **state) {
     struct room *r = *state;
     ash_device *devices[2] = {NULL, r->device};
     ash_plan *own;
-    float x[2][MOST * COLUMNS];
+    float x[2][DEVICE_ROWS * DEVICE_COLUMNS];
     ash_graph_destroy(r->g);
     assert_ok(ash_graph_create(r->context, "g", &r->g, &diag));
-    const ash_type tx = {ASH_F32, 2, {MOST, COLUMNS}};
+    const ash_type tx = {ASH_F32, 2, {DEVICE_ROWS, DEVICE_COLUMNS}};
     ash_value v = ash_graph_input(r->g, "x", &tx);
     ash_value there = ash_softmax(r->g, ash_neg(r->g, v), 1);
     ash_graph_output(r->g, "y", ash_add(r->g, ash_softmax(r->g, ash_abs(r->g, there), 1), v));
@@ -369,7 +313,6 @@ static void beside_other_devices(void **state) {
 /* Whatever allocation fails: the plan says so, and goes on in the block. */
 static void failing_allocations(void **state) {
     struct room *r = *state;
-    static struct arena_results got[3];
     for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
         const ash_plan_options options = in_mode(r, mode, ASH_MEMORY_ARENA);
         prepare(r, &options);
@@ -380,13 +323,13 @@ static void failing_allocations(void **state) {
             assert_ok(ash_plan_bind_arena_view(r->plan, NULL, &diag));
             r->memory.fail_at = r->memory.count + n;
             status = ash_plan_bind_arena_view(r->plan, b.arena, &diag);
-            if (status == ASH_OK) status = run(r, r->plan, got);
+            if (status == ASH_OK) status = device_run(r->plan, NULL, 0, &r->got, &diag);
             r->memory.fail_at = 0;
             if (status != ASH_OK && status != ASH_ERROR_OUT_OF_MEMORY)
                 fail_msg("allocation %ld: status %d: %s", n, (int)status, diag.message);
         }
         assert_ok(status);
-        same_results(r->want, got);
+        assert_true(device_same(&r->want, &r->got));
         block_is_used(&b, r->plan);
         block_drop(&b);
     }
