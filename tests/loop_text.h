@@ -41,8 +41,8 @@ static const char loop_cumulate[] =
            "%last: i32[4], %all: i32[n, 4], %back: i32[n, 4] = loop(%i, %c, %s, %zero, %x, %d, %d, %y)"
            " trips=n carried=1 scanned=1 given=0 until=0 backward=";
 
-/* A loop in a loop, both over values of the other and of the outside; with `until` the inner one ends where a
- * sum is large enough. */
+/* A loop in a loop, both over values of the other and of the outside; with `until` the inner one ends where
+ * a sum is large enough. */
 static inline const char *loop_nested(bool until) {
     static const char text[] =
         "graph \"nested\"\n"

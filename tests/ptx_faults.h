@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A driver that fails: call 1, 2, 3, ... of a life answers with an error. Whatever fails, some call of
- * ashlar's says so with a reason, everything is given back, and after a loss the same name opens a device that
- * works. For programs that are linked with the stand-in: test_ptx_*faults.c. */
+ * ashlar's says so with a reason, everything is given back, and after a loss the same name opens a device
+ * that works. For programs that are linked with the stand-in: test_ptx_*faults.c. */
 #ifndef ASH_PTX_FAULTS_H
 #define ASH_PTX_FAULTS_H
 
@@ -18,8 +18,7 @@ typedef struct ptx_life {
     ash_status (*live)(void *room, int way, bool again);
 } ptx_life;
 
-/* What gives back, and what looks whether something is over: nobody can do anything about their failures, and
- * what they did not give back is left. */
+/* What gives back: nobody can do anything about a failure of it, and what it did not give back is left. */
 static inline bool ptx_call_gives_back(const char *function) {
     static const char *const parts[] = {"Free", "Destroy", "Unload", "CtxPopCurrent", "CtxRelease"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

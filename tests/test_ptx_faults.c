@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A driver that fails (ptx_faults.h), all through a plan's life (device, preparing, executing twice, reading,
- * giving back), in each mode. Where memory ran out the plan goes on when there is some. */
+/* A driver that fails (ptx_faults.h), all through a plan's life (device, preparing, executing twice,
+ * reading, giving back), in each mode. Where memory ran out the plan goes on when there is some. */
 #include <pthread.h>
 #include <time.h>
 
@@ -98,11 +98,11 @@ static int close_room(void **state) {
     return 0;
 }
 
-/* The modes, and a profile with a switch to cancel by. */
+/* The modes, and a profile of several streams with a switch to cancel by. */
 enum { PROFILED = ASH_MODE_COUNT, N_WAYS };
 
 static ash_plan_options options_of(room *r, int way) {
-    ash_plan_options options = cuda_room_mode(way == PROFILED ? ASH_MODE_STREAM : way);
+    ash_plan_options options = cuda_room_mode(way == PROFILED ? ASH_MODE_MULTI_STREAM : way);
     if (way == PROFILED) options.progress.cancel = &r->cancel;
     return options;
 }
@@ -184,7 +184,7 @@ static void *press(void *arg) {
 static void a_kernel_is_stopped_on_its_way(void **state) {
     room *r = *state;
     const ash_dim huge = INT64_C(1) << 37;
-    for (int mode = 0; mode < 2; mode++) {
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
         ash_graph *g;
         pthread_t presser;
         cuda_results none;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Replicas on one GPU of the stand-in, each on a thread of its own: the results of one alone, in every mode;
- * while parameters of one are set; when the GPU is lost or its memory runs out in the middle, or one is
- * cancelled. And plans for budgets, with profiles on several streams, whatever allocation fails. */
+ * while parameters of one are set; when the GPU is lost or its memory runs out in the middle. And a host
+ * that runs out of memory, and profiles of several streams. */
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "device_graph.h"
 #include "gpu_here.h"
@@ -126,8 +125,8 @@ static void each_has_its_results(void **state) {
     }
 }
 
-/* Some call of some thread fails. Who succeeds is right; who fails says why; and after it all goes again, on the
- * same plans where memory ran out, else on others. */
+/* Some call of some thread fails. Who succeeds is right; who fails says why; and after it all goes again, on
+ * the same plans where memory ran out, else on others. */
 static void fail_in_the_middle(room *r, CUresult code, ash_status expected) {
     static runner runners[REPLICAS];
     unsigned failures = 0;
@@ -167,7 +166,7 @@ static void the_gpu_is_lost_in_the_middle(void **state) {
     fail_in_the_middle(*state, CUDA_ERROR_LAUNCH_FAILED, ASH_ERROR_DEVICE);
 }
 
-/* --- one thread ---------------------------------------------------------------------------------------- */
+/* --- one thread --------------------------------------------------------------------------------------- */
 
 /* A host that has no memory: at whichever allocation, in every mode, with and without a profile. */
 static void the_host_has_no_memory(void **state) {

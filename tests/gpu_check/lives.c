@@ -151,7 +151,7 @@ static void *press_later(void *argument) {
     return NULL;
 }
 
-/* A sum that takes minutes at least, in one thread of the GPU; the time is that from the switch to the end. */
+/* A sum that takes minutes at least, in one thread of the GPU; the time is that from the switch on. */
 static void check_stopping(const check_run *run, ash_mode mode) {
     const ash_dim many = INT64_C(1) << 37;
     const float one = 1;

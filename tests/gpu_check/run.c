@@ -116,15 +116,23 @@ static ash_status execute(ash_plan *plan, unsigned rounds, unsigned variant, res
     return status;
 }
 
+/* On the processor (NULL) f32 is IEEE's. */
+static ash_plan_options options_for(const check_case *which, ash_device *device, ash_mode mode) {
+    ash_plan_options options = ash_plan_options_default();
+    options.device = device;
+    options.mode = mode;
+    options.streams = mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
+    if (device) options.precision = which->precision;
+    return options;
+}
+
 static ash_status execute_eagerly(const check_run *run, const check_case *which, const ash_graph *graph,
                                   ash_device *device, results *out, ash_diag *diag) {
     ash_tensor *in[CHECK_OUTPUTS] = {NULL}, *got[CHECK_OUTPUTS] = {NULL};
-    ash_plan_options options = ash_plan_options_default();
+    const ash_plan_options options = options_for(which, device, ASH_MODE_STREAM);
     size_t n = ash_graph_input_count(graph);
     ash_status status = ASH_OK;
     *out = (results){0};
-    options.device = device;
-    if (device) options.precision = which->precision;
     for (size_t i = 0; i < n && status == ASH_OK; i++) {
         ash_type type = *ash_graph_type(graph, ash_graph_input_at(graph, i, NULL));
         for (unsigned d = 0; d < type.rank; d++) {
@@ -256,18 +264,6 @@ static ash_status profile(ash_plan *plan, const check_row *row, double *us, ash_
 
 /* --- modes -------------------------------------------------------------------------------------------- */
 
-/* On the processor (NULL) f32 is IEEE's. */
-static ash_status prepare(const check_run *run, const check_case *which, const ash_graph *graph,
-                          ash_device *device, ash_mode mode, bool poison, ash_plan **out, ash_diag *diag) {
-    ash_plan_options options = ash_plan_options_default();
-    options.device = device;
-    options.mode = mode;
-    options.streams = mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
-    options.poison = poison;
-    if (device) options.precision = which->precision;
-    return ash_plan_prepare(run->context, graph, &options, out, diag);
-}
-
 static ash_status measure(const check_run *run, ash_plan *plan, ash_mode mode, check_row *row,
                           ash_diag *diag) {
     double flops = 0, bytes = 0;
@@ -293,7 +289,9 @@ typedef struct found {
 static ash_status check_mode(const check_run *run, found *of, ash_mode mode, bool poison, check_row *row,
                              ash_diag *diag) {
     ash_plan *plan;
-    ash_status status = prepare(run, of->which, of->graph, run->device, mode, poison, &plan, diag);
+    ash_plan_options options = options_for(of->which, run->device, mode);
+    options.poison = poison;
+    ash_status status = ash_plan_prepare(run->context, of->graph, &options, &plan, diag);
     if (status != ASH_OK) return status;
     for (unsigned v = 0; status == ASH_OK && v < variants(run, plan); v++) {
         results got, *first = &of->first[v];
@@ -349,7 +347,8 @@ static void end_row(const check_case *which, check_row *row, ash_status status, 
 static ash_status processor(const check_run *run, const check_case *which, const ash_graph *graph,
                             results *want, ash_diag *diag) {
     ash_plan *plan;
-    ash_status status = prepare(run, which, graph, NULL, ASH_MODE_STREAM, false, &plan, diag);
+    const ash_plan_options options = options_for(which, NULL, ASH_MODE_STREAM);
+    ash_status status = ash_plan_prepare(run->context, graph, &options, &plan, diag);
     for (unsigned v = 0; status == ASH_OK && v < variants(run, plan); v++)
         status = execute(plan, which->rounds, v, &want[v], diag);
     ash_plan_destroy(plan);

@@ -3,8 +3,8 @@
  *
  * A release leaves in the word the clock of its command, that is what came before all of it: not what the
  * command itself has done up to then. An acquire gives what is there to the block, to all threads of it, as
- * they meet at a barrier before they rely on it (or race in shared memory, which is found). Streams and events
- * know nothing of it: what comes behind the command is ordered by them alone. */
+ * they meet at a barrier before they rely on it (or race in shared memory, which is found). Streams and
+ * events know nothing of it: what comes behind the command is ordered by them alone. */
 #include <stdlib.h>
 
 #include "queue.h"
