@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A plan on the processor and a GPU whose driver fails (ptx_faults.h). Where memory ran out the plan goes on
- * as soon as there is some: its states are refused until they are set or reset, and then right. */
+/* A plan on the processor and a GPU whose driver fails (ptx_faults.h). Where memory ran out the plan goes
+ * on as soon as there is some: its states are refused until they are set or reset, and then right. */
 #include "ashlar/train.h"
 #include "gpu_here.h"
 #include "ptx_faults.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Replicas on one GPU of the stand-in, each on a thread of its own: the results of one alone, in every mode;
- * while parameters of one are set; when the GPU is lost or its memory runs out in the middle. And a host
+/* Replicas on one GPU of the stand-in, each on a thread of its own: the results of one alone, in every
+ * mode; while parameters of one are set; when the GPU is lost or its memory runs out in the middle. And a host
  * that runs out of memory, and profiles of several streams. */
 #include <pthread.h>
 
@@ -125,8 +125,8 @@ static void each_has_its_results(void **state) {
     }
 }
 
-/* Some call of some thread fails. Who succeeds is right; who fails says why; and after it all goes again, on
- * the same plans where memory ran out, else on others. */
+/* Some call of some thread fails. Who succeeds is right; who fails says why; and after it all goes again,
+ * on the same plans where memory ran out, else on others. */
 static void fail_in_the_middle(room *r, CUresult code, ash_status expected) {
     static runner runners[REPLICAS];
     unsigned failures = 0;

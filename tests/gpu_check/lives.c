@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What plans go through on a GPU: replicas on threads, one of which sets a parameter; memory of the caller's
- * as the arena; profiles of several streams; a kernel that is stopped on its way. */
+/* What plans go through on a GPU: replicas on threads, one of which sets a parameter; the caller's memory as
+ * the arena; profiles of several streams; a kernel that is stopped on its way. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void check_replicas(const check_run *run, const ash_graph *graph, ash_mod
     tell("replicas on threads", mode, -1, status, right, &diag);
 }
 
-/* --- memory of the caller's, profiles ------------------------------------------------------------------ */
+/* --- memory of the caller, profiles ------------------------------------------------------------------- */
 
 static void check_arena(const check_run *run, const ash_graph *graph, ash_mode mode,
                         const device_results *want) {
