@@ -515,8 +515,8 @@ static bool drop(ash_late *late, uint32_t axes) {
     return true;
 }
 
-/* The operand with other axes, and which: a mask of those that go, or of those that come among so many as there
- * are then. NULL: it is not late, or what is asked for makes no sense. */
+/* The operand with other axes, and which: a mask of those that go, or of those that come among `rank`, as
+ * many as there are then. NULL: it is in a list, or what is asked for makes no sense. */
 static ash_late *with_axes(ash_import *im, bool come, uint32_t *mask, unsigned *rank) {
     const int64_t *axes;
     size_t x = operand(im, 0), n;

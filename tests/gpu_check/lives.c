@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What plans go through on a GPU: replicas on threads, one of which sets a parameter; the caller's memory as
- * the arena; profiles of several streams; a kernel that is stopped on its way. */
+/* What plans go through on a GPU: replicas on threads, one of which sets a parameter; the caller's memory
+ * as the arena; profiles of several streams; a kernel that is stopped on its way. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
