@@ -27,7 +27,7 @@ if(ASHLAR_TESTS OR NOT ASHLAR_LLVM STREQUAL "static")
   set(ASHLAR_LLVM_SHARED -L${libdir} ${shared})
 endif()
 if(ASHLAR_LLVM STREQUAL "static")
-  llvm_config(libs --link-static --libs native ${gpu} passes orcjit)
+  llvm_config(libs --link-static --libs native ${gpu} passes)
   llvm_config(system --link-static --system-libs)
   # Named for parts that nothing here links: a solver for the static analyser, and manifests of Windows programs.
   string(REGEX REPLACE "[^ ]*(libz3|libxml2|-lz3|-lxml2)[^ ]*" "" system "${system}")
@@ -37,6 +37,20 @@ else()
 endif()
 separate_arguments(libs)
 separate_arguments(system)
+
+# A linked LLVM is started with whatever holds it: less of the file is touched, and so resident, with short relocations and
+# what runs then side by side. Where the linker cannot, all works the same.
+set(ASHLAR_LINK_OPTIONS "")
+if(ASHLAR_LLVM STREQUAL "static")
+  include(CheckLinkerFlag)
+  foreach(flag -z,pack-relative-relocs -T,${CMAKE_CURRENT_LIST_DIR}/startup.ld)
+    string(MAKE_C_IDENTIFIER "ASHLAR_LINKER_HAS_${flag}" has)
+    check_linker_flag(C "LINKER:${flag}" ${has})
+    if(${has})
+      list(APPEND ASHLAR_LINK_OPTIONS LINKER:${flag})
+    endif()
+  endforeach()
+endif()
 set(ASHLAR_LLVM_LIBS -L${libdir} ${libs} ${system})
 
 # libashlar.a and the archives it needs, as --exclude-libs wants them. What is linked with libashlar.a holds an LLVM of its

@@ -64,7 +64,8 @@ typedef struct product {
     bool b_input;
 } product;
 
-enum { VARY_M = 1, VARY_K = 2 }; /* dims that are variables "m" and "k" */
+/* Dims that are variables "m" and "k"; rows of the first operand are columns of an input. */
+enum { VARY_M = 1, VARY_K = 2, TURNED = 4 };
 
 static void build_product(fixture *f, const product *p, unsigned vary, fill how) {
     restart(f);
@@ -75,8 +76,10 @@ static void build_product(fixture *f, const product *p, unsigned vary, fill how)
     ash_type ta = TYPE(p->a, p->batch, m, k), tb = TYPE(p->b, p->batch, k, p->n);
     memmove(ta.dims, ta.dims + skip, rank * sizeof *ta.dims), ta.rank = rank;
     memmove(tb.dims, tb.dims + skip, rank * sizeof *tb.dims), tb.rank = rank;
+    if (vary & TURNED) ta.dims[rank - 2] = k, ta.dims[rank - 1] = m;
     ash_value a = input(f, "a", ta), b = p->b_input ? input(f, "b", tb) : constant(f, tb, how);
     a = centred(f, a, p->a_zero, TYPE(p->a, m, 1), "a_zero");
+    if (vary & TURNED) a = ash_transpose(f->g, a, rank == 2 ? (int64_t[]){1, 0} : (int64_t[]){0, 2, 1});
     b = centred(f, b, p->b_zero, TYPE(p->b, p->n), "b_zero");
     ash_graph_output(f->g, "y", ash_matmul(f->g, a, b));
 }
@@ -173,6 +176,20 @@ static void products_are_exact(void **state) {
                 if (products[i].k > 1 && !dots_of(f, &target))
                     fail_msg("product %zu for %s", i, makings[t]);
             }
+    }
+}
+
+/* Tokens are mixed with the first operand's rows in columns. */
+static void turned_products_are_exact(void **state) {
+    fixture *f = *state;
+    for (size_t t = 0; t < ASH_COUNT(makings); t++) {
+        ash_target target = made(makings[t]);
+        for (size_t i = 0; i < ASH_COUNT(products); i++) {
+            if (products[i].a_zero == VECTOR || products[i].a_zero == INPUT_VECTOR) continue;
+            build_product(f, &products[i], TURNED, RANDOM);
+            check(f, &target, 1, false, NULL, RANDOM);
+            if (products[i].k > 1 && !dots_of(f, &target)) fail_msg("product %zu for %s", i, makings[t]);
+        }
     }
 }
 
@@ -327,6 +344,7 @@ static void compiled_code_is_exact(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(products_are_exact, begin, teardown),
+        cmocka_unit_test_setup_teardown(turned_products_are_exact, begin, teardown),
         cmocka_unit_test_setup_teardown(convolutions_are_exact, begin, teardown),
         cmocka_unit_test_setup_teardown(depthwise_windows_are_exact, begin, teardown),
         cmocka_unit_test_setup_teardown(sizes_vary, begin, teardown),

@@ -3,6 +3,7 @@
  * f64. The formulas are compiled for this machine, where they can be compared with its library. */
 #include "ashlar/plan.h"
 #include "code/link.h"
+#include "code/llvm.h"
 #include "code/nvptx/nvptx.h"
 #include "opt_testing.h"
 
@@ -11,21 +12,18 @@ static ash_diag diag;
 typedef struct formulas {
     ash_context *context;
     ash_compiler *compiler;
-    ash_linker *linker;
 } formulas;
 
 static int open_room(void **state) {
     static formulas r;
     assert_ok(ash_context_create(NULL, &r.context, &diag));
     assert_ok(ash_compiler__get(r.context, &r.compiler, &diag));
-    assert_ok(ash_linker__create(&ash_allocator__libc, ash_compiler__target(r.compiler), &r.linker, &diag));
     *state = &r;
     return 0;
 }
 
 static int close_room(void **state) {
     formulas *r = *state;
-    ash_linker__destroy(r->linker);
     ash_context_destroy(r->context);
     return 0;
 }
@@ -74,13 +72,13 @@ static void run(formulas *r, ash_op op, ash_dtype dtype, void *a, void *b, void 
                               .passes = "always-inline",
                               .form = ASH_LLVM_OBJECT};
     assert_ok(ash_llvm__build(&job, &object, &diag));
-    assert_ok(ash_linker__load(r->linker, LLVMGetBufferStart(object), LLVMGetBufferSize(object), symbol,
-                               &linked, &diag));
+    assert_ok(
+        ash_link__load(LLVMGetBufferStart(object), LLVMGetBufferSize(object), symbol, &linked, &diag));
     LLVMDisposeMemoryBuffer(object);
     ash_llvm__machine_destroy(&machine);
     ash_nest_free(&n);
     linked.fn((void *[]){a, b, out}, NULL, 0, COUNT / LANES, 0);
-    ash_linker__unload(r->linker, &linked);
+    ash_link__unload(&linked);
 }
 
 /* --- the remainder -------------------------------------------------------------------------------- */

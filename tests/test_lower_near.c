@@ -302,6 +302,22 @@ static void test_padded_channels(void **state) {
     }
 }
 
+/* Some channels of many, no whole blocks of them, with padding around the image: they are brought in order
+ * first, and nothing is gathered but for that. */
+static void test_windows_on_channels(void **state) {
+    (void)state;
+    const ash_window one = {.kernel = 1, .stride = 1, .dilation = 1},
+                     three = {.kernel = 3, .stride = 1, .dilation = 1, .before = 1, .after = 1},
+                     ones[] = {one, one}, threes[] = {three, three};
+    ash_graph *g = new_graph();
+    ash_value x =
+        ash_relu(g, ash_conv(g, INPUT(g, "x", 1, 16, 9, 12), INPUT(g, "w", 48, 16, 1, 1), ones, 2, 1));
+    x = ash_slice_axis(g, x, 1, 14, 14);
+    seen s = compare(g, ash_conv(g, x, INPUT(g, "v", 14, 14, 3, 3), threes, 2, 1), 1e-6);
+    assert_int_equal(s.divisions, 0);
+    assert_true(s.products > 16); /* a tile */
+}
+
 /* More terms along the window than one running sum has. */
 static void test_long_window(void **state) {
     (void)state;
@@ -361,6 +377,7 @@ int main(void) {
         cmocka_unit_test(test_light_windows),
         cmocka_unit_test(test_grouped_products),
         cmocka_unit_test(test_padded_channels),
+        cmocka_unit_test(test_windows_on_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),
         cmocka_unit_test(test_across_rows),

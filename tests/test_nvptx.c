@@ -297,13 +297,24 @@ static ash_value attention(fixture *f, const form *c) {
     return ash_matmul(g, ash_softmax(g, scores, 2), v);
 }
 
-/* TF32, bytes, half floats, first layers, products of few rows, with weights of few bits as well, and
+/* f32, TF32, bytes, half floats, first layers, products of few rows, with weights of few bits as well, and
  * attention: no spills, and as many multiply-adds in the main loop
  * as its schedule has. */
 static void main_loops(void **state) {
     fixture *f = *state;
     static const char *const kinds[] = {"sm_80", "sm_90", "sm_120"};
     static const form forms[] = {
+        {"f32, 4096 x 4096", product, 0.93, .m = 4096, .k = 256, .n = 4096},
+        {"f32, 896 x 768", product, 0.91, .m = 896, .k = 256, .n = 768},
+        {"f32, 896 x 384", product, 0.91, .m = 896, .k = 256, .n = 384},
+        {"f32, 128 x 768", product, 0.91, .m = 128, .k = 768, .n = 768},
+        {"f32, 32 rows", product, 0.87, .m = 32, .k = 4096, .n = 4096},
+        {"f32, 1 x 1", convolution, 0.91, .m = 256, .k = 256, .n = 28, .window = 1, .stride = 1},
+        {"f32, 3 x 3 on 112 x 112", convolution, 0.9, .m = 128, .k = 128, .n = 112, .window = 3,
+         .stride = 1},
+        {"f32, 3 x 3 on 56 x 56", convolution, 0.84, .m = 64, .k = 64, .n = 56, .window = 3, .stride = 1},
+        {"f32, 3 x 3 on 28 x 28", convolution, 0.88, .m = 128, .k = 128, .n = 28, .window = 3, .stride = 1},
+        {"f32, 3 x 3 on 7 x 7", convolution, 0.85, .m = 512, .k = 512, .n = 7, .window = 3, .stride = 1},
         {"tf32, 128 x 128", product, 0.15, .singles = ASH_GPU_TF32, .m = 4096, .k = 256, .n = 4096},
         {"tf32, 64 x 64", product, 0.12, .singles = ASH_GPU_TF32, .m = 896, .k = 256, .n = 768},
         {"tf32, convolution", convolution, 0.09, .singles = ASH_GPU_TF32, .m = 256, .k = 64, .n = 56,

@@ -205,7 +205,7 @@ static void test_flipped_tensor_files(void **state) {
 /* Allocation 1, 2, 3, ... fails until the import succeeds. */
 static void test_refused_memory(void **state) {
     (void)state;
-    static const char *const some[] = {"bert_like", "upsampler", "typed_data"};
+    static const char *const some[] = {"bert_like", "upsampler", "typed_data", "computed"};
     for (size_t f = 0; f < 2 * ASH_COUNT(some); f++) {
         size_t size;
         bool open = f < ASH_COUNT(some);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of GPU schedules on the stand-in for the driver: results against the reference evaluator, and
  * what their accesses cost: no bank conflicts, and no sector of memory that is asked for in parts. */
+#include "base/gpu_tile.h"
 #include "base/text.h"
 #include "code/link.h"
 #include "differential.h"
@@ -365,6 +366,44 @@ static void shapes(void **state) {
     }
 }
 
+/* Sums in slices, added in the block's memory: of 16 rows a thread and of 8, however operands lie. */
+static void slices(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m, k, n;
+        unsigned slices;
+    } cases[] = {{1024, 64, 1024, 2}, {128, 32, 6912, 2}, {640, 64, 640, 4}, {128, 512, 1024, 8}};
+    ash_target target;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    for (unsigned i = 0; i < 4 * ASH_COUNT(cases); i++) {
+        const int64_t m = cases[i / 4].m, k = cases[i / 4].k, n = cases[i / 4].n;
+        const ash_gpu_work work = {
+            .rows = m, .columns = n, .batches = 1, .terms = k, .runs = 1, .math = ASH_GPU_FMA};
+        ash_gpu_shape shape;
+        ash_gpu_choose(&target, &work, &shape);
+        assert_int_equal(shape.slices, cases[i / 4].slices);
+        of_product(ASH_F32, m, k, n, i % 4);
+        ptx_counters c = run("sm_80", 1, 1);
+        check_accesses(&c);
+        assert_int_equal(c.multiply_adds, m * n * k);
+    }
+}
+
+/* Windows that are walked through by numbers, and one with too many places for that: groups, steps of two,
+ * channels that are no multiple of a k-tile, several images and chunks. */
+static void walks(void **state) {
+    (void)state;
+    static const int64_t windows[][4] = {{3, 1, 1, 64}, {5, 2, 2, 40}, {3, 2, 0, 48}, {7, 1, 3, 16}};
+    for (size_t i = 0; i < ASH_COUNT(windows); i++) {
+        ash_graph *g = next_graph();
+        const int64_t side = windows[i][0], c = windows[i][3];
+        ash_value x = INPUT(g, "x", 2, 2 * c, 11, 9), w = INPUT(g, "w", 96, c, side, side);
+        ash_graph_output(g, "y", ash_relu(g, ash_conv2d(g, x, w, windows[i][1], windows[i][2], 2)));
+        ptx_counters n = run("sm_80", 1, 2);
+        assert_int_equal(n.shared_load.conflicts, 0);
+    }
+}
+
 /* Sizes that no tile divides, and what is at the edges of an image; blocks that take several chunks. */
 static void edges(void **state) {
     (void)state;
@@ -478,6 +517,8 @@ int main(void) {
         cmocka_unit_test_teardown(windows_of_halves, drop_graph),
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(shapes, drop_graph),
+        cmocka_unit_test_teardown(slices, drop_graph),
+        cmocka_unit_test_teardown(walks, drop_graph),
         cmocka_unit_test_teardown(edges, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test_teardown(maps, drop_graph),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech}: models whose course is
+"""Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
+computed}: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data/onnx
@@ -262,6 +263,38 @@ def speech(folder):
                          for d in ([1.2, 3.7, 0.1, 6.4, 2.2], [0.2], [9, 31.4, 2.6])])
 
 
+def computed(folder):
+    """Sizes that are computed when the model runs, in shapes put together as exporters do it: for ConstantOfShape, Expand with -1 left
+    as it is, Reshape, Tile, Pad, Split, and bounds of Slice from either end; sizes that must be equal; a window longer than all there is."""
+    weights = [constant("zero", np.int64(0)), constant("one", np.int64(1)), constant("zeros", np.array([0])), constant("ones", np.array([1])),
+               constant("four", np.array([4])), constant("far", np.array([2**62])), constant("room", np.array([60])),
+               constant("none", np.float32(0)), constant("keep", np.array([-1, -1, -1])), constant("all", np.array([1, 1, 1])),
+               constant("line", floats(1, 4)), constant("table", floats(60, 4))]
+    nodes = [node("Round", ["durations"], ["whole"]), node("Max", ["whole", "none"], ["some"]), node("Cast", ["some"], ["counts"], to=7),
+             node("CumSum", ["counts", "zero"], ["ends"]), node("ReduceMax", ["ends"], ["end"], keepdims=0), node("Unsqueeze", ["end", "zeros"], ["size"]),
+             node("Range", ["zero", "end", "one"], ["frames"]), node("Unsqueeze", ["frames", "ones"], ["column"]),
+             node("Unsqueeze", ["ends", "zeros"], ["row"]), node("Less", ["column", "row"], ["before"]), node("Cast", ["before"], ["path"], to=1),
+             node("Concat", ["ones", "size", "four"], ["shape"], axis=0), node("MatMul", ["path", "letters"], ["sounds"]),
+             node("Reshape", ["sounds", "shape"], ["three"]),
+             node("ConstantOfShape", ["shape"], ["filled"], value=numpy_helper.from_array(np.array([2], np.float32))),
+             node("Equal", ["shape", "keep"], ["is_kept"]), node("Where", ["is_kept", "all", "shape"], ["target"]), node("Expand", ["line", "target"], ["lines"]),
+             node("Slice", ["table", "zeros", "size", "zeros"], ["positions"]),
+             node("Add", ["three", "filled"], ["a"]), node("Mul", ["lines", "positions"], ["b"]), node("Add", ["a", "b"], ["joined"]),
+             node("Neg", ["size"], ["back"]), node("Slice", ["table", "back", "far", "zeros"], ["last"]), node("Sub", ["room", "size"], ["rest"]),
+             node("Concat", ["zeros", "rest"], ["pads"], axis=0), node("Pad", ["frames", "pads"], ["padded"]),
+             node("Concat", ["size", "ones"], ["repeats"], axis=0), node("Tile", ["line", "repeats"], ["tiled"]),
+             node("Concat", ["size", "rest"], ["parts"], axis=0), node("Split", ["table", "parts"], ["first", "second"], axis=0),
+             node("Range", ["one", "end", "one"], ["later"]),
+             node("Shape", ["positions"], ["room_for"]), node("Expand", ["sounds", "room_for"], ["held"]), node("Reshape", ["sounds", "room_for"], ["again"]),
+             node("Transpose", ["positions"], ["turned"]), node("MatMul", ["turned", "sounds"], ["product"]),
+             node("AveragePool", ["image"], ["mean"], kernel_shape=[9, 9], strides=[9, 9], pads=[0, 1, 0, 1], ceil_mode=1, count_include_pad=1)]
+    outs = ["joined", "last", "tiled", "first", "second", "held", "again", "product", "mean"]
+    graph = helper.make_graph(nodes, "computed", [value("durations", ["n"]), value("letters", ["n", 4]), value("image", [1, 2, 5, 4])],
+                              [value(n, None) for n in outs] + [value(n, None, TensorProto.INT64) for n in ("padded", "later")], weights)
+    save(folder, graph, [{"durations": np.array(d, np.float32), "letters": floats(len(d), 4), "image": floats(1, 2, 5, 4)}
+                         for d in ([1.2, 3.7, 0.1, 6.4, 2.2], [1], [9, 31.4, -2, 2.6])])
+
+
 def branches(folder):
     """Two experts, of which the data choose one, and a branch within a branch."""
     weights = [constant("wa", floats(8, 8)), constant("wb", floats(8, 8)), constant("zero", np.float32(0)),
@@ -284,5 +317,5 @@ def branches(folder):
 
 
 if __name__ == "__main__":
-    for make in (recurrences, loops, branches, pasted, keypoints, speech):
+    for make in (recurrences, loops, branches, pasted, keypoints, speech, computed):
         make(f"{sys.argv[1]}/{make.__name__}")

@@ -147,16 +147,17 @@ def nvcc_table(sms, folder):
         return 77
     print("| tile, threads | " + " | ".join(f"{sm}: % | registers" for sm in sms) + " |")
     print("|---|" + 2 * len(sms) * "---:|")
-    for rows, vectors, down, terms in (8, 4, 4, 16), (8, 2, 2, 32), (8, 1, 2, 32), (4, 1, 2, 32):
+    for rows, vectors, down, across, slices, terms in ((8, 4, 16, 8, 1, 16), (16, 2, 4, 8, 2, 32), (16, 2, 8, 4, 2, 32),
+                                                       (16, 2, 4, 4, 4, 32), (8, 2, 8, 4, 2, 32), (16, 2, 2, 4, 8, 64)):
         found = []
         for sm in sms:
             made = run(compiler, "-O3", "-cubin", "-arch=" + sm, "-Xptxas", "-v", f"-DROWS={rows}", f"-DVECTORS={vectors}",
-                       f"-DDOWN={down}", f"-DTERMS={terms}", "-o", cubin, source)
+                       f"-DDOWN={down}", f"-DACROSS={across}", f"-DSLICES={slices}", f"-DTERMS={terms}", "-o", cubin, source)
             if made.returncode:
                 sys.exit(made.stderr)
             work, size = loop_of(run(NVDISASM, "-c", cubin).stdout)
             found.append(f"{100 * work / size:.1f} | " + re.search(r"Used (\d+) registers", made.stderr)[1])
-        print(f"| {4 * rows * down} x {32 * vectors}, {32 * down} | " + " | ".join(found) + " |", flush=True)
+        print(f"| {rows * down} x {4 * vectors * across}, {down * across * slices} | " + " | ".join(found) + " |", flush=True)
     return 0
 
 

@@ -37,7 +37,12 @@ function parameters(text,    i, c, depth, count) {
     }
     return 0
 }
-function file_end() { paragraph_end(); if (file && !licensed) bad_at(file ":1", "no SPDX line") }
+function file_end() {
+    paragraph_end()
+    if (file && !licensed) bad_at(file ":1", "no SPDX line")
+    if (head != "") bad_at(head_at, "a function whose parameters do not end")
+    head = head_at = ""
+}
 FNR == 1 { file_end(); file = FILENAME; files++; licensed = 0; offences = 0; public = FILENAME ~ /^include\// }
 FNR <= 2 && /SPDX-License-Identifier: MIT/ { licensed = 1 }
 FNR == 2 && FILENAME ~ /\.[ch]$/ {

@@ -13,22 +13,28 @@ static const struct {
     double share;
     unsigned room;
 } shapes[] = {
-    {{8, 4, 4, 1, 16, ASH_GPU_FMA}, 0.92, 2},   /* 128 x 128, 128 threads */
-    {{8, 2, 2, 1, 32, ASH_GPU_FMA}, 0.88, 4},   /* 64 x 64, 64 threads */
-    {{8, 1, 2, 1, 32, ASH_GPU_FMA}, 0.84, 5},   /* 64 x 32, 64 threads */
-    {{4, 1, 2, 1, 32, ASH_GPU_FMA}, 0.75, 8},   /* 32 x 32, 64 threads */
-    {{8, 4, 2, 4, 32, ASH_GPU_HALVES}, 0.8, 2}, /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 32, ASH_GPU_HALVES}, 0.7, 4}, /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 32, ASH_GPU_HALVES}, 0.4, 8}, /* 32 x 32, 128 threads */
-    {{8, 4, 2, 4, 16, ASH_GPU_TF32}, 0.8, 2},   /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 32, ASH_GPU_TF32}, 0.7, 4},   /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 32, ASH_GPU_TF32}, 0.4, 6},   /* 32 x 32, 128 threads */
-    {{4, 4, 2, 4, 16, ASH_GPU_TF32X3}, 0.8, 2}, /* 64 x 128, 256 threads */
-    {{4, 4, 2, 2, 32, ASH_GPU_TF32X3}, 0.7, 4}, /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 32, ASH_GPU_TF32X3}, 0.5, 6}, /* 32 x 32, 128 threads */
-    {{8, 4, 2, 4, 64, ASH_GPU_BYTES}, 0.8, 2},  /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 64, ASH_GPU_BYTES}, 0.7, 4},  /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 64, ASH_GPU_BYTES}, 0.4, 8},  /* 32 x 32, 128 threads */
+    {{8, 4, 16, 8, 1, 16, ASH_GPU_FMA}, 0.93, 2}, /* 128 x 128, 128 threads */
+    {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA}, 0.92, 4}, /* 64 x 64, 64 threads, as all below */
+    {{16, 2, 8, 4, 2, 32, ASH_GPU_FMA}, 0.91, 3}, /* 128 x 32 */
+    {{8, 2, 8, 8, 1, 32, ASH_GPU_FMA}, 0.88, 4},
+    {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA}, 0.91, 4}, /* 64 x 32 */
+    {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA}, 0.89, 6},
+    {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA}, 0.84, 5},
+    {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA}, 0.91, 4}, /* 32 x 32 */
+    {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA}, 0.88, 6},
+    {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA}, 0.75, 8},
+    {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES}, 0.8, 2}, /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES}, 0.7, 4}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_HALVES}, 0.4, 8}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 1, 16, ASH_GPU_TF32}, 0.8, 2},   /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32}, 0.7, 4},   /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32}, 0.4, 6},   /* 32 x 32, 128 threads */
+    {{4, 4, 2, 4, 1, 16, ASH_GPU_TF32X3}, 0.8, 2}, /* 64 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32X3}, 0.7, 4}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32X3}, 0.5, 6}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 1, 64, ASH_GPU_BYTES}, 0.8, 2},  /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 64, ASH_GPU_BYTES}, 0.7, 4},  /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 64, ASH_GPU_BYTES}, 0.4, 8},  /* 32 x 32, 128 threads */
 };
 
 /* Multiply-adds of a multiprocessor in a cycle: of numbers half as wide, twice as many. */
@@ -67,17 +73,34 @@ static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
         return s;
     }
     int64_t terms = work->terms, whole = ash_ceil_div(terms, s.terms) * s.terms;
-    if (whole - terms > terms / LITTLE) s.terms = s.math == ASH_GPU_BYTES ? 2 * FEW : FEW;
+    const unsigned few = s.math == ASH_GPU_BYTES ? 2 * FEW : FEW;
+    for (; s.terms > few && whole - terms > terms / LITTLE; whole = ash_ceil_div(terms, s.terms) * s.terms)
+        s.terms /= 2;
     if (work->runs == 1 && terms <= s.terms && !ash_gpu_by_warp(s)) s.terms /= 2;
     return s;
+}
+
+/* The share of multiply-adds among what threads do in a k-tile, by counting: vectors that they load, and
+ * copies, of which those of positions in a window are one number each. Of matrices, of the time. */
+static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
+    enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
+    const double of_copy = 1.5, of_scattered = 3; /* with its address */
+    if (ash_gpu_by_warp(s)) return shapes[i].share;
+    bool scattered = work->runs > 1;
+    double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
+           loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms;
+    double vectors = ash_gpu_rows(s) / (double)VECTOR, ones = 0;
+    *(scattered ? &ones : &vectors) += ash_gpu_columns(s) / (scattered ? 1.0 : VECTOR);
+    double copies = (vectors * of_copy + ones * of_scattered) * s.terms / ash_gpu_threads(s);
+    return adds / (adds + loads + copies + AROUND + (scattered ? ODOMETER : 0));
 }
 
 /* Cycles of a round of so many blocks. */
 static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, double blocks) {
     ash_gpu_shape s = shape_for(i, work);
-    double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / shapes[i].share,
+    double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / share_of(work, i, s),
            adds = adds_of(target, work->math);
-    double warps = blocks * (s.down * s.across), busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
+    double warps = blocks * ash_gpu_threads(s) / 32, busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
     double k_tile = ASH_MAX(blocks * tile / (adds * busy), target->costs.block_copy);
     double k_tiles = (double)ash_ceil_div(work->terms, s.terms) * (double)work->runs;
     return k_tiles * k_tile + target->costs.block_begin;
@@ -144,7 +167,8 @@ double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gp
     bool few = work->few && work->few <= ASH_GPU_FEW, strip = !few && work->few && work->runs == 1;
     if (few) least = time_of_few(target, work);
     for (size_t i = 0; i < ASH_COUNT(shapes) && !few; i++) {
-        if (shapes[i].shape.math != work->math) continue;
+        ash_gpu_shape s = shapes[i].shape;
+        if (s.math != work->math || (work->exact && s.slices > 1)) continue;
         double time = time_of(target, work, i);
         if (least > 0 && time >= least) continue;
         least = time;

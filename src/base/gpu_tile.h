@@ -11,11 +11,12 @@
 
 #include "target.h"
 
-/* Of a block: what a thread has, how its warps lie (threads = 32 * down * across), and the terms of a
- * k-tile. A warp is 4 threads down by 8 across, with vectors of 4; where it multiplies as one, 8 by 4, with
- * vectors of 2. No rows: no tile, but a strip with `across` groups of lines, or, with none, few rows. */
+/* Of a block: what a thread has, rows and vectors of 4 columns; its threads, `down` by `across`, as often
+ * as there are slices of the terms of a k-tile. Where warps multiply as one, these count warps, which are 8
+ * threads by 4, with vectors of 2. No rows: no tile, but a strip with `across` groups of lines, or, with
+ * none, few rows. */
 typedef struct ash_gpu_shape {
-    unsigned thread_rows, thread_vectors, down, across, terms;
+    unsigned thread_rows, thread_vectors, down, across, slices, terms;
     ash_gpu_math math;
 } ash_gpu_shape;
 
@@ -27,13 +28,21 @@ static inline unsigned ash_gpu_lanes(ash_gpu_shape s) {
     return ash_gpu_by_warp(s) ? 2 : 4;
 }
 static inline unsigned ash_gpu_rows(ash_gpu_shape s) {
-    return s.thread_rows * (ash_gpu_by_warp(s) ? 8 : 4) * s.down;
+    return s.thread_rows * (ash_gpu_by_warp(s) ? 8 : 1) * s.down;
 }
 static inline unsigned ash_gpu_columns(ash_gpu_shape s) {
-    return s.thread_vectors * ash_gpu_lanes(s) * (ash_gpu_by_warp(s) ? 4 : 8) * s.across;
+    return s.thread_vectors * ash_gpu_lanes(s) * (ash_gpu_by_warp(s) ? 4 : 1) * s.across;
+}
+/* That have a slice of the terms. */
+static inline unsigned ash_gpu_slice_threads(ash_gpu_shape s) {
+    return (ash_gpu_by_warp(s) ? 32 : 1) * s.down * s.across;
 }
 static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
-    return 32 * s.down * s.across;
+    return ash_gpu_slice_threads(s) * s.slices;
+}
+/* From one of a thread's runs of rows to the next, of 4 or, where warps multiply, 1. */
+static inline unsigned ash_gpu_rows_apart(ash_gpu_shape s) {
+    return ash_gpu_by_warp(s) ? 8 : 4 * s.down;
 }
 
 /* Products of so few rows or columns are no tiles: threads add what memory gives (kernel/gpu/few.c). */

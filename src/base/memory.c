@@ -60,14 +60,15 @@ bool ash_vec__grow(const ash_allocator *a, void **at, size_t *cap, size_t len, s
 enum {
     HEADER = (sizeof(ash_arena_block) + ALIGN - 1) / ALIGN * ALIGN,
     FIRST_BLOCK = 4096,
-    LARGEST_BLOCK = 1 << 20
+    LARGEST_BLOCK = 1 << 18
 };
 
 void ash_arena_init(ash_arena *arena, const ash_allocator *allocator) {
     *arena = (ash_arena){.allocator = allocator};
 }
 
-void *ash_arena_alloc(ash_arena *arena, size_t count, size_t size) {
+/* Not zeroed. */
+static void *take(ash_arena *arena, size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2) return NULL;
     bytes = ash_align_up(bytes, ALIGN);
@@ -84,7 +85,12 @@ void *ash_arena_alloc(ash_arena *arena, size_t count, size_t size) {
     }
     char *ptr = (char *)arena->blocks + HEADER + arena->used;
     arena->used += bytes;
-    memset(ptr, 0, bytes);
+    return ptr;
+}
+
+void *ash_arena_alloc(ash_arena *arena, size_t count, size_t size) {
+    void *ptr = take(arena, count, size);
+    if (ptr) memset(ptr, 0, count * size);
     return ptr;
 }
 
@@ -99,7 +105,7 @@ char *ash_arena_strdup(ash_arena *arena, const char *text) {
 }
 
 void *ash_arena_copy(ash_arena *arena, const void *data, size_t count, size_t size) {
-    void *copy = ash_arena_alloc(arena, count, size);
+    void *copy = take(arena, count, size);
     if (copy && count) memcpy(copy, data, count * size);
     return copy;
 }

@@ -24,6 +24,9 @@ const ash_target *ash_compiler__target(const ash_compiler *compiler);
  * the last time, and unless the context keeps its heap: free memory of the C library, and the pages of its
  * code (pages.c). After compilations that took `worked` nanoseconds, before what stays. */
 void ash_compiler__give_back(ash_compiler *compiler, int64_t worked);
+/* The same where nothing was compiled, after preparing that took so many nanoseconds: the pages of LLVM's
+ * code that were read when it was loaded, once. */
+void ash_compiler__give_back_once(ash_compiler *compiler, int64_t prepared);
 
 /* Fills a target for this machine, or for a level by name: "host", "x86-64", "x86-64-v3" (AVX2),
  * "x86-64-v4" (AVX-512), or for a GPU: "sm_80". What this machine cannot run still compiles to text. */

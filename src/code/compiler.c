@@ -60,7 +60,6 @@ struct ash_compiler {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* an entry's state */
     ash_target target;
-    ash_linker *linker;
     entry *buckets[BUCKETS];
     _Atomic uint64_t stored; /* bytes that went to the cache directory since it was pruned */
     ash_pages pages;
@@ -85,7 +84,6 @@ static void prune(ash_compiler *c, uint64_t from) {
 static void destroy(void *object) {
     ash_compiler *c = object;
     prune(c, 0);
-    ash_linker__destroy(c->linker);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     ash_mem_free(c->allocator, c, 1, sizeof *c);
@@ -101,7 +99,6 @@ static ash_status create(ash_context *context, void **out, ash_diag *diag) {
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     ash_status status = ash_target__named("host", &c->target, diag);
-    if (status == ASH_OK) status = ash_linker__create(a, &c->target, &c->linker, diag);
     if (status == ASH_OK)
         *out = c;
     else
@@ -120,12 +117,12 @@ const ash_target *ash_compiler__target(const ash_compiler *compiler) {
     return &compiler->target;
 }
 
-ash_linker *ash_compiler__linker(ash_compiler *compiler) {
-    return compiler->linker;
-}
-
 void ash_compiler__give_back(ash_compiler *compiler, int64_t worked) {
     if (!ash_context__keeps_heap(compiler->context)) ash_pages__give_back(&compiler->pages, worked);
+}
+
+void ash_compiler__give_back_once(ash_compiler *compiler, int64_t prepared) {
+    ash_pages__give_back_once(&compiler->pages, prepared);
 }
 
 /* --- keys -------------------------------------------------------------------------------------------- */
@@ -184,7 +181,7 @@ static void unlist(ash_compiler *c, entry *e) {
  * again. */
 static void drop(ash_compiler *c, entry *e) {
     if (--e->refs) return;
-    ash_linker__unload(c->linker, &e->linked);
+    ash_link__unload(&e->linked);
     unlist(c, e);
     ash_text_free(&e->identity);
     if (e->blob) ash_mem_free(c->allocator, e->blob, e->size + 1, 1);
@@ -239,7 +236,7 @@ static void survey(entry *e, const ash_nest *nest) {
 static ash_status take(ash_compiler *c, const ash_target *target, entry *e, const void *bytes, size_t size,
                        ash_diag *diag) {
     if (!ash_code_target__of(target->kind)->text)
-        return ash_linker__load(c->linker, bytes, size, e->symbol, &e->linked, diag);
+        return ash_link__load(bytes, size, e->symbol, &e->linked, diag);
     ASH_FAIL_IF(size == 0 || size > SIZE_MAX / 2, diag, ASH_ERROR_INTERNAL, "a kernel of no bytes");
     char *blob = ash_mem_alloc(c->allocator, size + 1, 1);
     if (!blob) return ASH_NO_MEMORY(diag);
@@ -551,7 +548,6 @@ ash_status ash_code__compile(ash_compiler *compiler, const ash_code_job *job, as
     else
         ASH_FAIL_IF(!ash_target__is(target, "nvptx64"), diag, ASH_ERROR_UNSUPPORTED,
                     "%s is no kind of GPU that code is generated for", target->triple);
-    ASH_TRY(ash_llvm__init(target->kind, diag));
     for (size_t i = 0; i < count; i++) ASH_TRY(ash_nest_verify(job->nests[i], diag));
     ASH_TRY(allocate(compiler, job->nests, count, &code, &wanted, diag));
     struct batch batch = {

@@ -310,22 +310,37 @@ static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64
         note_loop(e, branch, "llvm.licm.disable");
 }
 
+/* Whether text has registers of 32 bits that are enough to count a loop with. */
+static bool counts_narrow(const ash_emit *e, LLVMValueRef from, LLVMValueRef limit) {
+    int64_t first, last;
+    return e->kind->text && index_value(from, &first) && index_value(limit, &last) && first >= 0 &&
+           last <= INT32_MAX / 2;
+}
+
 /* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is
  * known to be below it when `guarded` is false. Returns the variable's value behind the loop. */
 static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef limit,
                                  uint64_t copies, bool guarded) {
-    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), body = new_block(e), after = new_block(e);
+    const bool narrow = !guarded && counts_narrow(e, from, limit);
+    if (narrow) {
+        from = LLVMConstTrunc(from, i32);
+        limit = LLVMConstTrunc(limit, i32);
+    }
     if (guarded)
         LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, from, limit, ""), body, after);
     else
         LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef phi = LLVMBuildPhi(e->b, i64, ""), variable = hidden(e, phi);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, narrow ? i32 : i64, ""),
+                 variable = narrow ? LLVMBuildZExt(e->b, phi, i64, "") : hidden(e, phi);
     e->inner = (ash_emit_inner){.loop = loop, .from = from, .before = before, .head = body};
-    if (variable != phi && !has_inner_loop(e, loop)) e->inner.variable = variable;
+    if (variable != phi && !narrow && !has_inner_loop(e, loop)) e->inner.variable = variable;
     emit_bodies(e, loop, variable, 0, copies);
-    LLVMValueRef next = count_on(e, variable, ash_nest_at(e->nest, loop)->i * (int64_t)copies);
+    const int64_t step = ash_nest_at(e->nest, loop)->i * (int64_t)copies;
+    LLVMValueRef next = narrow ? LLVMBuildNSWAdd(e->b, phi, LLVMConstInt(i32, (uint64_t)step, true), "")
+                               : count_on(e, variable, step);
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
     LLVMValueRef again =
         LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, limit, ""), body, after);

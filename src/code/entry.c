@@ -30,13 +30,13 @@
  * compile proportional to it. */
 #include "base/clock.h"
 #include "link.h"
+#include "llvm.h"
 
 #include <llvm-c/Core.h>
 #include <stdio.h>
 
 struct captured_entry {
     const ash_allocator *allocator;
-    ash_linker *linker;
     ash_linked linked;
 };
 
@@ -225,7 +225,7 @@ static ash_status fill(const ash_target *target, const void *what, const char *s
 
 static void release(void *owner) {
     struct captured_entry *entry = owner;
-    ash_linker__unload(entry->linker, &entry->linked);
+    ash_link__unload(&entry->linked);
     ash_mem_free(entry->allocator, entry, 1, sizeof *entry);
 }
 
@@ -240,8 +240,8 @@ static ash_status compile(ash_compiler *compiler, const struct entry_source *sou
         .machine = &machine, .fill = fill, .what = source, .symbol = symbol, .form = ASH_LLVM_OBJECT};
     ash_status status = ash_llvm__build(&job, &object, diag);
     if (status == ASH_OK) {
-        status = ash_linker__load(entry->linker, LLVMGetBufferStart(object), LLVMGetBufferSize(object),
-                                  symbol, &entry->linked, diag);
+        status = ash_link__load(LLVMGetBufferStart(object), LLVMGetBufferSize(object), symbol,
+                                &entry->linked, diag);
         LLVMDisposeMemoryBuffer(object);
     }
     ash_llvm__machine_destroy(&machine);
@@ -255,7 +255,7 @@ ash_status ash_code__entry(ash_context *context, const ash_command *commands, si
     ASH_TRY(ash_compiler__get(context, &compiler, diag));
     struct captured_entry *entry = ash_mem_calloc(a, 1, sizeof *entry);
     if (!entry) return ASH_NO_MEMORY(diag);
-    *entry = (struct captured_entry){.allocator = a, .linker = ash_compiler__linker(compiler)};
+    *entry = (struct captured_entry){.allocator = a};
     struct entry_source source = {commands, count};
     int64_t start = ash_clock__now();
     ash_status status = compile(compiler, &source, entry, diag);

@@ -9,91 +9,31 @@
  * they happened to be compiled with. Every function has a section of its own, and relocations lead from it
  * to all else that it needs. The constants of a module lie in a few sections, of which each kernel gets
  * all: where one constant ends is not to be seen. Nothing in a section changes, so a kernel's code is that
- * of the kernel compiled alone.
- *
- * Only what LLVM has just written is read: 64 bits, relocations with addends, this machine's order of
- * bytes. */
+ * of the kernel compiled alone. */
 #include "extract.h"
 
-#include <elf.h>
-
-typedef struct elf {
-    const void *at;
-    const Elf64_Ehdr *head;
-    const Elf64_Shdr *sections;
-    const Elf64_Sym *symbols;
-    const char *names;                              /* of symbols */
-    uint32_t n_sections, n_symbols, table, strings; /* the last two: sections of symbols and names */
-} elf;
+#include "elf.h"
 
 typedef struct extraction {
-    elf from;
+    ash_elf from;
     /* per section and symbol: its number in the new file, 0 for what is left out */
     uint32_t *sections, *symbols;
     ash_text *out, headers, names;
     uint32_t count; /* of headers */
 } extraction;
 
-/* --- reading ----------------------------------------------------------------------------------------- */
-
-static const void *place(const elf *e, uint64_t offset) {
-    return (const uint8_t *)e->at + offset;
-}
-
-static bool open_elf(const void *object, size_t size, elf *e) {
-    const Elf64_Ehdr *head = object;
-    if (size < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
-        head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof(Elf64_Shdr))
-        return false;
-    *e = (elf){.at = object, .head = head, .n_sections = head->e_shnum};
-    e->sections = place(e, head->e_shoff);
-    for (uint32_t i = 0; i < e->n_sections; i++) {
-        const Elf64_Shdr *s = &e->sections[i];
-        if (s->sh_type == SHT_REL) return false;
-        if (s->sh_type != SHT_SYMTAB) continue;
-        e->symbols = place(e, s->sh_offset);
-        e->n_symbols = (uint32_t)(s->sh_size / sizeof *e->symbols);
-        e->table = i;
-        e->strings = s->sh_link;
-        e->names = place(e, e->sections[s->sh_link].sh_offset);
-    }
-    return e->symbols != NULL;
-}
-
-/* The section of a symbol, or 0: another file defines it. */
-static uint32_t home(const elf *e, size_t symbol) {
-    uint32_t at = e->symbols[symbol].st_shndx;
-    return at < SHN_LORESERVE ? at : 0;
-}
-
-/* The symbol of this name; 0: there is none. */
-static uint32_t find_symbol(const elf *e, const char *name) {
-    uint32_t i = e->n_symbols - 1;
-    while (i && strcmp(e->names + e->symbols[i].st_name, name) != 0) i--;
-    return i;
-}
-
-/* The section with a section's relocations; 0: it has none. */
-static uint32_t relocations_of(const elf *e, uint32_t section) {
-    uint32_t i = e->n_sections - 1;
-    while (i && (e->sections[i].sh_type != SHT_RELA || e->sections[i].sh_info != section)) i--;
-    return i;
-}
-
-static const Elf64_Rela *relocations(const elf *e, uint32_t section, size_t *count) {
-    *count = section ? e->sections[section].sh_size / sizeof(Elf64_Rela) : 0;
-    return place(e, e->sections[section].sh_offset);
-}
+/* --- what is taken ------------------------------------------------------------------------------------ */
 
 /* Marks a section, and what its relocations lead to. */
 static void need(extraction *x, uint32_t section) {
     size_t count;
     if (!section || x->sections[section]) return;
     x->sections[section] = 1;
-    const Elf64_Rela *r = relocations(&x->from, relocations_of(&x->from, section), &count);
+    const Elf64_Rela *r =
+        ash_elf__relocations(&x->from, ash_elf__relocations_of(&x->from, section), &count);
     for (size_t i = 0; i < count; i++) {
         x->symbols[ELF64_R_SYM(r[i].r_info)] = 1;
-        need(x, home(&x->from, ELF64_R_SYM(r[i].r_info)));
+        need(x, ash_elf__home(&x->from, ELF64_R_SYM(r[i].r_info)));
     }
 }
 
@@ -108,6 +48,10 @@ static uint32_t number(uint32_t *marks, uint32_t count) {
 
 /* --- writing ----------------------------------------------------------------------------------------- */
 
+static const char *name_of(const ash_elf *e, const Elf64_Shdr *section) {
+    return (const char *)ash_elf__bytes(e, e->head->e_shstrndx) + section->sh_name;
+}
+
 static uint32_t add_name(extraction *x, const char *name) {
     uint32_t at = (uint32_t)x->names.len;
     ash_text_add_bytes(&x->names, name, strlen(name) + 1);
@@ -117,11 +61,11 @@ static uint32_t add_name(extraction *x, const char *name) {
 /* Appends the header of a section whose bytes come next, and what goes in front of these. */
 static void begin(extraction *x, const Elf64_Shdr *like, Elf64_Xword size, Elf64_Word link,
                   Elf64_Word info) {
-    const elf *e = &x->from;
+    const ash_elf *e = &x->from;
     Elf64_Shdr header = *like;
     for (size_t k = ASH_MAX(like->sh_addralign, 1u), n = (k - x->out->len % k) % k; n > 0; n--)
         ash_text_add_bytes(x->out, "", 1);
-    header.sh_name = add_name(x, place(e, e->sections[e->head->e_shstrndx].sh_offset + like->sh_name));
+    header.sh_name = add_name(x, name_of(e, like));
     header.sh_offset = x->out->len;
     header.sh_size = size;
     header.sh_link = link;
@@ -135,7 +79,7 @@ static void write_contents(extraction *x) {
         const Elf64_Shdr *s = &x->from.sections[i];
         if (!x->sections[i]) continue;
         begin(x, s, s->sh_size, 0, 0);
-        if (s->sh_type != SHT_NOBITS) ash_text_add_bytes(x->out, place(&x->from, s->sh_offset), s->sh_size);
+        if (s->sh_type != SHT_NOBITS) ash_text_add_bytes(x->out, ash_elf__bytes(&x->from, i), s->sh_size);
     }
 }
 
@@ -143,8 +87,8 @@ static void write_contents(extraction *x) {
 static void write_relocations(extraction *x, uint32_t table) {
     for (uint32_t i = 1; i < x->from.n_sections; i++) {
         size_t count;
-        uint32_t section = x->sections[i] ? relocations_of(&x->from, i) : 0;
-        const Elf64_Rela *r = relocations(&x->from, section, &count);
+        uint32_t section = x->sections[i] ? ash_elf__relocations_of(&x->from, i) : 0;
+        const Elf64_Rela *r = ash_elf__relocations(&x->from, section, &count);
         if (!section) continue;
         begin(x, &x->from.sections[section], count * sizeof *r, table, x->sections[i]);
         for (size_t k = 0; k < count; k++) {
@@ -158,7 +102,7 @@ static void write_relocations(extraction *x, uint32_t table) {
 
 /* Local symbols come first, as they did. */
 static void write_symbols(extraction *x, uint32_t count) {
-    const elf *e = &x->from;
+    const ash_elf *e = &x->from;
     uint32_t locals = 1;
     for (uint32_t i = 1; i < e->sections[e->table].sh_info; i++) locals += x->symbols[i] != 0;
     begin(x, &e->sections[e->table], count * sizeof *e->symbols, x->count + 1, locals);
@@ -166,7 +110,7 @@ static void write_symbols(extraction *x, uint32_t count) {
         Elf64_Sym to = e->symbols[i];
         if (i && !x->symbols[i]) continue;
         to.st_name = to.st_name ? add_name(x, e->names + to.st_name) : 0;
-        if (home(e, i)) to.st_shndx = (Elf64_Section)x->sections[home(e, i)];
+        if (ash_elf__home(e, i)) to.st_shndx = (Elf64_Section)x->sections[ash_elf__home(e, i)];
         ash_text_add_bytes(x->out, &to, sizeof to);
     }
 }
@@ -174,7 +118,7 @@ static void write_symbols(extraction *x, uint32_t count) {
 /* The names of symbols and sections, the last of all. */
 static void write_names(extraction *x) {
     const Elf64_Shdr *like = &x->from.sections[x->from.strings];
-    const char *own = place(&x->from, x->from.sections[x->from.head->e_shstrndx].sh_offset + like->sh_name);
+    const char *own = name_of(&x->from, like);
     begin(x, like, x->names.len + strlen(own) + 1, 0, 0);
     ash_text_add_bytes(x->out, x->names.at, x->names.len);
 }
@@ -195,7 +139,7 @@ static void write_all(extraction *x) {
     uint32_t sections = number(x->sections, x->from.n_sections), tables = 0;
     uint32_t symbols = number(x->symbols, x->from.n_symbols);
     for (uint32_t i = 1; i < x->from.n_sections; i++)
-        tables += x->sections[i] && relocations_of(&x->from, i);
+        tables += x->sections[i] && ash_elf__relocations_of(&x->from, i);
     ash_text_add_bytes(x->out, &no_head, sizeof no_head); /* written last */
     ash_text_add_bytes(&x->headers, &no_section, sizeof no_section);
     ash_text_add_bytes(&x->names, "", 1);
@@ -211,10 +155,10 @@ ash_status ash_elf__extract(const void *object, size_t size, const char *symbol,
                             ash_diag *diag) {
     const ash_allocator *a = out->allocator;
     extraction x = {.out = out};
-    ASH_FAIL_IF(!open_elf(object, size, &x.from), diag, ASH_ERROR_INTERNAL,
+    ASH_FAIL_IF(!ash_elf__open(object, size, &x.from), diag, ASH_ERROR_INTERNAL,
                 "LLVM's object file is of another kind than expected");
-    uint32_t found = find_symbol(&x.from, symbol);
-    ASH_FAIL_IF(!found || !home(&x.from, found), diag, ASH_ERROR_INTERNAL,
+    uint32_t found = ash_elf__find(&x.from, symbol);
+    ASH_FAIL_IF(!found || !ash_elf__home(&x.from, found), diag, ASH_ERROR_INTERNAL,
                 "no kernel %s in its object file", symbol);
     ash_text_init(&x.headers, a);
     ash_text_init(&x.names, a);
@@ -223,7 +167,7 @@ ash_status ash_elf__extract(const void *object, size_t size, const char *symbol,
     bool room = x.sections && x.symbols;
     if (room) {
         x.symbols[found] = 1;
-        need(&x, home(&x.from, found));
+        need(&x, ash_elf__home(&x.from, found));
         write_all(&x);
     }
     room = room && !out->failed && !x.headers.failed && !x.names.failed;

@@ -1,33 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* Object files to executable memory, through LLVM's ORC. */
+/* Object files to executable memory. */
 #ifndef ASH_LINK_H
 #define ASH_LINK_H
 
-#include <llvm-c/LLJIT.h>
-
 #include "code.h"
-#include "llvm.h"
-
-typedef struct ash_linker ash_linker; /* may be used from several threads */
 
 /* One object file in memory. */
 typedef struct ash_linked {
-    LLVMOrcResourceTrackerRef tracker; /* NULL: nothing is loaded */
+    void *at;    /* NULL: nothing is loaded */
+    size_t size; /* bytes */
     ash_kernel_fn fn;
 } ash_linked;
 
-ash_status ash_linker__create(const ash_allocator *a, const ash_target *target, ash_linker **out,
-                              ash_diag *diag);
-void ash_linker__destroy(ash_linker *linker); /* NULL is allowed */
-
-/* Loads an object file that defines `symbol`; the bytes are copied. No two loaded files may define the same
- * symbol. */
-ash_status ash_linker__load(ash_linker *linker, const void *object, size_t size, const char *symbol,
-                            ash_linked *out, ash_diag *diag);
+/* Loads an object file that defines the function `symbol`: `size` bytes, which are copied. Nothing is
+ * loaded where it fails: ASH_ERROR_INTERNAL for what is no whole object file of this machine, or refers to
+ * what kernels are not given. May be called from several threads. */
+ash_status ash_link__load(const void *object, size_t size, const char *symbol, ash_linked *out,
+                          ash_diag *diag);
 /* Gives the executable memory back. Not loaded is allowed. */
-void ash_linker__unload(ash_linker *linker, ash_linked *linked);
+void ash_link__unload(ash_linked *linked);
 
-/* The one that a compiler loads its kernels with. */
-ash_linker *ash_compiler__linker(ash_compiler *compiler);
+/* Writes what a relocation of this type (of the processor with this EM_ number) says into the 4 bytes at
+ * `word`, which will lie at `place`, for the symbol's address plus the addend. False: there is no such type
+ * here, or it is too far away. */
+bool ash_link__relocate(unsigned machine, uint32_t type, void *word, uint64_t place, uint64_t value);
 
 #endif

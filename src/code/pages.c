@@ -4,15 +4,17 @@
  * library) and count as the process's until the system is short of memory.
  *
  * Both go back, once LLVM has worked ten times as long as it takes to drop them and to find them again,
- * one to two milliseconds: so each compilation of a model does, and of some small ones every tenth.
- * Starting LLVM counts as much.
+ * one to two milliseconds, and as much for the heap of all else: so the first compilation does, and each of
+ * a model, and of some small ones every tenth. A process that finds all kernels in the cache runs nothing
+ * of LLVM but what registers itself when it is loaded. The pages that this has read, of some 10 MB, go back
+ * once, after preparing that took far longer than dropping them, a fifth of a millisecond.
  *
  * A page of a file that nobody has changed can be dropped: who needs it again finds it in the system's
- * cache of files, for a fault of about a microsecond. /proc/self/pagemap says
- * which pages are the file's (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module
- * alone: what else the process has in memory costs nothing. Pages that were changed (breakpoints of a
- * debugger, code that was moved into large pages) are left alone, and so is all that may be written;
- * without the file nothing is dropped. */
+ * cache of files, for a fault of about a microsecond. /proc/self/pagemap says which pages are the file's
+ * (Linux, Documentation/admin-guide/mm/pagemap.rst), and is read for that module alone: what else the
+ * process has in memory costs nothing. Pages that were changed (breakpoints of a debugger, code that was
+ * moved into large pages) are left alone, and so is all that may be written; without the file nothing is
+ * dropped. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
@@ -26,8 +28,9 @@
 #include "pages.h"
 
 enum {
-    AT_ONCE = 512,   /* pages */
-    WORTH = 20000000 /* nanoseconds of LLVM's work that giving back is worth */
+    AT_ONCE = 512,    /* pages */
+    WORTH = 40000000, /* nanoseconds of LLVM's work that giving back is worth, */
+    ONCE = 5000000    /* and those of preparing without LLVM */
 };
 
 /* Of what is said about a page: that it is in memory, or on a disk that memory is swapped to; that it is a
@@ -92,11 +95,17 @@ static void drop_all(void) {
 
 void ash_pages__init(ash_pages *pages) {
     atomic_init(&pages->worked, WORTH);
+    atomic_init(&pages->given, false);
 }
 
 void ash_pages__give_back(ash_pages *pages, int64_t worked) {
     if (atomic_fetch_add(&pages->worked, worked) + worked < WORTH) return;
     atomic_store(&pages->worked, 0);
+    atomic_store(&pages->given, true);
     ash_mem_trim();
     drop_all();
+}
+
+void ash_pages__give_back_once(ash_pages *pages, int64_t prepared) {
+    if (prepared >= ONCE && !atomic_exchange(&pages->given, true)) drop_all();
 }

@@ -481,6 +481,27 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     return true;
 }
 
+/* Whether a reshape does more than add and drop dims of 1. */
+static bool regroups(const ash_graph *graph, const ash_node *node) {
+    if (node->op != ASH_OP_RESHAPE) return false;
+    request r = {.state = LABELLED};
+    through_reshape(ash_graph__type(graph, node->ins[0]), ash_graph__type(graph, node->out), &r);
+    return r.state != LABELLED;
+}
+
+/* Whether a value that movement makes is taken out of dims that lie otherwise, as channels are out of
+ * blocks: then what a window reads beside the edge of an image has no address of its own. */
+static bool is_regrouped(const fuser *f, ash_value value) {
+    const ash_graph *g = f->graph;
+    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
+        const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
+        if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
+        if (node->op == ASH_OP_RESHAPE && regroups(g, node)) return true;
+        value = node->ins[0];
+    }
+    return false;
+}
+
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
 static void place(fuser *f, uint32_t n, uint32_t group) {
     const ash_node *node = &f->graph->nodes.at[n];
@@ -537,8 +558,12 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
         f->packed[node->ins[i]] = true;
-    if (node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK)) f->packed[node->ins[1]] = true;
+    const bool by_packed = node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK);
+    if (by_packed) f->packed[node->ins[1]] = true;
     if ((node->op == ASH_OP_MATMUL || node->op == ASH_OP_MATMUL_WIDE) && !lies_evenly(f, node->ins[0]))
+        f->packed[node->ins[0]] = true;
+    if (by_packed && ash_node__is_bytes(f->graph, node) && /* which takes four neighbours to a step */
+        !lies_close(f, node->ins[0], ash_graph__type(f->graph, node->ins[0])->rank - 1))
         f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_ATTEND &&
         !lies_close(f, node->ins[1], ash_graph__type(f->graph, node->out)->rank - 1))
@@ -546,8 +571,10 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     bool often = g->kind == ASH_GROUP_POOL || (node->op == ASH_OP_GATHER && reads_all(f, node));
     if (often && needs_order(f, node, g, &r)) f->packed[node->ins[0]] = true;
     bool conv = node->op == ASH_OP_CONV || node->op == ASH_OP_CONV_WIDE;
-    if (conv && ash_node_int(node, ASH_ATTR_W_BLOCK)) f->packed[node->ins[1]] = true;
-    if (conv && ash_node_int(node, ASH_ATTR_X_BLOCK)) f->packed[node->ins[0]] = true;
+    bool tiled = conv && ash_node_int(node, ASH_ATTR_W_BLOCK);
+    if (tiled) f->packed[node->ins[1]] = true;
+    if (conv && (ash_node_int(node, ASH_ATTR_X_BLOCK) || (tiled && is_regrouped(f, node->ins[0]))))
+        f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS)
         f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
 }
@@ -658,14 +685,6 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
         if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
         from[node->out] = any;
     }
-}
-
-/* Whether a reshape does more than add and drop dims of 1. */
-static bool regroups(const ash_graph *graph, const ash_node *node) {
-    if (node->op != ASH_OP_RESHAPE) return false;
-    request r = {.state = LABELLED};
-    through_reshape(ash_graph__type(graph, node->ins[0]), ash_graph__type(graph, node->out), &r);
-    return r.state != LABELLED;
 }
 
 /* Marks values that the chain of nodes behind them makes too deep. False when there is no memory. */

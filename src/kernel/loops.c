@@ -175,13 +175,14 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
 
 /* Opens the loops over rows [from, to), at most `most` of them; returns how many. Where the last axis has
  * an extent that is a number, each row is decoded: a division by a number is a multiplication. One by a
- * variable is not, so there rows go line by line, and what depends on the line alone leaves the inner
- * loop. */
+ * variable is not, nor by a number of the prologue, which many shapes may share a kernel of (share.c): so
+ * there rows go line by line, and what depends on the line alone leaves the inner loop. */
 static unsigned open_rows(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
     ash_kern *k = l->k;
     ash_nest *nest = &k->nest;
     const ash_axis *a = n ? &l->outer[n - 1] : NULL;
-    if (n < 2 || most == 1 || ash_dim_is_const(a->extent) || k->low->target->kind == ASH_TARGET_GPU) {
+    bool decoded = n < 2 || most == 1 || k->low->target->kind == ASH_TARGET_GPU;
+    if (decoded || (ash_dim_is_const(a->extent) && !k->group->constant)) {
         decode_row(l, n, ash_nest_loop(nest, from, to, 1, 1));
         return 1;
     }

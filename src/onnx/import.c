@@ -394,6 +394,16 @@ static void add_output(ash_import *im, ash_wire message, size_t position) {
 
 /* --- open graphs ---------------------------------------------------------------------------------- */
 
+/* The dims that a node may settle have names, which the options may mention. */
+static void name_sizes(ash_import *im) {
+    static const char *const settle[] = {"ConstantOfShape", "Expand", "Pad", "Range", "Reshape", "Tile"};
+    const ash_onnx_node *node = im->node;
+    if (!im->options->n_vars || !node->n_outs) return;
+    for (size_t i = 0; i < ASH_COUNT(settle); i++)
+        for (unsigned d = 0; d < ASH_MAX_RANK && ash_span_is(node->op, settle[i]); d++)
+            ash_onnx__size_name(im, node->outs[0], d);
+}
+
 /* While dims are open, nodes are only looked at: that each can be read, and that its operator is known. */
 static void check_node(ash_import *im, ash_wire message, size_t position) {
     ash_arena scratch;
@@ -409,7 +419,7 @@ static void check_node(ash_import *im, ash_wire message, size_t position) {
             refuse_operator(im, known);
             locate(im, position);
         }
-        if (ash_span_is(node.op, "Range") && node.n_outs) ash_onnx__range_name(im, node.outs[0]);
+        name_sizes(im);
         im->node = NULL;
     }
     ash_arena_free(&scratch);
@@ -607,7 +617,9 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     ash_strmap_init(&im.functions, im.allocator);
     im.opsets = &im.model.opsets;
     ash_map_init(&im.masks, im.allocator);
+    ash_map_init(&im.picked, im.allocator);
     ash_map_init(&im.ends, im.allocator);
+    ash_map_init(&im.cuts, im.allocator);
     ash_map_init(&im.block_of, im.allocator);
     ash_map_init(&im.constants, im.allocator);
     ash_map_init(&im.lists, im.allocator);
@@ -626,7 +638,9 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     ash_map_free(&im.folded);
     ash_strmap_free(&im.functions);
     ash_map_free(&im.masks);
+    ash_map_free(&im.picked);
     ash_map_free(&im.ends);
+    ash_map_free(&im.cuts);
     ash_map_free(&im.constants);
     ash_map_free(&im.lists);
     ash_import__free_blocks(&im);

@@ -129,7 +129,9 @@ typedef struct ash_import {
     ash_map constants; /* offset of an attribute in the file -> constant with what it says */
     ash_map lists;     /* graph value -> address of its tracked list */
     ash_map folded;    /* graph value -> constant with its elements, made by fold.c */
-    ash_map ends;      /* graph value that a range ends at -> the dim that this settles: op_range.c */
+    ash_map picked;    /* graph value and element -> that element, i64: computed.c */
+    ash_map ends;      /* such an element that is a size -> the dim that it settles */
+    ash_map cuts;      /* such an element and a limit -> the dim that it settles within that */
     ash_map masks;     /* graph value that was asked where it is true -> index of `found` */
     ASH_VEC(ash_import_found) found;
     uint64_t draws;                       /* nodes so far that draw random numbers */
@@ -245,10 +247,15 @@ ash_type ash_import__in_type(ash_import *im, size_t k);
 /* The type of a value of the graph; that of ASH_NO_VALUE is an f32 scalar. */
 ash_type ash_import__type(const ash_import *im, ash_value value);
 
+/* Whether a node settles a variable that the dim mentions. */
+bool ash_import__hangs_on_data(const ash_import *im, ash_dim dim);
 /* Brings values whose dims must agree (from the last one on, but for dim `except`; ASH_MAX_RANK: all) to
  * the same expressions, where they have different ones that can be equal and of which one is never more
- * than the others: these are cut to it, and the graph has the condition that nothing is cut off. */
+ * than the others: these are cut to it, and the graph has the condition that nothing is cut off. Where they
+ * depend on data they are cut to the least, and an execution in which they differ fails. */
 void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned except);
+/* The same for dim `i` of x and dim `j` of y. */
+void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j);
 
 /* What its bytes stand for; ASH_NARROW_NONE also when it is missing. */
 ash_narrow ash_import__in_narrow(ash_import *im, size_t k);

@@ -12,6 +12,7 @@
  * there were is a size that depends on data. */
 #include <stdio.h>
 
+#include "base/text.h"
 #include "control.h"
 #include "late.h"
 
@@ -127,7 +128,7 @@ static void add_advice(ash_import *im) {
         snprintf(
             im->diag.message + used, sizeof im->diag.message - used, "%s",
             "; it is in a branch of an If whose condition is not known when the model is read: where an "
-            "input decides it, bind that input");
+            "input decides it, bind that input; where a dim does, give that dim a number");
 }
 
 /* The operands: whether a branch is taken that cannot be, and a sentence that says so. */
@@ -208,6 +209,20 @@ static ash_value fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n) 
     return have == 0 ? parts[1] : ash_concat(g, parts, 2, axis);
 }
 
+/* Branches that no graph can join: one type stands behind them. */
+static void refuse_types(ash_import *im, size_t k, const ash_type *a, const ash_type *b) {
+    ash_text text;
+    ash_text_init(&text, im->allocator);
+    ash_text_add(&text, "result %zu is ", k);
+    ash_type_print(im->graph->dims, a, &text);
+    ash_text_add(&text, " in one branch and ");
+    ash_type_print(im->graph->dims, b, &text);
+    ash_text_add(&text, " in the other");
+    ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s", text.failed ? "branches of other types" : text.at);
+    ash_text_free(&text);
+    add_advice(im);
+}
+
 /* Result k of either branch. Where they differ in a dim, that is a size which is settled when it is known
  * which branch is taken. */
 static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value y) {
@@ -216,10 +231,7 @@ static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value 
     ash_dim most[ASH_MAX_RANK];
     bool same = ash_type_equal(&a, &b);
     if (!same && (im->rolled || a.dtype != b.dtype || a.rank != b.rank)) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "the branches differ in the type of result %zu, and the condition is computed "
-                         "when the graph runs",
-                         k);
+        refuse_types(im, k, &a, &b);
         return;
     }
     for (unsigned d = 0; d < a.rank && ash_import__ok(im); d++) {

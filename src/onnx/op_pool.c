@@ -3,8 +3,9 @@
 #include "ops.h"
 
 /* ceil_mode: a last window that begins inside the operand or its leading padding may hang over the end.
- * `extra` receives by how much, in elements. */
-static void hang_over(ash_import *im, const ash_type *type, const ash_onnx_window *w, int64_t *extra) {
+ * `extra` receives by how much, in elements. An only window that is longer than all there is becomes as
+ * short. */
+static void hang_over(ash_import *im, const ash_type *type, ash_onnx_window *w, int64_t *extra) {
     for (unsigned i = 0; i < w->n; i++) {
         ash_dim dim = type->dims[i + 2];
         extra[i] = 0;
@@ -15,7 +16,11 @@ static void hang_over(ash_import *im, const ash_type *type, const ash_onnx_windo
         }
         int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1,
                 room = dim + w->before[i] + w->after[i] - span;
-        if (room < 0) continue;
+        if (room < 0) {
+            if (room > -w->strides[i] && room + span > 0)
+                w->kernel[i] = (room + span - 1) / w->dilations[i] + 1;
+            continue;
+        }
         int64_t last = ash_ceil_div(room, w->strides[i]) * w->strides[i];
         if (last >= dim + w->before[i]) last -= w->strides[i];
         extra[i] = ASH_MAX(last - room, 0);

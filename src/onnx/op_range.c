@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Range: of numbers that are known, of dims, or to an end that is computed when the graph runs, as where a
- * model of speech says how long what it says will be. That is a size that depends on data, and such a size
- * needs a limit, which nothing in the model says. The limit is the caller's, who names the size as any
- * other dim, or RANGE_MOST; an execution that exceeds it fails. */
-#include <math.h>
-#include <stdio.h>
-
-#include "control.h"
-
-enum { RANGE_MOST = 4096 /* elements, where the caller says nothing */, DEEP = 32 };
+/* Range: of numbers that are known, of dims, or to an end that is computed when the graph runs. */
+#include "ops.h"
 
 static ash_value whole_scalar(ash_graph *g, ash_dtype dtype, int64_t number) {
     const ash_type scalar = {.dtype = dtype};
@@ -45,111 +37,28 @@ static bool range_of_ints(ash_import *im, ash_dtype dtype) {
     return true;
 }
 
-/* --- ends that are computed ------------------------------------------------------------------------ */
-
-/* What no element of the value is below, as far as a few nodes tell. */
-static double least(ash_import *im, ash_value x, int depth) {
-    const ash_graph *g = im->graph;
-    const ash_value_info *info = ash_graph__value(g, x);
-    int64_t count, low, high;
-    if (info->kind == ASH_VALUE_CONSTANT && ash_type_static_count(&info->type, &count) && count == 1)
-        return ash_import__float_at(info->blob, info->type.dtype, 0);
-    if (info->kind != ASH_VALUE_NODE || depth == DEEP) return -INFINITY;
-    const ash_node node = g->nodes.at[info->node];
-    const ash_type *in = node.n_ins ? ash_graph__type(g, node.ins[0]) : NULL;
-    double a = node.n_ins ? least(im, node.ins[0], depth + 1) : -INFINITY;
-    switch (node.op) {
-    case ASH_OP_MAX: return fmax(a, least(im, node.ins[1], depth + 1));
-    case ASH_OP_MIN: return fmin(a, least(im, node.ins[1], depth + 1));
-    case ASH_OP_CAST:
-    case ASH_OP_CEIL:
-    case ASH_OP_FLOOR:
-    case ASH_OP_ROUND: return floor(a);
-    case ASH_OP_RESHAPE:
-    case ASH_OP_BROADCAST:
-    case ASH_OP_SLICE:
-    case ASH_OP_GATHER:
-    case ASH_OP_TRANSPOSE: return a;
-    case ASH_OP_CUMSUM: return a >= 0 && !ash_node_int(&node, ASH_ATTR_EXCLUSIVE) ? a : -INFINITY;
-    case ASH_OP_REDUCE_SUM:
-    case ASH_OP_REDUCE_MAX:
-    case ASH_OP_REDUCE_MIN:
-        for (unsigned d = 0; d < in->rank; d++) {
-            ash_dims_bounds(g->dims, in->dims[d], &low, &high);
-            if (low < 1) return -INFINITY;
-        }
-        return a >= 0 || node.op != ASH_OP_REDUCE_SUM ? a : -INFINITY;
-    default: return -INFINITY;
-    }
-}
-
-/* Fails when the execution asks for more than there is room for. */
-static ash_status check_end(void *user, const ash_call *call, ash_diag *out) {
-    (void)user;
-    const int64_t end = *(const int64_t *)call->ins[0], most = *(const int64_t *)call->ins[1];
-    *(int64_t *)call->outs[0] = end;
-    ASH_FAIL_IF(
-        end > most, out, ASH_ERROR_BUDGET,
-        "a range of %lld elements, whose size is computed, and bounded by %lld: give the dim '%.*s' a "
-        "larger bound",
-        (long long)end, (long long)most, (int)call->in_types[2].dims[0], (const char *)call->ins[2]);
-    return ASH_OK;
-}
-
-static ash_value checked_end(ash_import *im, ash_value end, int64_t most, const char *name) {
-    const ash_function function = {
-        .size = sizeof function, .name = "ashlar.check_end", .run = check_end, .pure = true};
-    const ash_type text = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(name)}},
-                   number = {.dtype = ASH_I64};
-    ash_value ins[] = {end, ash_scalar(im->graph, ASH_I64, (double)most),
-                       ash_graph_constant(im->graph, &text, name, strlen(name), ASH_DATA_COPY)},
-              out = ASH_NO_VALUE;
-    if (!ash_onnx__own_function(im, &function)) return ASH_NO_VALUE;
-    ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &number, 1, NULL, &out);
-    return out;
-}
-
-const char *ash_onnx__range_name(ash_import *im, ash_span result) {
-    size_t room = result.len + sizeof ".0";
-    char *name = ash_arena_alloc(&im->arena, room, 1);
-    if (name) snprintf(name, room, "%.*s.0", ASH_SPAN_ARG(result));
-    if (name && ash_strmap_put(&im->dims, name, room - 1, 0)) return name;
-    ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    return NULL;
-}
-
-/* From 0 in steps of 1. */
+/* From a start that is known in steps of 1, to an end that is computed when the graph runs. */
 static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     ash_graph *g = im->graph;
-    const int64_t *start, *delta;
+    const int64_t *delta;
     size_t n;
-    uint64_t known;
-    if (im->rolled || ash_dtype_is_float(dtype) || !ash_import__try_ints(im, 0, &start, &n) || n != 1 ||
-        !ash_import__try_ints(im, 2, &delta, &n) || n != 1 || delta[0] != 1 || start[0] != 0)
-        return false;
-    ash_value end = ash_import__in(im, 1);
-    const ash_type type = ash_import__type(im, end);
-    int64_t count;
-    if (!ash_type_static_count(&type, &count) || count != 1 || ash_import__fold(im, end) != ASH_NO_VALUE)
-        return false;
     ash_dim dim;
-    if (ash_map_get(&im->ends, end, &known)) {
-        dim = (ash_dim)known;
-    } else {
-        const char *name = ash_onnx__range_name(im, im->node->outs[0]);
-        if (!name) return false;
-        const ash_onnx_var *var = ash_import__var(im, (ash_span){(const uint8_t *)name, strlen(name)});
-        int64_t most = ASH_MAX(var ? var->max : RANGE_MOST, 1);
-        double low = least(im, end, 0);
-        ash_value whole = ash_cast(g, ash_reshape(g, end, NULL, 0), ASH_I64);
-        whole = checked_end(im, whole, most, name);
-        bool any = low >= 1;
-        if (any) whole = ash_sub(g, whole, ash_scalar(g, ASH_I64, 1));
-        dim = ash_onnx__settle(im, whole, most - any, 0, 0);
-        if (any) dim = ash_graph_dim_add(g, dim, 1);
-        if (!ash_import__ok(im) || !ash_map_put(&im->ends, end, (uint64_t)dim)) return false;
-    }
-    ash_import__out(im, 0, ash_iota(g, dtype, &dim, 1, 0));
+    if (im->rolled || ash_dtype_is_float(dtype) || !ash_import__try_ints(im, 2, &delta, &n) || n != 1 ||
+        delta[0] != 1)
+        return false;
+    const ash_onnx_number *start = ash_onnx__numbers(im, 0, true, &n);
+    if (!start || n != 1 || start->value != ASH_NO_VALUE) return false;
+    const ash_onnx_number *end = ash_onnx__numbers(im, 1, true, &n);
+    if (!end || n != 1 || end->value == ASH_NO_VALUE) return false;
+    bool from_zero = !start->known.dim && !start->known.v;
+    ash_value count = from_zero ? end->value : ash_onnx__number_less(im, *end, *start).value;
+    if (!ash_onnx__settle_size(im, count, 0, INT64_MIN, &dim)) return false;
+    ash_value i = ash_iota(g, dtype, &dim, 1, 0);
+    if (start->known.dim)
+        i = ash_add(g, i, ash_cast(g, ash_build__dim(g, start->known.v), dtype));
+    else if (!from_zero)
+        i = ash_add(g, i, whole_scalar(g, dtype, start->known.v));
+    ash_import__out(im, 0, i);
     return true;
 }
 

@@ -29,11 +29,11 @@ void ash_onnx__op_size(ash_import *im) {
     ash_import__out_list(im, 0, &out, &size);
 }
 
-/* The dims that operand k lists. */
+/* The dims that operand k lists; some may be computed. */
 static bool dims_of(ash_import *im, size_t k, ash_dim *dims, unsigned *rank) {
     const ash_import_int *list;
     size_t n;
-    if (!ash_import__list(im, k, &list, &n)) return false;
+    if (!ash_onnx__sizes(im, k, &list, &n)) return false;
     if (n > ASH_MAX_RANK) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
                          ASH_MAX_RANK);
@@ -73,6 +73,35 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
     return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
 }
 
+/* What a reshape lists. One size that is computed, or another expression of sizes that depend on data than
+ * the operand's, is what remains, if nothing else is; *must is then what the latter must be, or 0. */
+static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_int **list, size_t *count,
+                         ash_dim *must) {
+    const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, false, count);
+    ash_import_int *out = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *out) : NULL;
+    size_t open = 0, computed = 0, at = 0;
+    *must = 0;
+    if (numbers && !out) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (!out) return false;
+    for (size_t i = 0; i < *count; i++) {
+        const ash_onnx_number n = numbers[i];
+        bool late = n.value == ASH_NO_VALUE && n.known.dim && ash_import__hangs_on_data(im, n.known.v);
+        for (unsigned d = 0; d < type->rank && late; d++) late = type->dims[d] != n.known.v;
+        out[i] = n.known;
+        computed += n.value != ASH_NO_VALUE;
+        open += n.value != ASH_NO_VALUE || late || (!n.known.dim && n.known.v == -1);
+        if (n.value != ASH_NO_VALUE || late) at = i;
+        if (late) *must = n.known.v;
+    }
+    *list = out;
+    if (open == 1 && (computed || *must)) {
+        out[at] = (ash_import_int){-1, false};
+        return true;
+    }
+    *must = 0;
+    return !computed || ash_onnx__sizes(im, 1, list, count);
+}
+
 /* The target is an attribute before opset 5: 0 keeps the operand's dim (unless allowzero), -1 is what
  * remains. */
 void ash_onnx__op_reshape(ash_import *im) {
@@ -81,8 +110,9 @@ void ash_onnx__op_reshape(ash_import *im) {
     const ash_import_int *list = NULL;
     const int64_t *attr = NULL;
     size_t n;
+    ash_dim must = 0;
     if (im->opset < 5 ? !ash_import__attr_ints(im, "shape", &attr, &n)
-                      : !ash_import__list(im, 1, &list, &n)) {
+                      : !reshape_list(im, &type, &list, &n, &must)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "the shape is missing");
         return;
     }
@@ -108,7 +138,9 @@ void ash_onnx__op_reshape(ash_import *im) {
     }
     if (!ash_import__ok(im)) return;
     if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
-    ash_import__out(im, 0, ash_reshape(im->graph, x, dims, (unsigned)n));
+    x = ash_reshape(im->graph, x, dims, (unsigned)n);
+    if (must) x = ash_onnx__held(im, x, hole, must);
+    ash_import__out(im, 0, x);
 }
 
 void ash_onnx__op_flatten(ash_import *im) {
@@ -182,10 +214,39 @@ void ash_onnx__op_transpose(ash_import *im) {
     if (ash_import__ok(im)) ash_import__out(im, 0, ash_transpose(im->graph, x, perm));
 }
 
+/* Where the shape is computed, dims that are more than 1 say what it must be; so they do where it is
+ * another expression, of sizes that depend on data. */
+static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want, ash_value *x) {
+    size_t n;
+    const ash_onnx_number *shape = ash_onnx__numbers(im, 1, false, &n);
+    if (shape && n > ASH_MAX_RANK)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
+                         ASH_MAX_RANK);
+    want->rank = (unsigned)n;
+    for (unsigned i = 0; shape && i < n && ash_import__ok(im); i++) {
+        int64_t low = 1, high;
+        ash_dim own = i + type->rank < n ? 1 : type->dims[i + type->rank - n];
+        ash_dims_bounds(im->graph->dims, own, &low, &high);
+        if (shape[i].value == ASH_NO_VALUE) {
+            if (!ash_import__size(im, shape[i].known, &want->dims[i])) return false;
+            if (own == 1 || want->dims[i] == 1 || own == want->dims[i] ||
+                !(ash_import__hangs_on_data(im, own) || ash_import__hangs_on_data(im, want->dims[i])))
+                continue;
+            *x = ash_onnx__held(im, *x, i + type->rank - (unsigned)n, want->dims[i]);
+            want->dims[i] = ash_import__type(im, *x).dims[i + type->rank - n];
+        } else if (low > 1)
+            want->dims[i] = own;
+        else
+            ash_onnx__settle_size(im, shape[i].value, i, 0, &want->dims[i]);
+    }
+    return shape && ash_import__ok(im);
+}
+
 void ash_onnx__op_expand(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x), want = {0};
-    if (!dims_of(im, 1, want.dims, &want.rank)) return;
+    if (!expand_dims(im, &type, &want, &x)) return;
+    type = ash_import__type(im, x);
     if (ash_build__join(&want, &type))
         ash_import__out(im, 0, ash_broadcast_to(im->graph, x, want.dims, want.rank));
     else
@@ -237,10 +298,10 @@ void ash_onnx__op_split(ash_import *im) {
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     const int64_t *attr = NULL;
-    const ash_import_int *list = NULL;
+    const ash_onnx_number *list = NULL;
     size_t n = im->node->n_outs, given = n;
     bool has = im->opset < 13 ? ash_import__attr_ints(im, "split", &attr, &given)
-                              : ash_import__has(im, 1) && ash_import__list(im, 1, &list, &given);
+                              : ash_import__has(im, 1) && (list = ash_onnx__numbers(im, 1, false, &given));
     if (!ash_import__ok(im)) return;
     if (given != n && has) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu results", given, n);
@@ -254,7 +315,12 @@ void ash_onnx__op_split(ash_import *im) {
             part = has ? 0 : ash_ceil_div(rest, (int64_t)ASH_MAX(n, (size_t)1));
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
         ash_dim size = ASH_MIN(part, rest);
-        if (has && !ash_import__size(im, list ? list[k] : (ash_import_int){attr[k], false}, &size)) return;
+        if (list && list[k].value != ASH_NO_VALUE)
+            size = ash_onnx__settle_bound(
+                im, list[k].value, ash_graph_dim_sub(im->graph, type.dims[axis], start), (unsigned)k);
+        else if (has &&
+                 !ash_import__size(im, list ? list[k].known : (ash_import_int){attr[k], false}, &size))
+            return;
         ash_import__out(im, k, ash_slice_axis(im->graph, x, axis, start, size));
         start = ash_graph_dim_add(im->graph, start, size);
         if (!has) rest -= size;

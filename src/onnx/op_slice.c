@@ -79,29 +79,46 @@ static ash_value from_the_last(ash_import *im, ash_value x, unsigned axis, slice
     return x;
 }
 
-/* One of the lists starts, ends, axes, steps. */
-static bool slice_list(ash_import *im, const char *attr, size_t k, const ash_import_int **out, size_t *n) {
+/* One of the lists starts, ends, axes, steps; bounds may be computed. */
+static const ash_onnx_number *slice_list(ash_import *im, const char *attr, size_t k, size_t *n) {
     const int64_t *numbers;
-    if (im->opset >= 10) return ash_import__has(im, k) && ash_import__list(im, k, out, n);
-    if (!ash_import__attr_ints(im, attr, &numbers, n)) return false;
-    ash_import_int *list = ash_arena_alloc(im->scratch, *n, sizeof *list);
-    if (!list) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), false;
-    for (size_t i = 0; i < *n; i++) list[i].v = numbers[i];
-    *out = list;
-    return true;
+    if (im->opset >= 10) return ash_import__has(im, k) ? ash_onnx__numbers(im, k, false, n) : NULL;
+    if (!ash_import__attr_ints(im, attr, &numbers, n)) return NULL;
+    ash_onnx_number *list = ash_arena_alloc(im->scratch, *n, sizeof *list);
+    if (!list) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), NULL;
+    for (size_t i = 0; i < *n; i++) list[i] = (ash_onnx_number){{numbers[i], false}, ASH_NO_VALUE};
+    return list;
+}
+
+/* A bound as a number or dim: one that is computed is a position in `dim`. */
+static ash_import_int bound_of(ash_import *im, ash_onnx_number bound, int64_t step, ash_dim dim,
+                               unsigned axis) {
+    if (bound.value == ASH_NO_VALUE) return bound.known;
+    if (step < 0)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "a slice with a negative step, whose bounds are computed when the graph runs");
+    ash_dim at = ash_import__ok(im) ? ash_onnx__settle_bound(im, bound.value, dim, axis) : 0;
+    return (ash_import_int){at, !ash_dim_is_const(at)};
+}
+
+static bool is_number(ash_onnx_number n) {
+    return n.value == ASH_NO_VALUE && !n.known.dim;
 }
 
 void ash_onnx__op_slice(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    const ash_import_int *starts, *ends, *axes = NULL, *steps = NULL;
-    size_t n, n_ends, n_axes, n_steps;
-    if (!slice_list(im, "starts", 1, &starts, &n) || !slice_list(im, "ends", 2, &ends, &n_ends)) {
+    size_t n = 0, n_ends = 0, n_axes, n_steps;
+    const ash_onnx_number *starts = slice_list(im, "starts", 1, &n),
+                          *ends = slice_list(im, "ends", 2, &n_ends),
+                          *axes = slice_list(im, "axes", 3, &n_axes),
+                          *steps = im->opset < 10 ? NULL : slice_list(im, "", 4, &n_steps);
+    if (!starts || !ends) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "starts or ends are missing");
         return;
     }
-    if (!slice_list(im, "axes", 3, &axes, &n_axes)) n_axes = n;
-    if (im->opset < 10 || !slice_list(im, "", 4, &steps, &n_steps)) n_steps = n;
+    if (!axes) n_axes = n;
+    if (!steps) n_steps = n;
     if (n_ends != n || n_axes != n || n_steps != n || n > type.rank) {
         ash_import__fail(im, ASH_ERROR_SHAPE,
                          "starts, ends, axes and steps differ in length, or exceed the rank");
@@ -112,17 +129,19 @@ void ash_onnx__op_slice(ash_import *im) {
     uint32_t seen = 0;
     for (unsigned i = 0; i < ASH_MAX_RANK; i++) step[i] = 1;
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
-        if ((steps && steps[i].dim) || (axes && axes[i].dim)) {
+        if ((steps && !is_number(steps[i])) || (axes && !is_number(axes[i]))) {
             ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a step or an axis that depends on a variable");
             return;
         }
-        unsigned axis = ash_import__axis(im, axes ? axes[i].v : (int64_t)i, type.rank);
-        int64_t by = steps ? ASH_MAX(steps[i].v, -INT64_MAX) : 1;
+        unsigned axis = ash_import__axis(im, axes ? axes[i].known.v : (int64_t)i, type.rank);
+        int64_t by = steps ? ASH_MAX(steps[i].known.v, -INT64_MAX) : 1;
         if (by == 0) ash_import__fail(im, ASH_ERROR_SHAPE, "a step of 0");
         if (seen >> axis & 1) ash_import__fail(im, ASH_ERROR_SHAPE, "axis %u is given twice", axis);
         if (!ash_import__ok(im)) return;
         seen |= UINT32_C(1) << axis;
-        slice_run r = slice_axis(im, starts[i], ends[i], by, type.dims[axis]);
+        ash_dim dim = type.dims[axis];
+        slice_run r = slice_axis(im, bound_of(im, starts[i], by, dim, axis),
+                                 bound_of(im, ends[i], by, dim, axis), by, dim);
         if (r.reversed) x = from_the_last(im, x, axis, &r);
         start[axis] = r.start, step[axis] = r.step, type.dims[axis] = r.count;
     }
@@ -234,7 +253,7 @@ static bool read_pads(ash_import *im, unsigned rank, pads *p) {
     const ash_import_int *list = NULL;
     size_t n, n_axes = rank;
     bool has = im->opset < 11 ? ash_import__attr_ints(im, im->opset < 2 ? "paddings" : "pads", &attr, &n)
-                              : ash_import__list(im, 1, &list, &n);
+                              : ash_onnx__sizes(im, 1, &list, &n);
     if (has && im->opset >= 18 && ash_import__has(im, 3) && !ash_import__ints(im, 3, &axes, &n_axes))
         return false;
     if (!has || n != 2 * n_axes || n_axes > rank) {

@@ -536,7 +536,17 @@ static ash_dim dim_at(const ash_import *im, ash_value value, unsigned p) {
     return p < type.rank ? type.dims[type.rank - 1 - p] : 1;
 }
 
-/* The expression that is never more than the others, or a number: there is none, or nothing to do. */
+static bool stop(void *user, uint32_t var) {
+    (void)user, (void)var;
+    return false;
+}
+
+bool ash_import__hangs_on_data(const ash_import *im, ash_dim dim) {
+    return !ash_dims_each_settled(im->graph->dims, dim, stop, NULL);
+}
+
+/* The expression that is never more than the others, or a number: there is none, or nothing to do. Of sizes
+ * that depend on data it is their minimum. */
 static ash_dim least_dim(const ash_import *im, const ash_value *values, size_t n, unsigned p) {
     ash_dims *dims = im->graph->dims;
     ash_dim least = 0;
@@ -549,10 +559,28 @@ static ash_dim least_dim(const ash_import *im, const ash_value *values, size_t n
         }
         same = same && (!least || least == dim);
         if (least && ash_dims_combine(dims, ASH_DIM_MIN, least, dim, &smaller, NULL) != ASH_OK) return 0;
-        if (least && smaller != least && smaller != dim) return 0;
+        if (least && smaller != least && smaller != dim && !ash_import__hangs_on_data(im, smaller))
+            return 0;
         least = least ? smaller : dim;
     }
     return same ? 0 : least;
+}
+
+/* Whether a dim can be `least`, which is never more. */
+static bool can_be(const ash_import *im, ash_dim dim, ash_dim least) {
+    return dim == least || ash_import__hangs_on_data(im, dim) || ash_import__hangs_on_data(im, least) ||
+           ash_dims_may_equal(im->graph->dims, dim, least);
+}
+
+/* Cuts an axis of a value to `least`, on the condition that nothing is cut off. */
+static void cut_to(ash_import *im, ash_value *value, unsigned axis, ash_dim least) {
+    ash_dim dim = ash_import__type(im, *value).dims[axis];
+    if (dim == least) return;
+    *value = ash_slice_axis(im->graph, *value, axis, 0, least);
+    if (ash_import__hangs_on_data(im, dim) || ash_import__hangs_on_data(im, least))
+        *value = ash_onnx__if_equal(im, *value, dim, least);
+    else
+        im->status = ash_dims_require(im->graph->dims, dim, least, &im->diag);
 }
 
 void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned except) {
@@ -563,14 +591,22 @@ void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned exc
         bool can = least < 0;
         for (size_t i = 0; can && i < n; i++) {
             ash_dim dim = dim_at(im, values[i], p);
-            can = dim >= 0 || dim == least || ash_dims_may_equal(im->graph->dims, dim, least);
+            can = dim >= 0 || can_be(im, dim, least);
         }
-        for (size_t i = 0; can && i < n && ash_import__ok(im); i++) {
-            ash_dim dim = dim_at(im, values[i], p);
-            if (dim >= 0 || dim == least) continue;
-            im->status = ash_dims_require(im->graph->dims, dim, least, &im->diag);
-            unsigned axis = ash_import__type(im, values[i]).rank - 1 - p;
-            values[i] = ash_slice_axis(im->graph, values[i], axis, 0, least);
-        }
+        for (size_t i = 0; can && i < n && ash_import__ok(im); i++)
+            if (dim_at(im, values[i], p) < 0)
+                cut_to(im, &values[i], ash_import__type(im, values[i]).rank - 1 - p, least);
     }
+}
+
+void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j) {
+    const ash_dim a = ash_import__type(im, *x).dims[i], b = ash_import__type(im, *y).dims[j];
+    ash_dim least;
+    if (!ash_import__ok(im) || a == b || ash_dim_is_const(a) || ash_dim_is_const(b) ||
+        ash_dims_combine(im->graph->dims, ASH_DIM_MIN, a, b, &least, NULL) != ASH_OK)
+        return;
+    if (least != a && least != b && !ash_import__hangs_on_data(im, least)) return;
+    if (!can_be(im, a, least) || !can_be(im, b, least)) return;
+    cut_to(im, x, i, least);
+    if (ash_import__ok(im)) cut_to(im, y, j, least);
 }

@@ -30,9 +30,34 @@ enum { ONNX_UPSAMPLE = 1 }; /* Resize's older name */
 #include "operators.def"
 #undef ROW
 
-/* The name of the dim that Range's result has where its end is computed, which options may then mention;
- * NULL: a failure. (op_range.c) */
-const char *ash_onnx__range_name(ash_import *im, ash_span result);
+/* --- sizes that are computed when the graph runs: computed.c ----------------------------------------- */
+
+/* An element of an integer tensor. */
+typedef struct ash_onnx_number {
+    ash_import_int known; /* where `value` is ASH_NO_VALUE */
+    ash_value value;      /* an i64 scalar that is computed when the graph runs */
+} ash_onnx_number;
+
+/* Elements of operand k, an integer tensor of few, in row-major order: room in the node's scratch arena.
+ * Those of a graph input only where `inputs` says so: others want it bound, and have exact sizes then.
+ * NULL: a failure, which says why it is not known where it cannot be computed either, as in a body. */
+ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count);
+ash_onnx_number ash_onnx__number_less(ash_import *im, ash_onnx_number a, ash_onnx_number b); /* a - b */
+/* The dim of i64 scalar `value`, which is dim `axis` of the present node's first result: the same for the
+ * same value. It has the limit that the options say; an execution with more, or with less than `low`,
+ * fails. Less than 0 is 0. */
+bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64_t low, ash_dim *out);
+/* The dim that such a scalar is as a bound of `dim`, counted from its end when below 0, brought inside. */
+ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis);
+/* ash_import__list, of sizes, which are settled where they are computed. */
+bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
+/* x, in an execution in which two dims are equal, one of which depends on data; any other fails. */
+ash_value ash_onnx__if_equal(ash_import *im, ash_value x, ash_dim a, ash_dim b);
+/* The same for dim `axis` of x and `want`; x has that dim where it is never more than its own. */
+ash_value ash_onnx__held(ash_import *im, ash_value x, unsigned axis, ash_dim want);
+/* The name that options may give such a dim: "y.0", after a node's first result and the place in its
+ * shape. NULL: a failure. */
+const char *ash_onnx__size_name(ash_import *im, ash_span result, unsigned axis);
 
 /* x to another element type. Bytes that stand for something become numbers first. `saturate` and
  * `rounding` are the node's attributes (ash_onnx__rounding), for floating point types of eight bits. */

@@ -113,8 +113,10 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
         if (codes) release_codes(codes);
         return status;
     }
-    if (m->stats.compiled || m->stats.from_disk)
-        ash_compiler__give_back(m->compiler, m->stats.compiled ? (int64_t)m->stats.nanoseconds : 0);
+    if (m->stats.compiled)
+        ash_compiler__give_back(m->compiler, (int64_t)m->stats.nanoseconds);
+    else
+        ash_compiler__give_back_once(m->compiler, m->lower_ns + ash_clock__now() - start);
     *out = (ash_kernel_source){
         .images = images, .maker = ash_code__entry, .owner = codes, .release = release_codes};
     m->compile_ns = ash_clock__now() - start;

@@ -72,7 +72,6 @@ static bool gpu(const char *name, ash_target *out) {
 
 ash_status ash_target__named(const char *name, ash_target *out, ash_diag *diag) {
     if (gpu(name, out)) return ash_llvm__init(ASH_TARGET_GPU, diag);
-    ASH_TRY(ash_llvm__init(ASH_TARGET_CPU, diag));
     ASH_TRY(host(out, diag));
     if (strcmp(name, "host") == 0) return ASH_OK;
     const struct level *level = NULL;

@@ -21,6 +21,7 @@
 #include "tile.h"
 
 enum { QUERIES = 64, KEYS = 32, FOUR = 4, RUNS = 2 /* of four queries, of a thread */ };
+enum { APART = QUERIES / RUNS };
 enum { PITCH = QUERIES + 8 }; /* of weights: neighbouring slots are 8 banks apart */
 
 typedef struct gpu_attend {
@@ -88,7 +89,8 @@ static void scale_results(gpu_attend *a) {
     ash_nest *n = &a->k->nest;
     unsigned vectors = a->of_values.shape.thread_vectors;
     for (unsigned i = 0; i < RUNS; i++) {
-        ash_ref scale = ash_nest_load(n, a->states, add(a, a->row0, number(a, 16 * i)), FOUR, ASH_NO_REF);
+        ash_ref scale =
+            ash_nest_load(n, a->states, add(a, a->row0, number(a, APART * i)), FOUR, ASH_NO_REF);
         for (unsigned r = 0; r < FOUR; r++) {
             ash_ref one = ash_nest_splat(n, ash_nest_extract(n, scale, r), FOUR);
             for (unsigned v = 0; v < vectors; v++) {
@@ -109,7 +111,7 @@ static ash_tile tile_of_results(const gpu_attend *a) {
                   .lanes = FOUR,
                   .store_lanes = FOUR,
                   .run = FOUR,
-                  .rows_apart = 16,
+                  .rows_apart = APART,
                   .vectors_apart = 8,
                   .block = a->column,
                   .lane = a->lane,
@@ -165,7 +167,7 @@ static void store_scores(gpu_attend *a, const ash_tile *t, ash_ref row) {
     for (unsigned i = 0; i < RUNS; i++) {
         ash_ref x[FOUR], pairs[2][2];
         for (unsigned r = 0; r < FOUR; r++) {
-            ash_ref of_all = add(a, own, number(a, 16 * i + r));
+            ash_ref of_all = add(a, own, number(a, APART * i + r));
             if (!whole) of_all = ash_nest_binary(n, ASH_OP_MIN, of_all, last);
             ash_ref sums = a->scores ? ash_nest_get(n, t->cells[t->top][FOUR * i + r]) : ASH_NO_REF;
             x[r] = eval_scores(a, of_all, there, sums);
@@ -174,7 +176,7 @@ static void store_scores(gpu_attend *a, const ash_tile *t, ash_ref row) {
             pairs[0][j] = ash_nest_shuffle(n, x[0], x[1], FOUR, low[j]);
             pairs[1][j] = ash_nest_shuffle(n, x[2], x[3], FOUR, low[j]);
         }
-        ash_ref at = add(a, a->row0, number(a, 16 * i));
+        ash_ref at = add(a, a->row0, number(a, APART * i));
         ash_ref slot = ash_nest_idiv(n, a->across, number(a, FOUR));
         for (unsigned c = 0; c < FOUR; c++) {
             ash_ref four = ash_nest_shuffle(n, pairs[0][c / 2], pairs[1][c / 2], FOUR, all[c % 2]);
@@ -392,8 +394,9 @@ void ash_gpu_lower_attend(ash_kern *k, ash_dim *chunks) {
     }
     const unsigned terms = ash_kern_max(k, a.inner) > 16 ? 16 : 8; /* more than one k-tile: gpu_tile.c */
     a.of_scores =
-        (ash_gpu_tile){.k = k, .shape = {8, 1, 2, 1, terms, ASH_GPU_FMA}, .set = set_tile, .arg = &a};
-    a.of_values = (ash_gpu_tile){.k = k, .shape = {8, vectors_of(a.columns), 2, 1, KEYS, ASH_GPU_FMA}};
+        (ash_gpu_tile){.k = k, .shape = {8, 1, 8, 8, 1, terms, ASH_GPU_FMA}, .set = set_tile, .arg = &a};
+    a.of_values = (ash_gpu_tile){.k = k, .shape = {8, vectors_of(a.columns), 8, 8, 1, KEYS, ASH_GPU_FMA}};
+    a.of_scores.a.by_term = true; /* beside the results there are no registers for four terms */
     a.of_values.b.lines = ash_gpu_columns(a.of_values.shape);
     make_symbols(&a);
     find_operands(&a);

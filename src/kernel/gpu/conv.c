@@ -25,6 +25,7 @@
 enum { MAX_SPACE = ASH_MAX_RANK - 2, LEAST_ROWS = 8, FEW_CHANNELS = 16 };
 enum { LEAST_TERMS = 5, MOST_TERMS = 16 };      /* of the k-tiles of first layers */
 enum { CHANNEL = 0, MAX_AXES = 1 + MAX_SPACE }; /* axes of a sum: then those of the window */
+enum { MAX_LEVELS = 1 + MAX_SPACE }; /* of an odometer: terms, then the window's axes, last first */
 
 typedef struct gpu_conv {
     ash_kern *k;
@@ -41,6 +42,12 @@ typedef struct gpu_conv {
     ash_sym group, row, block, lane, step[MAX_AXES];
     ash_ix anchor[ASH_MAX_RANK];
     ash_ref at_term, at_step[MAX_AXES]; /* cells: where the k-tile is */
+    /* Where k-tiles are apart by numbers: these, cells of i32, and those bounds of the input that depend on
+     * the window's place, as one bit to a place, of the thread's position */
+    bool walks;
+    int64_t apart[2][MAX_LEVELS]; /* of weights and input, from one of the places to the next */
+    ash_ref moved[2], places;
+    ash_gpu_operand window;
     ash_gpu_tile tile;
 } gpu_conv;
 
@@ -213,11 +220,108 @@ static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_r
     return ash_nest_cast(n, ASH_I64, next);
 }
 
+/* Whether k-tiles lie apart by numbers in both operands; then finds these. What is left to bounds moves no
+ * more with the window's place. */
+static bool find_walk(gpu_conv *c) {
+    const ash_ixs *ixs = &c->k->ixs;
+    ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b}, *b = &c->tile.b;
+    enum { MOST_PLACES = 32, MOST = 1 << 30 /* elements */ };
+    if (c->runs == 1 || c->runs > MOST_PLACES || c->of_terms != 1u << CHANNEL || c->x_block) return false;
+    for (unsigned o = 0; o < 2; o++) {
+        int64_t all = 0, step = 0;
+        for (unsigned level = 0; level < c->axes; level++) {
+            unsigned axis = c->axes - level;
+            const ash_sym sym = level ? c->step[axis] : of[o]->term;
+            if (!ash_ix_lane_stride(ixs, of[o]->at.linear, sym, 1, false, &step)) return false;
+            if (!level && !ash_mul_i64(step, c->tile.shape.terms, &step)) return false;
+            if (step > MOST || step < -MOST) return false;
+            int64_t times = level ? c->extents[axis] : ash_ceil_div(c->terms, c->tile.shape.terms);
+            c->apart[o][level] = step - all; /* those of the levels before begin anew */
+            all += (times - 1) * step;
+            if (all > MOST || all < -MOST) return false;
+        }
+    }
+    c->window = (ash_gpu_operand){0};
+    unsigned left = 0;
+    for (unsigned i = 0; i < b->n_bounds; i++) {
+        bool moves = false;
+        for (unsigned a = 1; a < c->axes; a++) moves |= ash_ix_depends(ixs, b->bounds[i].at, c->step[a]);
+        if (moves)
+            c->window.bounds[c->window.n_bounds++] = b->bounds[i];
+        else
+            b->bounds[left++] = b->bounds[i];
+    }
+    b->n_bounds = left;
+    return true;
+}
+
+/* At which of the window's places the thread's position has its input inside: the sign of an i32, then of
+ * its double, and so on. */
+static ash_ref find_places(gpu_conv *c, ash_ref line) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    ash_ref all = ASH_NO_REF;
+    for (int64_t place = 0; place < c->runs; place++) {
+        size_t mark = ash_kern_mark(k);
+        int64_t rest = place;
+        for (unsigned a = c->axes; a-- > 1; rest /= c->extents[a])
+            ash_kern_set_sym(k, c->step[a], ash_nest_index(n, rest % c->extents[a]));
+        ash_kern_set_sym(k, c->tile.b.line, line);
+        ash_ref inside = ash_gpu_inside(k, &c->window);
+        ash_kern_forget(k, mark);
+        ash_ref bit = ash_nest_int(n, ASH_I32, (int32_t)(UINT32_C(1) << 31 >> place));
+        if (inside != ASH_NO_REF) bit = ash_nest_select(n, inside, bit, ash_nest_int(n, ASH_I32, 0));
+        all = all == ASH_NO_REF ? bit : ash_nest_binary(n, ASH_OP_OR, all, bit);
+    }
+    return all;
+}
+
+/* The same for k-tiles that are apart by numbers. */
+static ash_ref walk(gpu_conv *c, bool first) {
+    ash_nest *n = &c->k->nest;
+    ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b};
+    ash_ref none = ash_nest_int(n, ASH_I32, 0), at = ash_nest_index(n, 0), carry = ASH_NO_REF,
+            carries[MAX_LEVELS];
+    const bool several = c->tile.shape.terms < c->terms;
+    if (first) {
+        c->at_term = ash_nest_cell(n, none);
+        for (unsigned a = 1; a < c->axes; a++) c->at_step[a] = ash_nest_cell(n, none);
+        for (unsigned o = 0; o < 2; o++) c->moved[o] = ash_nest_cell(n, none);
+        if (c->window.n_bounds)
+            c->places = ash_nest_cell(n, find_places(c, ash_gpu_line_of_thread(&c->tile, &c->tile.b)));
+    } else {
+        if (several) at = move_on(n, c->at_term, c->tile.shape.terms, c->terms, &carry);
+        carries[0] = carry;
+        for (unsigned level = 1; level + 1 < c->axes; level++) {
+            unsigned axis = c->axes - level;
+            if (c->extents[axis] > 1) move_on(n, c->at_step[axis], 1, c->extents[axis], &carry);
+            carries[level] = carry;
+        }
+        for (unsigned o = 0; o < 2; o++) {
+            ash_ref by = ash_nest_int(n, ASH_I32, c->apart[o][several ? 0 : 1]);
+            for (unsigned level = several ? 1 : 2; level < c->axes; level++)
+                by = ash_nest_select(n, carries[level - 1], ash_nest_int(n, ASH_I32, c->apart[o][level]),
+                                     by);
+            ash_nest_set(n, c->moved[o], ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, c->moved[o]), by));
+        }
+        if (c->window.n_bounds) {
+            ash_ref now = ash_nest_get(n, c->places), next = ash_nest_binary(n, ASH_OP_ADD, now, now);
+            ash_nest_set(n, c->places, several ? ash_nest_select(n, carries[0], next, now) : next);
+        }
+    }
+    for (unsigned a = 1; a < c->axes; a++) ash_kern_set_sym(c->k, c->step[a], ash_nest_index(n, 0));
+    for (unsigned o = 0; o < 2; o++) of[o]->moved = ash_nest_cast(n, ASH_I64, ash_nest_get(n, c->moved[o]));
+    if (c->window.n_bounds)
+        c->tile.b.inside = ash_nest_binary(n, ASH_OP_LT, ash_nest_get(n, c->places), none);
+    return at;
+}
+
 static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     gpu_conv *c = arg;
     ash_nest *n = &c->k->nest;
     int64_t terms = c->tile.shape.terms;
     ash_ref zero = ash_nest_index(n, 0), at = zero, carry = ASH_NO_REF;
+    if (c->walks) return walk(c, first);
     if (c->runs == 1) return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, terms));
     if (terms < c->terms) {
         if (first) c->at_term = ash_nest_cell(n, ash_nest_int(n, ASH_I32, 0));
@@ -258,6 +362,7 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     int64_t tiles_down = ash_ceil_div(c.filters, rows);
     ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
     ash_gpu_tile_open(&c.tile);
+    c.walks = math == ASH_GPU_FMA && find_walk(&c);
     c.tile.k_tiles = ash_nest_index(n, k_tiles);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);

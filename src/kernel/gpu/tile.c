@@ -57,10 +57,28 @@ unsigned ash_gpu_width(const ash_kern *k, const ash_gpu_operand *o, ash_sym alon
 
 enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
 enum { TOGETHER = 8 };   /* terms of a line that neighbours copy: a sector */
+enum { TERMS_AT_ONCE = 4 };
+
+static ash_dtype dtype_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    return ash_kern_lost(g->k) ? ASH_F32 : g->k->nest.buffers.at[o->at.buf].dtype;
+}
+
+/* Threads that copy neighbours of a term at once, or of a line, where it lies as [line][term]: all of them,
+ * or, where terms are 16 bytes apart from a multiple of the banks, as few as 64 bytes. What a thread copies
+ * of one term is then apart by so little that one address serves all of it. */
+static int64_t neighbours(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    enum { LEAST = 4, PIECE = 16, BANKS = 128 /* bytes */ };
+    int64_t bytes = (int64_t)ash_dtype_size(dtype_of(g, o)), threads = ash_gpu_threads(g->shape),
+            slow = o->by_line ? o->lines : g->shape.terms,
+            count = ASH_MIN((o->by_line ? g->shape.terms : o->lines) / o->width, threads);
+    if (o->width * bytes < PIECE || o->pitch * bytes % BANKS != PIECE) return count;
+    while (count > LEAST && count % 2 == 0 && slow % (2 * threads / count) == 0) count /= 2;
+    return count;
+}
 
 /* Terms of which all threads copy an element at once: of those that lie as [term][line]. */
 static int64_t at_once(const ash_gpu_tile *g, const ash_gpu_operand *o) {
-    return o->turned ? TOGETHER : ASH_MAX(ash_gpu_threads(g->shape) / (o->lines / o->width), 1u);
+    return o->turned ? TOGETHER : ash_gpu_threads(g->shape) / neighbours(g, o);
 }
 
 /* The terms that memory has room for: what is copied beyond those of a k-tile is not used. */
@@ -69,35 +87,66 @@ static int64_t terms_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
     return ash_ceil_div(g->shape.terms, by) * by;
 }
 
+/* Terms of a thread's slice of a k-tile. */
+static int64_t terms_of_slice(const ash_gpu_tile *g) {
+    return g->shape.terms / g->shape.slices;
+}
+
+/* Whether threads load four terms of a line at once. Lines are 16 bytes apart from a multiple of 64: copies
+ * of two of them meet in no bank. */
+static bool takes_four(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    enum { LEAST = 16 };
+    return o == &g->a && o->turned && !o->by_term && g->shape.terms % LEAST == 0 &&
+           terms_of_slice(g) % TERMS_AT_ONCE == 0 &&
+           ash_gpu_width(g->k, o, o->term, TERMS_AT_ONCE) == TERMS_AT_ONCE;
+}
+
 static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     enum { PIECE = 16, APART = 8 }; /* bytes; terms of f32 in banks of their own */
     ash_kern *k = g->k;
     bool by_warp = ash_gpu_by_warp(g->shape);
-    ash_dtype dtype = ASH_F32;
+    const ash_dtype dtype = dtype_of(g, o);
     o->lines = lines;
-    o->width = 1;
+    o->width = o->run = 1;
+    o->moved = o->inside = ASH_NO_REF;
     if (!ash_kern_lost(k)) {
-        dtype = k->nest.buffers.at[o->at.buf].dtype;
         const unsigned widest = PIECE / (unsigned)ash_dtype_size(dtype);
         o->turned = !o->in_lines && !ash_gpu_side_by_side(k, o, o->line, 2) &&
                     ash_gpu_side_by_side(k, o, o->term, 2);
-        o->by_line = by_warp && (o->turned || g->shape.math == ASH_GPU_BYTES);
+        o->by_line = by_warp ? o->turned || g->shape.math == ASH_GPU_BYTES : takes_four(g, o);
         if (o->by_line)
             o->width = ash_gpu_width(k, o, o->turned ? o->term : o->line, o->turned ? widest : LEAST_COPY);
         else if (by_warp || ash_gpu_width(k, o, o->line, widest) == widest)
             o->width = ash_gpu_width(k, o, o->line, widest);
     }
     if (o->width * ash_dtype_size(dtype) < LEAST_COPY) o->width = 1;
+    if (!o->by_line && !o->turned && !ash_kern_lost(k))
+        while (o->run < lines && ash_gpu_side_by_side(k, o, o->line, 2 * o->run)) o->run *= 2;
     int64_t pad = PIECE / (int64_t)ash_dtype_size(dtype);
     if (by_warp && dtype == ASH_F32 && !o->by_line) pad = APART;
     o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
     o->half = o->pitch * (o->by_line ? lines : terms_of(g, o));
-    o->memory = ash_nest_shared_add(&k->nest, dtype, (uint32_t)(2 * o->half));
+}
+
+/* Both operands' memory: where slices are added it has their sums in the end. */
+static void add_memory(ash_gpu_tile *g) {
+    ash_gpu_operand *a = &g->a, *b = &g->b;
+    ash_nest *n = &g->k->nest;
+    const unsigned slices = g->shape.slices;
+    if (slices == 1) {
+        a->memory = ash_nest_shared_add(n, dtype_of(g, a), (uint32_t)(2 * a->half));
+        b->memory = ash_nest_shared_add(n, dtype_of(g, b), (uint32_t)(2 * b->half));
+        return;
+    }
+    int64_t sums = (int64_t)slices * ash_gpu_rows(g->shape) * ash_gpu_columns(g->shape);
+    b->begin = 2 * a->half;
+    a->memory = b->memory =
+        ash_nest_shared_add(n, ASH_F32, (uint32_t)ASH_MAX(b->begin + 2 * b->half, sums));
 }
 
 /* --- copies --------------------------------------------------------------------------------------- */
 
-static ash_ref all_bounds(ash_kern *k, const ash_gpu_operand *o) {
+ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o) {
     ash_ref all = ASH_NO_REF;
     for (unsigned i = 0; i < o->n_bounds; i++) {
         ash_ref ok = ash_kern_in_bounds(k, o->bounds[i].at, o->bounds[i].end);
@@ -125,13 +174,17 @@ static ash_ref load_some(ash_kern *k, const ash_gpu_operand *o, ash_ref from, as
     return ash_nest_select(n, ash_nest_splat(n, inside, lanes), elements, ash_nest_splat(n, zero, lanes));
 }
 
-void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to) {
+static void copy_from(ash_kern *k, const ash_gpu_operand *o, ash_ref to, ash_ref from, ash_ref inside) {
     ash_nest *n = &k->nest;
-    ash_ref from = ash_kern_index(k, o->at.linear), inside = all_bounds(k, o);
     if (o->width * ash_dtype_size(ash_nest_dtype(n, o->memory)) >= LEAST_COPY)
         ash_nest_copy_async(n, o->memory, to, o->at.buf, from, o->width, inside);
     else
         ash_nest_store(n, o->memory, to, load_some(k, o, from, inside, 1), ASH_NO_REF);
+}
+
+void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to) {
+    ash_ref from = ash_kern_index(k, o->at.linear);
+    copy_from(k, o, to, from, ash_gpu_inside(k, o));
 }
 
 /* One copy, so many lines and terms further on. */
@@ -141,12 +194,22 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     ash_nest *n = &k->nest;
     ash_ref of_line = ADD(n, own->line, ash_nest_index(n, line)),
             of_term = ADD(n, own->term, ash_nest_index(n, term));
+    const int64_t near = line % o->run; /* lines that LLVM need not find side by side */
+    const bool moves = o->moved != ASH_NO_REF;
     size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, ADD(n, own->line, ash_nest_index(n, line - near))));
+    ash_kern_set_sym(k, o->term, moves ? of_term : ADD(n, own->term0, of_term));
+    ash_ref from = ADD(n, ash_kern_index(k, o->at.linear), ash_nest_index(n, near));
+    if (moves) from = ADD(n, from, o->moved);
+    ash_kern_forget(k, mark);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
-    ash_ref slow = o->by_line ? of_line : of_term, quick = o->by_line ? of_term : of_line;
-    ash_gpu_copy(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick));
+    ash_ref inside = ash_gpu_inside(k, o);
+    if (o->inside != ASH_NO_REF)
+        inside = inside == ASH_NO_REF ? o->inside : ash_nest_binary(n, ASH_OP_AND, inside, o->inside);
     ash_kern_forget(k, mark);
+    ash_ref slow = o->by_line ? of_line : of_term, quick = o->by_line ? of_term : of_line;
+    copy_from(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick), from, inside);
 }
 
 /* Bytes whose lines lie side by side: four terms of a line become a word of the block's memory. A warp has
@@ -166,7 +229,7 @@ static ash_ref load_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, own->line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, ADD(n, own->term, ash_nest_index(n, term))));
-    ash_ref bytes = load_some(k, o, ash_kern_index(k, o->at.linear), all_bounds(k, o), lanes);
+    ash_ref bytes = load_some(k, o, ash_kern_index(k, o->at.linear), ash_gpu_inside(k, o), lanes);
     ash_kern_forget(k, mark);
     return bytes;
 }
@@ -255,12 +318,14 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
         return;
     }
     if (o->by_line) {
-        int64_t per = ASH_MAX(g->shape.terms / o->width, 1); /* threads to a line */
+        int64_t per = neighbours(g, o);
         ash_ref many = ash_nest_index(n, per);
         own.term = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
         own.line = ash_nest_idiv(n, g->thread, many);
         if (threads / per % 8 == 0) own.line = apart(n, own.line);
-        for (int64_t line = 0; line < o->lines; line += threads / per) copy_one(g, o, &own, line, 0);
+        for (int64_t line = 0; line < o->lines; line += threads / per)
+            for (int64_t term = 0; term < g->shape.terms; term += per * o->width)
+                copy_one(g, o, &own, line, term);
         return;
     }
     if (o->turned) {
@@ -272,36 +337,66 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
                 copy_one(g, o, &own, line, term);
         return;
     }
-    int64_t per = o->lines / o->width; /* threads to a term */
+    int64_t per = neighbours(g, o);
     ash_ref many = ash_nest_index(n, per);
     own.line = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
     own.term = per < threads ? ash_nest_idiv(n, g->thread, many) : ash_nest_index(n, 0);
-    for (int64_t term = 0; term < terms_of(g, o); term += at_once(g, o)) copy_one(g, o, &own, 0, term);
+    int64_t apart_by = at_once(g, o), next = apart_by;
+    if (o->width == 1) { /* terms that are near each other */
+        own.term = MUL(n, own.term, terms_of(g, o) / apart_by);
+        next = 1;
+    }
+    if (per * o->width < o->lines && threads / per % 8 == 0) own.term = apart(n, own.term);
+    for (int64_t i = 0; i < terms_of(g, o) / apart_by; i++)
+        for (int64_t line = 0; line < o->lines; line += per * o->width)
+            copy_one(g, o, &own, line, i * next);
+}
+
+ash_ref ash_gpu_line_of_thread(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    ash_nest *n = &g->k->nest;
+    if (o->by_line || o->turned || neighbours(g, o) * o->width < o->lines || o->width > 1)
+        return ASH_NO_REF;
+    return ADD(n, o->first_line, ash_nest_imod(n, g->thread, ash_nest_index(n, o->lines)));
+}
+
+/* The first element of one of an operand's halves. */
+static ash_ref begin_of(ash_nest *n, const ash_gpu_operand *o, ash_ref odd) {
+    return ADD(n, MUL(n, odd, o->half), ash_nest_index(n, o->begin));
 }
 
 static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
     ash_nest *n = &g->k->nest;
     ash_ref term0 = g->set(g->arg, tile, first);
-    copy(g, &g->a, MUL(n, odd, g->a.half), term0);
-    copy(g, &g->b, MUL(n, odd, g->b.half), term0);
+    copy(g, &g->a, begin_of(n, &g->a, odd), term0);
+    copy(g, &g->b, begin_of(n, &g->b, odd), term0);
 }
 
 /* --- sums ----------------------------------------------------------------------------------------- */
 
 void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at) {
     ash_nest *n = &g->k->nest;
-    ash_ref b[8], a = ASH_NO_REF;
-    ash_ref from_a = ADD(n, a_at, MUL(n, term, g->a.pitch)),
+    const bool by_line = g->a.by_line;
+    ash_ref a[ASH_TILE_MAX], b[8];
+    ash_ref from_a = ADD(n, a_at, MUL(n, term, by_line ? 1 : g->a.pitch)),
             from_b = ADD(n, b_at, MUL(n, term, g->b.pitch));
-    for (unsigned v = 0; v < t->vectors; v++)
-        b[v] = ash_nest_load(n, g->b.memory,
-                             ADD(n, from_b, ash_nest_index(n, v * t->vectors_apart * t->lanes)), t->lanes,
-                             ASH_NO_REF);
     for (unsigned p = 0; p < t->rows; p++) {
-        if (p % t->run == 0)
-            a = ash_nest_load(n, g->a.memory, ADD(n, from_a, ash_nest_index(n, p / t->run * t->rows_apart)),
-                              t->run, ASH_NO_REF);
-        ash_tile_add(t, p, b, ash_nest_splat(n, ash_nest_extract(n, a, p % t->run), t->lanes));
+        int64_t line = p / t->run * t->rows_apart + p % t->run;
+        if (by_line || p % t->run == 0)
+            a[p] = ash_nest_load(n, g->a.memory,
+                                 ADD(n, from_a, ash_nest_index(n, by_line ? line * g->a.pitch : line)),
+                                 by_line ? TERMS_AT_ONCE : t->run, ASH_NO_REF);
+    }
+    for (unsigned i = 0; i < (by_line ? TERMS_AT_ONCE : 1); i++) {
+        for (unsigned v = 0; v < t->vectors; v++)
+            b[v] = ash_nest_load(
+                n, g->b.memory,
+                ADD(n, from_b, ash_nest_index(n, i * g->b.pitch + v * t->vectors_apart * t->lanes)),
+                t->lanes, ASH_NO_REF);
+        for (unsigned p = 0; p < t->rows; p++) {
+            ash_ref one =
+                by_line ? ash_nest_extract(n, a[p], i) : ash_nest_extract(n, a[p - p % t->run], p % t->run);
+            ash_tile_add(t, p, b, ash_nest_splat(n, one, t->lanes));
+        }
     }
 }
 
@@ -314,28 +409,35 @@ ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node) {
 void ash_gpu_tile_open(ash_gpu_tile *g) {
     g->k->nest.threads = ash_gpu_threads(g->shape);
     g->thread = ash_kern_argument(g->k, ASH_NEST_THREAD);
+    g->slice = ash_nest_index(&g->k->nest, 0);
+    if (g->shape.slices > 1)
+        g->slice = ash_nest_idiv(&g->k->nest, g->thread,
+                                 ash_nest_index(&g->k->nest, ash_gpu_slice_threads(g->shape)));
     settle(g, &g->a, ash_gpu_rows(g->shape));
     settle(g, &g->b, ash_gpu_columns(g->shape));
+    add_memory(g);
+}
+
+/* The thread's number in its slice. */
+static ash_ref thread_of_slice(const ash_gpu_tile *g) {
+    ash_nest *n = &g->k->nest;
+    if (g->shape.slices == 1) return g->thread;
+    return ash_nest_imod(n, g->thread, ash_nest_index(n, ash_gpu_slice_threads(g->shape)));
 }
 
 void ash_gpu_place_thread(const ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b) {
     ash_nest *n = &g->k->nest;
-    ash_ref t = g->thread, two = ash_nest_index(n, 2), lane = ash_nest_imod(n, t, ash_nest_index(n, 32)),
-            warp = ash_nest_idiv(n, t, ash_nest_index(n, 32));
-    ash_ref warp_down = warp, warp_across = ash_nest_index(n, 0);
-    if (g->shape.across > 1) {
-        ash_ref width = ash_nest_index(n, g->shape.across);
-        warp_down = ash_nest_idiv(n, warp, width);
-        warp_across = ash_nest_imod(n, warp, width);
+    ash_ref t = thread_of_slice(g), width = ash_nest_index(n, g->shape.across);
+    if (ash_gpu_by_warp(g->shape)) {
+        ash_ref warp = ash_nest_idiv(n, t, ash_nest_index(n, 32));
+        *line_a = MUL(n, ash_nest_idiv(n, warp, width), ash_gpu_rows(g->shape) / g->shape.down);
+        *line_b = MUL(n, ash_nest_imod(n, warp, width), ash_gpu_columns(g->shape) / g->shape.across);
+        return;
     }
-    *line_a = MUL(n, warp_down, ash_gpu_rows(g->shape) / g->shape.down);
-    *line_b = MUL(n, warp_across, ash_gpu_columns(g->shape) / g->shape.across);
-    if (ash_gpu_by_warp(g->shape)) return;
-    ash_ref down = ADD(n, ash_nest_imod(n, lane, two),
-                       MUL(n, ash_nest_idiv(n, lane, ash_nest_index(n, 16)), 2)),
-            across = ash_nest_imod(n, ash_nest_idiv(n, lane, two), ash_nest_index(n, 8));
-    *line_a = ADD(n, *line_a, MUL(n, down, 4));
-    *line_b = ADD(n, *line_b, MUL(n, across, 4));
+    ash_ref two = ash_nest_index(n, 2), pair = ash_nest_idiv(n, t, two);
+    ash_ref down = ADD(n, ash_nest_imod(n, t, two), MUL(n, ash_nest_idiv(n, pair, width), 2));
+    *line_a = MUL(n, down, 4);
+    *line_b = MUL(n, ash_nest_imod(n, pair, width), 4);
 }
 
 /* How the thread's results lie; returns its first row. */
@@ -347,8 +449,8 @@ static ash_ref place_results(const ash_gpu_tile *g, ash_tile *t, ash_ref row, as
     t->vectors = g->shape.thread_vectors;
     t->lanes = t->store_lanes = ash_gpu_lanes(g->shape);
     t->run = by_warp ? 1 : 4;
-    t->rows_apart = by_warp ? 8 : 16;
-    t->vectors_apart = by_warp ? 4 : 8;
+    t->rows_apart = ash_gpu_rows_apart(g->shape);
+    t->vectors_apart = by_warp ? 4 : g->shape.across;
     if (by_warp) {
         ash_ref lane = ash_nest_imod(n, g->thread, ash_nest_index(n, 32)), four = ash_nest_index(n, 4);
         row = ADD(n, row, ash_nest_idiv(n, lane, four));
@@ -365,10 +467,52 @@ static void add_terms(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref
         ash_gpu_warp_add(g, t, sums, a_at, b_at);
         return;
     }
+    int64_t terms = terms_of_slice(g), step = g->a.by_line ? TERMS_AT_ONCE : 1;
     ash_ref term =
-        ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, g->shape.terms), 1, g->shape.terms);
+        ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, terms), step, (unsigned)(terms / step));
     ash_gpu_add_term(g, t, term, a_at, b_at);
     ash_nest_end(n);
+}
+
+/* The sums of all slices, of those of the thread's rows that its slice adds, instead of its own. Returns
+ * the first of these rows. In the block's memory sums are [slice][row of the thread][vector][thread]. */
+static ash_ref add_slices(const ash_gpu_tile *g, ash_tile *t, ash_ref row0) {
+    ash_nest *n = &g->k->nest;
+    const unsigned slices = g->shape.slices, rows = t->rows / slices;
+    const int64_t vector = ash_gpu_slice_threads(g->shape) * t->lanes, row = t->vectors * vector,
+                  slice = t->rows * row;
+    const uint16_t memory = g->a.memory;
+    ash_ref own = MUL(n, thread_of_slice(g), t->lanes), to = ADD(n, own, MUL(n, g->slice, slice)),
+            from = ADD(n, own, MUL(n, g->slice, rows * row));
+    ash_nest_barrier(n); /* nobody reads operands */
+    for (unsigned p = 0; p < t->rows; p++)
+        for (unsigned v = 0; v < t->vectors; v++)
+            ash_nest_store(n, memory, ADD(n, to, ash_nest_index(n, p * row + v * vector)),
+                           ash_nest_get(n, t->cells[t->top][p * t->vectors + v]), ASH_NO_REF);
+    ash_nest_barrier(n);
+    for (unsigned i = 0; i < rows * t->vectors; i++) {
+        ash_ref sum = ASH_NO_REF;
+        for (unsigned s = 0; s < slices; s++) {
+            ash_ref at = ADD(n, from, ash_nest_index(n, s * slice + i * vector)),
+                    one = ash_nest_load(n, memory, at, t->lanes, ASH_NO_REF);
+            sum = s ? ADD(n, sum, one) : one;
+        }
+        t->cells[t->top][i] = ash_nest_cell(n, sum);
+    }
+    unsigned parts = t->run / ASH_MIN(rows, t->run), runs = rows / ASH_MIN(rows, t->run);
+    ash_ref many = ash_nest_index(n, parts);
+    row0 = ADD(n, row0, MUL(n, ash_nest_idiv(n, g->slice, many), runs * t->rows_apart));
+    if (parts > 1) row0 = ADD(n, row0, MUL(n, ash_nest_imod(n, g->slice, many), rows));
+    t->rows = rows;
+    t->run = ASH_MIN(rows, t->run);
+    return row0;
+}
+
+/* Where the thread's slice begins in an operand. */
+static ash_ref begin_of_slice(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line) {
+    ash_nest *n = &g->k->nest;
+    ash_ref from = MUL(n, line, o->by_line ? o->pitch : 1);
+    return ADD(n, from, MUL(n, g->slice, terms_of_slice(g) * (o->by_line ? 1 : o->pitch)));
 }
 
 /* Of warps: sums of 4 numbers, two rows of two; and from there to the accumulators of `t`. */
@@ -401,8 +545,8 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     *row0 = place_results(g, t, ADD(n, row, line_a), ADD(n, column, line_b));
     ash_tile_open(t);
     if (by_warp) open_sums(t, sums);
-    ash_ref begin_a = by_warp ? ash_gpu_warp_begin(g, &g->a, line_a) : line_a,
-            begin_b = by_warp ? ash_gpu_warp_begin(g, &g->b, line_b) : line_b;
+    ash_ref begin_a = by_warp ? ash_gpu_warp_begin(g, &g->a, line_a) : begin_of_slice(g, &g->a, line_a),
+            begin_b = by_warp ? ash_gpu_warp_begin(g, &g->b, line_b) : begin_of_slice(g, &g->b, line_b);
     g->a.first_line = row;
     g->b.first_line = column;
     size_t mark = ash_kern_mark(k);
@@ -419,10 +563,12 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     copy_both(g, later, false, next);
     ash_nest_end(n);
     ash_nest_copy_commit(n);
-    add_terms(g, t, sums, ADD(n, MUL(n, now, g->a.half), begin_a), ADD(n, MUL(n, now, g->b.half), begin_b));
+    add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), begin_a),
+              ADD(n, begin_of(n, &g->b, now), begin_b));
     ash_nest_set(n, odd, next);
     ash_nest_end(n);
     ash_nest_copy_wait(n, 0); /* of a sum without terms */
     if (by_warp) close_sums(t, sums);
+    if (g->shape.slices > 1) *row0 = add_slices(g, t, *row0);
     ash_kern_forget(k, mark);
 }

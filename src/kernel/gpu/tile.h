@@ -2,27 +2,34 @@
 /* Products of matrices on a GPU: a block of threads computes a tile of the result.
  *
  *     for each chunk                              a tile of `rows` x `columns` of the result
- *         for each k-tile                         16 or 32 terms of the sums
+ *         for each k-tile                         16 to 64 terms of the sums
  *             wait for its copies, meet
  *             copy the next one                   both operands, to the other half of the block's memory
- *             for each of its terms
+ *             for each of its terms               that are in the thread's slice
  *                 acc[p][v] += a[p] * b[v]        of tile.h, on vectors of 4
+ *         add the slices' sums
  *         evaluate and store the root
  *
- * A warp is 4 threads down by 8 across; a thread has runs of 4 rows and vectors of 4 columns, which
+ * A slice's threads are D down by A across; a thread has runs of 4 rows and vectors of 4 columns, which
  * interleave with those of its neighbours, so that each of its loads from the block's memory takes 16 bytes
  * and neighbours read neighbours:
  *
- *     thread l of a warp:   down = l & 1 | l >> 4 << 1,   across = l >> 1 & 7
- *     its rows              4 down + 16 i + 0..3          its columns   4 across + 32 j + 0..3
+ *     thread t of a slice:  down = t & 1 | t / 2A << 1,   across = t >> 1 & A - 1
+ *     its rows              4 down + 4 D i + 0..3         its columns   4 across + 4 A j + 0..3
+ *
+ * The more results a thread has, the fewer loads there are for each of its multiply-adds. So that small
+ * tiles have 64 or 128 to a thread as well, and as many threads, these share the terms of each k-tile:
+ * slice s of S sums part s of them. In the end all sums go to the block's memory, and the threads of slice
+ * s add those of part s of a thread's rows, slice by slice.
  *
  * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and
  * [terms][columns + 4]. An operand whose lines lie side by side in memory is copied 16 bytes at a time (4,
- * where it is not aligned); one whose terms do is transposed on the way, by copies of 4 bytes, 8 terms of 4
- * lines to a warp, which are whole sectors of memory and different banks. What lies outside an operand
- * arrives as zeros, so that the loop has no edges.
+ * where it is not aligned). Of one whose terms do, the first is copied by 16 bytes as well, and lies as
+ * [line][term]: a thread takes four terms of each of its rows at once. Else it is transposed on the way, by
+ * copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors of memory and different banks.
+ * What lies outside an operand arrives as zeros, so that the loop has no edges.
  *
- * A sum is one chain of multiply-adds, however long.
+ * A sum of a slice is one chain of multiply-adds, however long.
  *
  * Half floats, bytes, and f32 as TF32 (warp.c): warps multiply matrices of 16 x 32 bytes by 8 columns,
  * which they load from the block's memory by rows of 16 bytes, [line][term], where terms lie side by side,
@@ -46,6 +53,7 @@ typedef struct ash_gpu_operand {
     } bounds[ASH_GPU_BOUNDS]; /* an element exists where 0 <= at < end holds for all */
     unsigned n_bounds;
     bool in_lines; /* neighbours copy lines, also where terms lie side by side and lines do not */
+    bool by_term;  /* [term][line] in any case, but where warps multiply */
     /* set by ash_gpu_operand_settle */
     unsigned lines;      /* of the tile */
     bool turned;         /* terms lie side by side: it is transposed on the way */
@@ -53,7 +61,12 @@ typedef struct ash_gpu_operand {
     unsigned width;      /* elements to a copy */
     int64_t pitch, half; /* elements from one term, or line, to the next; from one half to the other */
     uint16_t memory;
+    int64_t begin;      /* of the first half, in the memory */
     ash_ref first_line; /* of the chunk's tile */
+    unsigned run;       /* lines, from a multiple of so many on, that are neighbours in memory */
+    /* set by ash_gpu_tile.set, or ASH_NO_REF: how far the k-tile lies behind the first one, of whose terms
+     * the index is then; whether what the thread copies is inside */
+    ash_ref moved, inside;
 } ash_gpu_operand;
 
 typedef struct ash_gpu_tile {
@@ -66,7 +79,7 @@ typedef struct ash_gpu_tile {
     ash_ref (*set)(void *arg, ash_ref tile, bool first);
     void *arg;
     /* made by ash_gpu_tile_open */
-    ash_ref thread;
+    ash_ref thread, slice;
 } ash_gpu_tile;
 
 /* A symbol for lines or terms that are copied: they reach past `extent`, up to a multiple of `tile`. */
@@ -77,6 +90,9 @@ void ash_gpu_bound(ash_gpu_operand *o, ash_ix at, ash_dim end);
  * of them, `widest` at most, that are aligned and all inside or all outside. 1: not seen to be. */
 bool ash_gpu_side_by_side(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned count);
 unsigned ash_gpu_width(const ash_kern *k, const ash_gpu_operand *o, ash_sym along, unsigned widest);
+/* The one line that a thread copies, of an operand whose lines it copies one by one; ASH_NO_REF: it copies
+ * several. */
+ash_ref ash_gpu_line_of_thread(const ash_gpu_tile *g, const ash_gpu_operand *o);
 /* How an anchor of floats or bytes is multiplied. */
 ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node);
 /* warp.c: where a thread begins to load matrices of an operand, whose first line in the tile is the
@@ -89,13 +105,15 @@ void ash_gpu_warp_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *s
 /* Makes the nest one of blocks, with the memory of both operands, and decides how they are copied. Before
  * the chunk loop. */
 void ash_gpu_tile_open(ash_gpu_tile *g);
+/* Whether all of an operand's bounds hold at its present symbols; ASH_NO_REF: they do. */
+ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o);
 /* Copies what an operand has at its present symbols to element `to` of the block's memory, zeros where
  * there is nothing. */
 void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to);
 /* The first line in the tile of each operand of the thread, or of its warp where that multiplies as one. */
 void ash_gpu_place_thread(const ash_gpu_tile *g, ash_ref *line_a, ash_ref *line_b);
-/* The multiply-adds of one term of operands that lie as [term][line]; the indices are of the thread's first
- * line, at term 0. */
+/* The multiply-adds of one term of operands that lie as [term][line], or of four from it on where the first
+ * one lies as [line][term]; the indices are of the thread's first line, at term 0. */
 void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at);
 /* Within the chunk loop: the sums of the tile whose first row and column are given, into the accumulators
  * of `t`, which is made ready for ash_tile_store. *row0: the thread's first row. */

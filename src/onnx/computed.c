@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+/* Sizes that are computed when the graph runs, as where a model of speech says how long what it says will
+ * be: elements of shapes, ends of ranges and slices.
+ *
+ * Such a size depends on data, and needs a limit. A slice's is the dim that it cuts; of all others nothing
+ * in the model says one: it is the caller's, who names the size as any other dim ("y.0" after the result
+ * and the place in its shape), or SIZE_MOST. An execution that exceeds it fails.
+ *
+ * A shape is mostly put together from numbers, dims and what is computed; `number_at` follows each of its
+ * elements through what moves and compares them, so that the same number gives the same dim wherever it is
+ * asked for, and only what is really computed is settled. */
+#include <math.h>
+#include <stdio.h>
+
+#include "control.h"
+
+enum {
+    SIZE_MOST = 4096, /* elements, where the caller says nothing */
+    VISITS = 256,     /* nodes that are looked at for one number */
+    PLACES = 1 << 10  /* longest list */
+};
+
+typedef ash_onnx_number number;
+
+/* --- bounds --------------------------------------------------------------------------------------- */
+
+static double least_of(const ash_import *im, ash_value x, unsigned *visits) {
+    const ash_graph *g = im->graph;
+    const ash_value_info *info = ash_graph__value(g, x);
+    int64_t count, low, high;
+    if (info->kind == ASH_VALUE_CONSTANT && ash_type_static_count(&info->type, &count) && count == 1)
+        return ash_import__float_at(info->blob, info->type.dtype, 0);
+    if (info->kind != ASH_VALUE_NODE || !*visits) return -INFINITY;
+    --*visits;
+    const ash_node node = g->nodes.at[info->node];
+    const ash_type *in = node.n_ins ? ash_graph__type(g, node.ins[0]) : NULL;
+    double a = node.n_ins ? least_of(im, node.ins[0], visits) : -INFINITY;
+    switch (node.op) {
+    case ASH_OP_MAX: return fmax(a, least_of(im, node.ins[1], visits));
+    case ASH_OP_MIN: return fmin(a, least_of(im, node.ins[1], visits));
+    case ASH_OP_CAST:
+    case ASH_OP_CEIL:
+    case ASH_OP_FLOOR:
+    case ASH_OP_ROUND: return floor(a);
+    case ASH_OP_EXP: return 0;
+    case ASH_OP_SETTLE: return fmax(a, 0);
+    case ASH_OP_RESHAPE:
+    case ASH_OP_BROADCAST:
+    case ASH_OP_SLICE:
+    case ASH_OP_GATHER:
+    case ASH_OP_TRANSPOSE: return a;
+    case ASH_OP_CUMSUM: return a >= 0 && !ash_node_int(&node, ASH_ATTR_EXCLUSIVE) ? a : -INFINITY;
+    case ASH_OP_REDUCE_SUM:
+    case ASH_OP_REDUCE_MAX:
+    case ASH_OP_REDUCE_MIN:
+        for (unsigned d = 0; d < in->rank; d++) {
+            ash_dims_bounds(g->dims, in->dims[d], &low, &high);
+            if (low < 1) return -INFINITY;
+        }
+        return a >= 0 || node.op != ASH_OP_REDUCE_SUM ? a : -INFINITY;
+    default: return -INFINITY;
+    }
+}
+
+/* What no element of the value is below, as far as a few nodes tell. */
+static double least(const ash_import *im, ash_value x) {
+    unsigned visits = VISITS;
+    return least_of(im, x, &visits);
+}
+
+/* --- elements ------------------------------------------------------------------------------------- */
+
+static number known(int64_t v) {
+    return (number){{v, false}, ASH_NO_VALUE};
+}
+
+static ash_value value_of(ash_import *im, number n) {
+    const ash_type scalar = {.dtype = ASH_I64};
+    if (n.value != ASH_NO_VALUE) return n.value;
+    return n.known.dim ? ash_build__dim(im->graph, n.known.v)
+                       : ash_build__ints(im->graph, &scalar, &n.known.v);
+}
+
+static bool is_known(number n) {
+    return n.value == ASH_NO_VALUE;
+}
+
+/* Element i, of which nothing else is known: the same scalar each time. */
+static number pick(ash_import *im, ash_value x, int64_t i) {
+    ash_graph *g = im->graph;
+    const uint64_t key = (uint64_t)x * PLACES + (uint64_t)i;
+    uint64_t made;
+    ash_type type = ash_import__type(im, x);
+    if (ash_map_get(&im->picked, key, &made)) return (number){.value = (ash_value)made};
+    ash_dim all = ash_build__product(g, &type, 0, type.rank);
+    if (all != 1) x = ash_build__at(g, ash_reshape(g, x, &all, 1), 0, i);
+    x = ash_cast(g, ash_reshape(g, x, NULL, 0), ASH_I64);
+    if (!ash_map_put(&im->picked, key, x)) im->status = ASH_NO_MEMORY(&im->diag);
+    return (number){.value = x};
+}
+
+/* A comparison of what is computed with a number, where bounds decide it. */
+static bool decided(ash_import *im, ash_op op, number a, number b, number *out) {
+    if (op == ASH_OP_EQ && is_known(a)) return decided(im, op, b, a, out);
+    if (is_known(a) == is_known(b) || a.known.dim || b.known.dim) return false;
+    bool first = is_known(b); /* a is computed */
+    double low = least(im, first ? a.value : b.value), than = (double)(first ? b : a).known.v;
+    switch (op) {
+    case ASH_OP_EQ: *out = known(0); return low > than;
+    case ASH_OP_LT: *out = known(!first); return first ? low >= than : low > than;
+    case ASH_OP_LE: *out = known(!first); return first ? low > than : low >= than;
+    default: return false;
+    }
+}
+
+static number combine(ash_import *im, ash_op op, number a, number b) {
+    number out = known(0);
+    if (is_known(a) && is_known(b) && ash_import__combine(im, op, a.known, b.known, &out.known)) return out;
+    if (decided(im, op, a, b, &out)) return out;
+    out.value = ash_build__binary(im->graph, op, value_of(im, a), value_of(im, b));
+    out.value = ash_cast(im->graph, out.value, ASH_I64);
+    return out;
+}
+
+static number number_at(ash_import *im, ash_value x, int64_t i, unsigned *visits);
+
+static number choose(ash_import *im, const ash_node *node, int64_t i, unsigned *visits) {
+    number go = number_at(im, node->ins[0], i, visits), a = number_at(im, node->ins[1], i, visits),
+           b = number_at(im, node->ins[2], i, visits);
+    if (is_known(go) && !go.known.dim) return go.known.v ? a : b;
+    ash_value on = ash_cast(im->graph, value_of(im, go), ASH_BOOL);
+    return (number){.value = ash_select(im->graph, on, value_of(im, a), value_of(im, b))};
+}
+
+/* Element i of a slice of what has rank 1. */
+static bool number_in_slice(ash_import *im, const ash_node *node, int64_t i, unsigned *visits,
+                            number *out) {
+    const ash_value in = node->ins[0];
+    const ash_value_info *info = ash_graph__value(im->graph, in);
+    const ash_dim start = ash_node_list(node, ASH_ATTR_STARTS)[0];
+    const int64_t step = ash_node_list(node, ASH_ATTR_STEPS)[0];
+    int64_t at;
+    if (info->type.rank != 1 || __builtin_mul_overflow(i, step, &at)) return false;
+    if (ash_dim_is_const(start)) {
+        *out = number_at(im, in, start + at, visits);
+        return true;
+    }
+    bool counts = info->kind == ASH_VALUE_NODE && im->graph->nodes.at[info->node].op == ASH_OP_IOTA;
+    if (!counts || at) return false;
+    *out = (number){{start, true}, ASH_NO_VALUE}; /* a dim as a tensor */
+    return true;
+}
+
+static bool number_in_concat(ash_import *im, const ash_node *node, int64_t i, unsigned *visits,
+                             number *out) {
+    for (size_t k = 0; k < node->n_ins; k++) {
+        const ash_type *part = ash_graph__type(im->graph, node->ins[k]);
+        if (part->rank != 1 || !ash_dim_is_const(part->dims[0])) return false;
+        if (i < part->dims[0]) {
+            *out = number_at(im, node->ins[k], i, visits);
+            return true;
+        }
+        i -= part->dims[0];
+    }
+    return false;
+}
+
+/* Element i of a node's result, in row-major order. False: it is what the node computes. */
+static bool number_of_node(ash_import *im, const ash_node *node, int64_t i, unsigned *visits, number *out) {
+    const ash_type type = ash_import__type(im, node->out), in = ash_import__type(im, node->ins[0]);
+    int64_t count;
+    switch (node->op) {
+    case ASH_OP_RESHAPE: *out = number_at(im, node->ins[0], i, visits); return true;
+    case ASH_OP_CAST:
+        if (ash_dtype_is_float(in.dtype) || type.dtype == ASH_BOOL) return false;
+        *out = number_at(im, node->ins[0], i, visits);
+        return true;
+    case ASH_OP_BROADCAST:
+        if (!ash_type_static_count(&in, &count) || count != 1) return false;
+        *out = number_at(im, node->ins[0], 0, visits);
+        return true;
+    case ASH_OP_SETTLE: *out = (number){{ash_node_int(node, ASH_ATTR_N), true}, ASH_NO_VALUE}; return true;
+    case ASH_OP_CONCAT: return number_in_concat(im, node, i, visits, out);
+    case ASH_OP_SLICE: return number_in_slice(im, node, i, visits, out);
+    case ASH_OP_GATHER: {
+        if (in.rank != 1 || !ash_dim_is_const(in.dims[0])) return false;
+        number at = number_at(im, node->ins[1], i, visits);
+        if (!is_known(at) || at.known.dim) return false;
+        if (at.known.v < 0) at.known.v += in.dims[0];
+        if (at.known.v < 0 || at.known.v >= in.dims[0]) return false;
+        *out = number_at(im, node->ins[0], at.known.v, visits);
+        return true;
+    }
+    case ASH_OP_SELECT: *out = choose(im, node, i, visits); return true;
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL:
+    case ASH_OP_MIN:
+    case ASH_OP_MAX:
+    case ASH_OP_EQ:
+    case ASH_OP_LT:
+    case ASH_OP_LE:
+        if (ash_dtype_is_float(in.dtype)) return false;
+        *out = combine(im, node->op, number_at(im, node->ins[0], i, visits),
+                       number_at(im, node->ins[1], i, visits));
+        return true;
+    default: return false;
+    }
+}
+
+/* A scalar of one element is itself, so that what is computed keeps its name. */
+static number number_at(ash_import *im, ash_value x, int64_t i, unsigned *visits) {
+    number out;
+    const ash_value_info info = *ash_graph__value(im->graph, x);
+    if (info.kind == ASH_VALUE_CONSTANT && info.blob)
+        return known(ash_import__int_at(info.blob, info.type.dtype, (size_t)i));
+    if (info.kind != ASH_VALUE_NODE || !*visits || !ash_import__ok(im)) return pick(im, x, i);
+    const ash_node node = im->graph->nodes.at[info.node];
+    --*visits;
+    return node.n_ins && number_of_node(im, &node, i, visits, &out) ? out : pick(im, x, i);
+}
+
+/* Whether a value is a graph input, or moved out of one. */
+static bool is_input(const ash_import *im, ash_value x) {
+    if (x == ASH_NO_VALUE) return false;
+    const ash_value_info *info = ash_graph__value(im->graph, x);
+    for (unsigned i = 0; i < VISITS && info->kind == ASH_VALUE_NODE; i++) {
+        const ash_node *node = &im->graph->nodes.at[info->node];
+        if (ash_op_infos[node->op].class != ASH_CLASS_MOVE || !node->n_ins) return false;
+        info = ash_graph__value(im->graph, node->ins[0]);
+    }
+    return info->kind == ASH_VALUE_INPUT;
+}
+
+number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count) {
+    const ash_import_int *list;
+    int64_t n;
+    const ash_type type = ash_import__has(im, k) ? ash_import__in_type(im, k) : (ash_type){0};
+    bool tracked = ash_import__try_list(im, k, &list, count);
+    bool good = !im->rolled && (type.dtype == ASH_I64 || type.dtype == ASH_I32) &&
+                ash_type_static_count(&type, &n) && n < PLACES;
+    if (!tracked && good && !inputs) good = !is_input(im, ash_import__in(im, k));
+    if (!tracked && !good) tracked = ash_import__list(im, k, &list, count);
+    if (!ash_import__ok(im)) return NULL;
+    if (!tracked) *count = (size_t)n;
+    number *numbers = ash_arena_alloc(im->scratch, *count, sizeof *numbers);
+    ash_value x = tracked ? ASH_NO_VALUE : ash_import__in(im, k);
+    if (!numbers) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    for (size_t i = 0; i < *count && ash_import__ok(im); i++) {
+        unsigned visits = VISITS;
+        numbers[i] = tracked ? (number){list[i], ASH_NO_VALUE} : number_at(im, x, (int64_t)i, &visits);
+    }
+    return ash_import__ok(im) ? numbers : NULL;
+}
+
+number ash_onnx__number_less(ash_import *im, number a, number b) {
+    return combine(im, ASH_OP_SUB, a, b);
+}
+
+/* --- sizes ---------------------------------------------------------------------------------------- */
+
+/* Fails when the execution asks for less than there can be, or more than there is room for. */
+static ash_status check_size(void *user, const ash_call *call, ash_diag *out) {
+    (void)user;
+    const int64_t size = *(const int64_t *)call->ins[0], *bounds = call->ins[1];
+    const int name = (int)call->in_types[2].dims[0];
+    *(int64_t *)call->outs[0] = size;
+    ASH_FAIL_IF(size < bounds[0], out, ASH_ERROR_SHAPE, "the dim '%.*s', which is computed, is %lld", name,
+                (const char *)call->ins[2], (long long)size);
+    ASH_FAIL_IF(
+        size > bounds[1], out, ASH_ERROR_BUDGET,
+        "%lld elements, whose size is computed, and bounded by %lld: give the dim '%.*s' a larger bound",
+        (long long)size, (long long)bounds[1], name, (const char *)call->ins[2]);
+    return ASH_OK;
+}
+
+static ash_value checked(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name) {
+    const ash_function function = {
+        .size = sizeof function, .name = "ashlar.check_size", .run = check_size, .pure = true};
+    const ash_type text = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(name)}},
+                   scalar = {.dtype = ASH_I64};
+    const int64_t bounds[] = {low, most};
+    ash_value ins[] = {size, ash_build__int_list(im->graph, bounds, ASH_COUNT(bounds)),
+                       ash_graph_constant(im->graph, &text, name, strlen(name), ASH_DATA_COPY)},
+              out = ASH_NO_VALUE;
+    if (!ash_onnx__own_function(im, &function)) return ASH_NO_VALUE;
+    ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &scalar, 1, NULL, &out);
+    return out;
+}
+
+const char *ash_onnx__size_name(ash_import *im, ash_span result, unsigned axis) {
+    size_t room = result.len + sizeof ".00";
+    char *name = ash_arena_alloc(&im->arena, room, 1);
+    size_t length = name ? (size_t)snprintf(name, room, "%.*s.%u", ASH_SPAN_ARG(result), axis) : 0;
+    if (name && ash_strmap_put(&im->dims, name, length, 0)) return name;
+    ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    return NULL;
+}
+
+bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64_t low, ash_dim *out) {
+    ash_graph *g = im->graph;
+    uint64_t before;
+    *out = 0;
+    if (!ash_import__ok(im) || value == ASH_NO_VALUE) return false;
+    if (ash_map_get(&im->ends, value, &before)) {
+        *out = (ash_dim)before;
+        return true;
+    }
+    const char *name = ash_onnx__size_name(im, im->node->outs[0], axis);
+    if (!name) return false;
+    const ash_onnx_var *var = ash_import__var(im, (ash_span){(const uint8_t *)name, strlen(name)});
+    int64_t most = ASH_MAX(var ? var->max : SIZE_MOST, 1);
+    bool any = least(im, value) >= 1;
+    ash_value whole = checked(im, value, low, most, name);
+    if (any) whole = ash_sub(g, whole, ash_scalar(g, ASH_I64, 1));
+    *out = ash_onnx__settle(im, whole, most - any, 0, axis);
+    if (any) *out = ash_graph_dim_add(g, *out, 1);
+    if (ash_import__ok(im) && !ash_map_put(&im->ends, value, (uint64_t)*out))
+        im->status = ASH_NO_MEMORY(&im->diag);
+    return ash_import__ok(im);
+}
+
+ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis) {
+    ash_graph *g = im->graph;
+    const uint64_t key = (uint64_t)bound << 32 | (uint32_t)dim;
+    bool keeps = (ash_dim)(int32_t)dim == dim;
+    uint64_t before;
+    if (!ash_import__ok(im) || bound == ASH_NO_VALUE) return 0;
+    if (ash_map_get(&im->ends, bound, &before)) return ash_graph_dim_min(g, (ash_dim)before, dim);
+    if (keeps && ash_map_get(&im->cuts, key, &before)) return (ash_dim)before;
+    ash_value at = bound;
+    if (!(least(im, bound) >= 0))
+        at = ash_select(g, ash_lt(g, bound, ash_scalar(g, ASH_I64, 0)),
+                        ash_add(g, bound, ash_build__dim(g, dim)), bound);
+    ash_dim out = ash_onnx__settle(im, at, dim, 0, axis);
+    if (keeps && ash_import__ok(im) && !ash_map_put(&im->cuts, key, (uint64_t)out))
+        im->status = ASH_NO_MEMORY(&im->diag);
+    return out;
+}
+
+bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
+    number *numbers = ash_onnx__numbers(im, k, false, count);
+    ash_import_int *sizes = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *sizes) : NULL;
+    *list = sizes;
+    if (numbers && !sizes) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (!sizes) return false;
+    for (size_t i = 0; i < *count; i++) {
+        sizes[i] = numbers[i].known;
+        if (is_known(numbers[i])) continue;
+        if (i >= ASH_MAX_RANK || !ash_onnx__settle_size(im, numbers[i].value, (unsigned)i, 0, &sizes[i].v))
+            return ash_import__list(im, k, list, count); /* says why */
+        sizes[i].dim = !ash_dim_is_const(sizes[i].v);
+    }
+    return true;
+}
+
+/* --- sizes that must be equal --------------------------------------------------------------------- */
+
+static ash_status check_equal(void *user, const ash_call *call, ash_diag *out) {
+    (void)user;
+    const int64_t a = *(const int64_t *)call->ins[0], b = *(const int64_t *)call->ins[1];
+    *(uint8_t *)call->outs[0] = a == b;
+    ASH_FAIL_IF(a != b, out, ASH_ERROR_SHAPE,
+                "two sizes, of which one is computed, must be equal, and are %lld and %lld", (long long)a,
+                (long long)b);
+    return ASH_OK;
+}
+
+ash_value ash_onnx__if_equal(ash_import *im, ash_value x, ash_dim a, ash_dim b) {
+    const ash_function function = {
+        .size = sizeof function, .name = "ashlar.check_equal", .run = check_equal, .pure = true};
+    const ash_type flag = {.dtype = ASH_BOOL};
+    ash_value ins[] = {ash_build__dim(im->graph, a), ash_build__dim(im->graph, b)}, good = ASH_NO_VALUE;
+    if (im->rolled)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "sizes that depend on data and must be equal, in the body of a loop");
+    if (!ash_onnx__own_function(im, &function)) return ASH_NO_VALUE;
+    ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &flag, 1, NULL, &good);
+    return ash_select(im->graph, good, x, ash_scalar(im->graph, ash_import__type(im, x).dtype, 0));
+}
+
+ash_value ash_onnx__held(ash_import *im, ash_value x, unsigned axis, ash_dim want) {
+    const ash_dim have = ash_import__type(im, x).dims[axis];
+    ash_dim least;
+    if (ash_dims_combine(im->graph->dims, ASH_DIM_MIN, have, want, &least, NULL) == ASH_OK && least == want)
+        x = ash_slice_axis(im->graph, x, axis, 0, want);
+    return ash_onnx__if_equal(im, x, have, want);
+}
