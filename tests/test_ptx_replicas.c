@@ -201,4 +201,38 @@ static void the_host_has_no_memory(void **state) {
 }
 
 /* Profiles and timelines of several streams: each operation once, within the execution. */
-static void profiles_of_several_streams(void **s
+static void profiles_of_several_streams(void **state) {
+    room *r = *state;
+    static device_results got;
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
+        ash_plan *plan = NULL;
+        ash_profile times[MOST_OPS];
+        if (mode == ASH_MODE_GRAPH) continue; /* its operations have no times */
+        assert_ok(prepare(r, mode, &plan));
+        size_t n = ash_plan_op_count(plan);
+        assert_true(n > 4 && n <= MOST_OPS);
+        memset(times, 0, sizeof times);
+        assert_ok(device_run(plan, times, MOST_OPS, &got, &diag));
+        assert_true(device_same(&r->want, &got));
+        bool seen[MOST_OPS] = {false};
+        for (size_t i = 0; i < n; i++) {
+            assert_true(times[i].op < n && !seen[times[i].op]);
+            seen[times[i].op] = true;
+            assert_true(times[i].duration >= 0 && times[i].start >= 0);
+        }
+        assert_ok(device_run(plan, NULL, 0, &got, &diag)); /* and without one again */
+        assert_true(device_same(&r->want, &got));
+        ash_plan_destroy(plan);
+    }
+}
+
+int main(void) {
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_room, close_room)
+    const struct CMUnitTest tests[] = {
+        TEST(each_has_its_results),          TEST(memory_runs_out_in_the_middle),
+        TEST(the_gpu_is_lost_in_the_middle), TEST(the_host_has_no_memory),
+        TEST(profiles_of_several_streams),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
