@@ -140,10 +140,6 @@ ash_status ash_plan_set_state_view(ash_plan *plan, size_t position, const ash_vi
 
 ash_status ash_plan__lent_view(const ash_plan *plan, const ash_device *device, const ash_view *view,
                                ash_given *out, ash_diag *diag) {
-    ASH_TRY(ash_view__check(view, diag));
-    const ash_device *from = ash_storage_device(ash_view_storage(view));
-    ASH_FAIL_IF(from != device && !from->class->cpu_accessible, diag, ASH_ERROR_DEVICE,
-                "memory of %.100s is out of the reach of %.100s", from->name, device->name);
     ASH_TRY(ash_plan__given_view(device, view, out, diag));
     ASH_FAIL_IF(ash_device__context(ash_storage_device(out->storage)) != plan->context, diag,
                 ASH_ERROR_INVALID_ARGUMENT, "the view belongs to another context than the plan");
@@ -167,6 +163,10 @@ static ash_status view_block(const ash_plan *plan, ash_view *view, ash_plan_bloc
     *out = (ash_plan_block){0};
     *size = ash_view_bytes(view);
     if (!view) return ASH_OK;
+    ASH_TRY(ash_view__check(view, diag));
+    const ash_device *from = ash_storage_device(ash_view_storage(view));
+    ASH_FAIL_IF(from != plan->device && !from->class->cpu_accessible, diag, ASH_ERROR_DEVICE,
+                "memory of %.100s is out of the reach of %.100s", from->name, plan->device->name);
     ASH_TRY(ash_plan__lent_view(plan, plan->device, view, &given, diag));
     return find_block(plan, &given, out, diag);
 }
