@@ -3,14 +3,15 @@
 """How exact training is: gradients and losses, here and in PyTorch, against PyTorch in double precision.
 
     bench/train_models.py FOLDER
-    bench/train_exact.py ASHLAR FOLDER [NAME...] [--rate R] [--momentum M] [--decay D] [--warmup N] [--steps N]
+    bench/train_exact.py ASHLAR FOLDER [NAME...] [--rate R...] [--momentum M] [--decay D] [--warmup N] [--steps N]
 
 All begin with the weights of the model's file and see the same batch; SGD. PyTorch in f32 is there more than once: as it is, with
-two threads (gradients alone), and with channels last, which is how far one and the same library is from itself.
+two threads, with channels last, and compiled (losses alone, with --compile), which is how far one and the same library is from
+itself.
 
 Gradients: of the first step, for each parameter the norm of what is off by the norm of what is right; shown are the median over
-the parameters, the largest, and the largest quotient of ours and PyTorch's. Losses: of all steps, the largest relative
-difference. --rate 0 leaves the losses out. Needs torch, onnx.
+the parameters, the largest, and the largest quotient of ours and PyTorch's. Losses: of all steps, for each rate, the largest
+relative difference from f64, and ours from PyTorch's. Needs torch, onnx.
 """
 import argparse
 import json
@@ -27,7 +28,7 @@ from train_compare import Network
 
 HUGE = 2.0**30  # a rate at which a weight after the step is the gradient, and what it was before is lost
 LAST = torch.channels_last
-WAYS = {"PyTorch": (1, {}), "PyTorch, 2 threads": (2, {}), "PyTorch, channels last": (1, {"memory_format": LAST})}
+WAYS = {"PyTorch": {}, "2 threads": {"threads": 2}, "channels last": {"memory_format": LAST}}
 
 
 def read_states(path):
@@ -71,9 +72,9 @@ def compare_gradients(args, path, data, name):
     right, before = gradients(network), {n: w.detach().numpy() for n, w in zip(network.names, network.weights)}
     _, states = train_here(args, name, len(data["labels"]), 1, "--lr", HUGE)
     errors = {"ashlar": off({n: (before[n] - states[n]) / HUGE for n in right}, right)}
-    for way, (threads, options) in WAYS.items():
-        torch.set_num_threads(threads)
-        errors[way] = off(gradients(Network(path, data, **options)), right)
+    for way, options in WAYS.items():
+        torch.set_num_threads(options.get("threads", 1))
+        errors[way] = off(gradients(Network(path, data, **{k: v for k, v in options.items() if k != "threads"})), right)
     for way, error in errors.items():
         worst = max(error, key=error.get)
         ratios = {n: errors["ashlar"][n] / max(error[n], 1e-300) for n in right}
@@ -89,36 +90,41 @@ def apart(a, b):
     return max(abs(x - y) / abs(y) for x, y in zip(a, b))
 
 
-def train_there(args, path, data, threads=1, dtype=torch.float32, **options):
+def train_there(args, path, data, rate, threads=1, dtype=torch.float32, compiled=False, **options):
     torch.set_num_threads(threads)
     network = Network(path, data, dtype, momentum=args.momentum, weight_decay=args.decay, **options)
+    if compiled:
+        network.loss = torch.compile(network.loss)
     losses = []
     for step in range(args.steps):
-        network.optimizer.param_groups[0]["lr"] = args.rate * min(1, (step + 1) / max(args.warmup, 1))
+        network.optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / max(args.warmup, 1))
         losses.append(network.step())
     return losses
 
 
-def compare_losses(args, path, data, name):
-    right = train_there(args, path, data, dtype=torch.float64)
-    ours, _ = train_here(args, name, len(data["labels"]), args.steps, "--lr", args.rate, "--momentum", args.momentum,
+def compare_losses(args, path, data, name, rate):
+    right = train_there(args, path, data, rate, dtype=torch.float64)
+    ours, _ = train_here(args, name, len(data["labels"]), args.steps, "--lr", rate, "--momentum", args.momentum,
                          "--weight-decay", args.decay, "--warmup", args.warmup)
-    plain, last = train_there(args, path, data), train_there(args, path, data, memory_format=LAST)
-    found = [f"{apart(losses, right):.1e}" for losses in (ours, plain, last)]
-    print(f"| {name} | {right[0]:.4f}, {right[-1]:.4f} | {' | '.join(found)} | {apart(ours, plain):.1e} |", flush=True)
+    ways = WAYS | ({"compiled": {"compiled": True}} if args.compile else {})
+    theirs = {way: train_there(args, path, data, rate, **options) for way, options in ways.items()}
+    found = " | ".join(f"{apart(losses, right):.1e}" for losses in (ours, *theirs.values()))
+    print(f"| {name} | {rate:g} | {right[0]:.4f}, {right[-1]:.4f} | {found} | {apart(ours, theirs['PyTorch']):.1e} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ashlar")
     parser.add_argument("folder")
-    parser.add_argument("--rate", type=float, default=3.9e-3)
+    parser.add_argument("--rate", type=float, nargs="+", default=[3.9e-3])
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--decay", type=float, default=2e-5)
     parser.add_argument("--warmup", type=int, default=5000)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--all", action="store_true", help="every parameter's gradient")
     parser.add_argument("--no-gradients", action="store_true")
+    parser.add_argument("--no-losses", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="losses by torch.compile too")
     parser.add_argument("names", nargs="*", default=["mlp", "transformer", "mobilenet_v2", "resnet18"])
     args = parser.parse_args()
     files = [(f"{args.folder}/{name}.onnx", np.load(f"{args.folder}/{name}.npz"), name) for name in args.names]
@@ -126,11 +132,13 @@ def main():
         print("| model | gradients of | median error | largest | ours by it, median | largest |\n|---|---|---|---|---|---|")
         for file in files:
             compare_gradients(args, *file)
-    if args.rate:
-        print(f"| model | losses, first and last | ashlar from f64 | {' from f64 | '.join(WAYS)} from f64 "
-              "| ashlar from PyTorch |\n|---|---|---|---|---|---|---|")
+    if not args.no_losses:
+        ways = [*WAYS] + ["compiled"] * args.compile
+        print(f"| model | rate | losses, first and last | ashlar from f64 | {' | '.join(ways)} | ashlar from PyTorch |\n"
+              f"|{'---|' * (len(ways) + 5)}")
         for file in files:
-            compare_losses(args, *file)
+            for rate in args.rate:
+                compare_losses(args, *file, rate)
 
 
 main()

@@ -74,6 +74,71 @@ def attention(heads, size):
     return model(nodes, {"q": [1, heads, "q", size], "k": [1, heads, "keys", size], "v": [1, heads, "keys", size]}, [scale])
 
 
+def one(op, dims, *weights, version=17, **attributes):
+    """A model of one operator: x of these dims, and weights: arrays, numbers, or None for those that are left out."""
+    given, names = [], ["x"]
+    for i, w in enumerate(weights):
+        names.append("" if w is None else f"w{i}")
+        if w is not None:
+            given.append(numpy_helper.from_array(np.asarray(w), f"w{i}"))
+    made = model([helper.make_node(op, names, ["y"], **attributes)], {"x": list(dims)}, given)
+    made.opset_import[0].version = version
+    return made
+
+
+def normal(*shape):
+    return (RANDOM.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+
+def chain(x, steps, *inputs):
+    """Operators one behind the other: (op, further operands, attributes); arrays are weights."""
+    nodes, given, at = [], [], "x"
+    for i, (op, operands, attributes) in enumerate(steps):
+        names = [at]
+        for k, w in enumerate(operands):
+            if isinstance(w, str):
+                names.append(w)
+                continue
+            given.append(numpy_helper.from_array(np.asarray(w), f"w{i}_{k}"))
+            names.append(f"w{i}_{k}")
+        at = "y" if i + 1 == len(steps) else f"z{i}"
+        nodes.append(helper.make_node(op, names, [at], **attributes))
+    return model(nodes, {"x": list(x), **dict(inputs)}, given)
+
+
+def line(c, o, k, stride=1, groups=1, dims=("n",), **attributes):
+    """A convolution along one axis, as for sound."""
+    attributes.setdefault("pads", [k // 2] * 2)
+    return one("Conv", [1, c, *dims], normal(o, c // groups, k), normal(o), kernel_shape=[k], strides=[stride],
+               group=groups, **attributes)
+
+
+def transposed(c, k, stride, **attributes):
+    return one("ConvTranspose", [1, c, "h", "w"], normal(c, c, k, k), kernel_shape=[k, k], strides=[stride] * 2, **attributes)
+
+
+def resized(mode, scale, **attributes):
+    return one("Resize", [1, 64, "h", "w"], None, np.array([1, 1, scale, scale], np.float32), mode=mode, **attributes)
+
+
+def cached(heads, groups, size):
+    """Attention behind a cache, whose result is the longer cache: keys and values of fewer heads."""
+    nodes = [helper.make_node("Concat", ["past_k", "k"], ["keys"], axis=2),
+             helper.make_node("Concat", ["past_v", "v"], ["values"], axis=2),
+             helper.make_node("Attention", ["q", "keys", "values"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "case", [helper.make_tensor_value_info(n, F32, d) for n, d in {
+            "q": [1, heads, "seq", size], "k": [1, groups, "seq", size], "v": [1, groups, "seq", size],
+            "past_k": [1, groups, "past", size], "past_v": [1, groups, "past", size]}.items()],
+        [helper.make_tensor_value_info(n, F32, None) for n in ("y", "keys", "values")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+
+
+def recurrent(op, gates, width, directions=1):
+    return one(op, ["n", 1, width], normal(directions, gates * width, width), normal(directions, gates * width, width),
+               hidden_size=width, direction="bidirectional" if directions == 2 else "forward")
+
+
 IMAGES = (7, 13, 14, 28, 31, 56)
 SPACE = ("h", "w")
 CASES = {  # name: model, variables, sizes
@@ -95,6 +160,87 @@ CASES = {  # name: model, variables, sizes
     "pool_s2": (lambda: pool("MaxPool", 3, 2, pads=[1, 1, 1, 1]), SPACE, IMAGES),
     "attention_q16": (lambda: attention(12, 64), {"q": (16, 64), "keys": (1024, 1024)}, (16,)),
     "attention_q37": (lambda: attention(12, 64), {"q": (37, 64), "keys": (300, 1024)}, (37,)),
+    "attention_cache_q1": (lambda: cached(16, 4, 64), {"seq": (1, 16), "past": (200, 256)}, (1,)),
+    "attention_cache_q5": (lambda: cached(16, 4, 64), {"seq": (5, 16), "past": (33, 64)}, (5,)),
+    "wide5x5_16": (lambda: conv(16, 16, 5), SPACE, IMAGES),
+    "wide7x7_32": (lambda: conv(32, 32, 7), SPACE, IMAGES),
+    "first7x7_s2": (lambda: conv(3, 64, 7, 2), SPACE, (28, 56, 112)),
+    "first3x3_s2": (lambda: conv(3, 32, 3, 2), SPACE, (28, 56, 112)),
+    "last3x3": (lambda: conv(64, 3, 3), SPACE, IMAGES),
+    "without_padding": (lambda: conv(64, 64, 3, pads=[0] * 4), SPACE, IMAGES),
+    "dilated2_64": (lambda: conv(64, 64, 3, dilations=[2, 2], pads=[2] * 4), SPACE, IMAGES),
+    "dilated6_64": (lambda: conv(64, 64, 3, dilations=[6, 6], pads=[6] * 4), SPACE, IMAGES),
+    "conv1x1_s2_128": (lambda: conv(128, 128, 1, 2), SPACE, IMAGES),
+    "conv1x1_64": (lambda: conv(64, 64, 1), SPACE, IMAGES),
+    "groups32_128": (lambda: conv(128, 128, 3, groups=32), SPACE, IMAGES),
+    "groups4_64": (lambda: conv(64, 64, 3, groups=4), SPACE, IMAGES),
+    "depth5x5_96": (lambda: conv(96, 96, 5, groups=96), SPACE, IMAGES),
+    "depth7x7_96": (lambda: conv(96, 96, 7, groups=96), SPACE, IMAGES),
+    "depth_s2_128": (lambda: conv(128, 128, 3, 2, 128), SPACE, IMAGES),
+    "line3_64": (lambda: line(64, 64, 3), ("n",), (25, 100, 333)),
+    "line5_s2_64": (lambda: line(64, 64, 5, 2), ("n",), (25, 100, 333)),
+    "line10_s5_sound": (lambda: line(1, 64, 10, 5, pads=[0, 0]), ("n",), (400, 1600)),
+    "line15_depth": (lambda: line(64, 64, 15, groups=64), ("n",), (25, 100, 333)),
+    "line4_causal": (lambda: line(192, 192, 4, groups=192, pads=[3, 0]), ("n",), (13, 64, 300)),
+    "pool2_s2": (lambda: pool("MaxPool", 2, 2), SPACE, IMAGES),
+    "pool3_s2_ceil": (lambda: pool("MaxPool", 3, 2, ceil_mode=1), SPACE, IMAGES),
+    "pool3_s1": (lambda: pool("MaxPool", 3, 1, pads=[1] * 4), SPACE, IMAGES),
+    "mean2_s2": (lambda: pool("AveragePool", 2, 2), SPACE, IMAGES),
+    "mean3_s1": (lambda: pool("AveragePool", 3, 1, pads=[1] * 4), SPACE, IMAGES),
+    "mean3_s2_ceil": (lambda: pool("AveragePool", 3, 2, ceil_mode=1), SPACE, IMAGES),
+    "mean_of_all": (lambda: one("GlobalAveragePool", [1, 64, "h", "w"]), SPACE, IMAGES),
+    "pool_blocked": (lambda: chain([1, 64, "h", "w"], [("Conv", [normal(64, 64, 1, 1)], {}), ("MaxPool", [], {
+        "kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}), ("Conv", [normal(64, 64, 1, 1)], {})]), SPACE, IMAGES),
+    "resize_nearest2": (lambda: resized("nearest", 2, coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+                        SPACE, IMAGES),
+    "resize_linear2": (lambda: resized("linear", 2), SPACE, IMAGES),
+    "resize_corners2": (lambda: resized("linear", 2, coordinate_transformation_mode="align_corners"), SPACE, IMAGES),
+    "resize_cubic2": (lambda: resized("cubic", 2), SPACE, IMAGES[:5]),
+    "resize_half": (lambda: resized("linear", 0.5), SPACE, IMAGES),
+    "transposed2_s2": (lambda: transposed(64, 2, 2), SPACE, IMAGES),
+    "transposed3_s2": (lambda: transposed(64, 3, 2, pads=[1] * 4, output_padding=[1, 1]), SPACE, IMAGES),
+    "transposed4_s2": (lambda: transposed(64, 4, 2, pads=[1] * 4), SPACE, IMAGES),
+    "normalise_instances": (lambda: one("InstanceNormalization", [1, 64, "h", "w"], normal(64), normal(64)), SPACE, IMAGES),
+    "normalise_groups": (lambda: one("GroupNormalization", [1, 64, "h", "w"], normal(64), normal(64), version=21,
+                                     num_groups=16), SPACE, IMAGES),
+    "normalise_layer": (lambda: one("LayerNormalization", [1, "n", 256], normal(256), normal(256)), ("n",), (1, 7, 50)),
+    "normalise_channels": (lambda: chain([1, 96, "h", "w"], [
+        ("Transpose", [], {"perm": [0, 2, 3, 1]}), ("LayerNormalization", [normal(96), normal(96)], {}),
+        ("Transpose", [], {"perm": [0, 3, 1, 2]})]), SPACE, IMAGES),
+    "softmax_length": (lambda: one("Softmax", [12, 16, "n"], axis=-1), ("n",), (7, 13, 50, 200)),
+    "softmax_rows": (lambda: one("Softmax", ["n", 64], axis=-1), ("n",), (7, 50, 200)),
+    "softmax_channels": (lambda: one("Softmax", [1, 21, "h", "w"], axis=1), SPACE, IMAGES),
+    "sum_length": (lambda: one("ReduceSum", [64, "n"], np.array([1])), ("n",), (7, 50, 333)),
+    "sum_rows": (lambda: one("ReduceSum", ["n", 64], np.array([0])), ("n",), (7, 50, 333)),
+    "argmax_length": (lambda: chain([64, "n"], [("ArgMax", [], {"axis": 1}), ("Cast", [], {"to": F32})]), ("n",), (7, 50, 333)),
+    "running_sum": (lambda: one("CumSum", [16, "n"], np.array(1)), ("n",), (7, 50, 333)),
+    "to_last": (lambda: one("Transpose", [1, 64, "h", "w"], perm=[0, 2, 3, 1]), SPACE, IMAGES),
+    "to_first": (lambda: one("Transpose", [1, "h", "w", 64], perm=[0, 3, 1, 2]), SPACE, IMAGES),
+    "to_first3": (lambda: one("Transpose", [1, "h", "w", 3], perm=[0, 3, 1, 2]), SPACE, IMAGES),
+    "to_heads": (lambda: one("Transpose", [1, "n", 12, 64], perm=[0, 2, 1, 3]), ("n",), (7, 50)),
+    "turned": (lambda: one("Transpose", ["h", "w"], perm=[1, 0]), SPACE, IMAGES),
+    "reflected": (lambda: one("Pad", [1, 64, "h", "w"], np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"), SPACE, IMAGES),
+    "padded": (lambda: one("Pad", [1, 64, "h", "w"], np.array([0, 0, 1, 1, 0, 0, 1, 1])), SPACE, IMAGES),
+    "repeated": (lambda: one("Tile", [64, "n"], np.array([1, 3])), ("n",), (7, 50)),
+    "cut": (lambda: one("Slice", [64, "n"], np.array([1]), np.array([-1]), np.array([1])), ("n",), (9, 50)),
+    "space_to_depth": (lambda: one("SpaceToDepth", [1, 16, "h", "w"], blocksize=2), SPACE, (14, 28, 56)),
+    "depth_to_space": (lambda: one("DepthToSpace", [1, 64, "h", "w"], blocksize=2), SPACE, IMAGES),
+    "scaled": (lambda: chain([1, 64, "h", "w"], [("Mul", [normal(64, 1, 1)], {}), ("Add", [normal(64, 1, 1)], {}),
+                                                 ("Relu", [], {})]), SPACE, IMAGES),
+    "scaled_columns": (lambda: chain([16, "n"], [("Mul", ["row"], {}), ("Tanh", [], {})], ("row", ["n"])), ("n",),
+                       (7, 50, 333)),
+    "squeeze_excite": (lambda: chain([1, 64, "h", "w"], [
+        ("GlobalAveragePool", [], {}), ("Conv", [normal(16, 64, 1, 1)], {}), ("Relu", [], {}),
+        ("Conv", [normal(64, 16, 1, 1)], {}), ("Sigmoid", [], {}), ("Mul", ["x"], {})]), SPACE, IMAGES),
+    "batch_products": (lambda: chain(["n", 256], [("MatMul", [normal(256, 256)], {}), ("Relu", [], {}),
+                                                  ("MatMul", [normal(256, 10)], {})]), ("n",), (1, 2, 3, 5, 8, 16, 33)),
+    "batch_conv": (lambda: one("Conv", ["n", 64, 14, 14], normal(64, 64, 3, 3), pads=[1] * 4), ("n",), (1, 2, 5)),
+    "batch_depth": (lambda: one("Conv", ["n", 64, 14, 14], normal(64, 1, 3, 3), pads=[1] * 4, group=64), ("n",), (1, 2, 5)),
+    "batch_softmax": (lambda: one("Softmax", ["n", 100]), ("n",), (1, 4)),
+    "rows_times_rows": (lambda: chain([8, "n", 64], [("MatMul", ["k"], {})], ("k", [8, 64, "n"])), ("n",), (7, 13, 50, 128)),
+    "lstm_64": (lambda: recurrent("LSTM", 4, 64), ("n",), (1, 7, 50)),
+    "lstm_128_both": (lambda: recurrent("LSTM", 4, 128, 2), ("n",), (7, 50)),
+    "gru_64": (lambda: recurrent("GRU", 3, 64), ("n",), (7, 50)),
 }
 
 

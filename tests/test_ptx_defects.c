@@ -315,6 +315,87 @@ static void test_matrices(void **state) {
                         "{%a0, %a1, %a2, %a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3};")));
 }
 
+/* --- hazards of what plans are made of -------------------------------------------------------------- */
+
+/* What meets is bytes, wherever it begins: a fill of 64 bytes, and one of 8 on another stream. */
+static CUresult two_fills(uint64_t seed, unsigned at) {
+    ptx_room room;
+    CUstream s[2];
+    ptx_room_open(&room, seed);
+    const CUdeviceptr memory = ptx_room_memory(NULL, 128);
+    for (int i = 0; i < 2; i++) assert_cu(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    CUresult code = cuMemsetD8Async(memory, 1, 64, s[0]);
+    if (!code) code = cuMemsetD8Async(memory + at, 2, 8, s[1]);
+    return code ? code : cuCtxSynchronize();
+}
+
+static void test_ranges_that_meet(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        for (unsigned at = 57; at < 64; at++) found(PTX_STREAM_RACE, two_fills(seed, at));
+        assert_cu(two_fills(seed, 64));
+    }
+    ptx_reset(NULL, 0);
+}
+
+/* No memory of a device has an address of 32 bits. */
+static void test_an_address_that_is_cut(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        PTX_HEAD
+        ".visible .entry k(.param .u64 a) { .reg .b64 d; ld.param.u64 d, [a]; st.global.u32 [d], 1; }",
+        PTX_HEAD ".visible .entry k(.param .u64 a) { .reg .b64 d; .reg .b32 r; ld.param.u64 d, [a]; "
+                 "cvt.u32.u64 r, d; cvt.u64.u32 d, r; st.global.u32 [d], 1; }"};
+    for (size_t i = 0; i < 2; i++) {
+        ptx_room room;
+        ptx_room_open(&room, 1);
+        const CUfunction f = ptx_room_load(&room, texts[i]);
+        CUdeviceptr to = ptx_room_memory(NULL, 4);
+        void *params[] = {&to};
+        const CUresult code = ptx_room_run(f, 1, 1, 0, params);
+        if (i)
+            found(PTX_BOUNDS, code);
+        else
+            assert_cu(code);
+    }
+}
+
+/* Sums whose order nobody says have other bits on other seeds, those of integers the same. */
+static uint32_t sum_by_atomics(uint64_t seed, const char *type) {
+    char text[600];
+    ptx_room room;
+    uint32_t data[256], out = 0;
+    snprintf(text, sizeof text,
+             PTX_HEAD
+             ".visible .entry k(.param .u64 to, .param .u64 from) { .reg .b64 d<3>; .reg .b32 r<2>;"
+             "ld.param.u64 d0, [to]; ld.param.u64 d1, [from]; mov.u32 r0, %%ctaid.x;"
+             "mad.lo.u32 r0, r0, 32, %%tid.x; mul.wide.u32 d2, r0, 4; add.u64 d1, d1, d2;"
+             "ld.global.u32 r1, [d1]; red.global.add.%s [d0], r1; }",
+             type);
+    ptx_room_open(&room, seed);
+    const CUfunction f = ptx_room_load(&room, text);
+    for (unsigned i = 0; i < 256; i++) {
+        const float part = 1 / (float)(i + 1); /* of a sum that is rounded */
+        memcpy(&data[i], &part, sizeof part);
+    }
+    CUdeviceptr to = ptx_room_memory(&out, 4), from = ptx_room_memory(data, sizeof data);
+    void *params[] = {&to, &from};
+    assert_cu(ptx_room_run(f, 8, 32, 0, params));
+    assert_cu(cuMemcpyDtoH_v2(&out, to, 4));
+    return out;
+}
+
+static void test_sums_in_any_order(void **state) {
+    (void)state;
+    unsigned others = 0;
+    for (uint64_t seed = 1; seed < 8; seed++) {
+        others += sum_by_atomics(seed, "f32") != sum_by_atomics(0, "f32");
+        assert_int_equal(sum_by_atomics(seed, "u32"), sum_by_atomics(0, "u32"));
+    }
+    assert_true(others > 0);
+    ptx_reset(NULL, 0);
+}
+
 /* What is right takes ptxas, where there is one. */
 static void test_ptxas_takes_the_kernels(void **state) {
     (void)state;
@@ -345,6 +426,9 @@ int main(void) {
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_broken_sums),
         cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_ranges_that_meet),
+        cmocka_unit_test(test_an_address_that_is_cut),
+        cmocka_unit_test(test_sums_in_any_order),
         cmocka_unit_test(test_ptxas_takes_the_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

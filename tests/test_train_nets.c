@@ -347,8 +347,8 @@ static void cross_entropy_along_any_axis(void **state) {
     check(f, inputs, 3, 5, ROWS * MANY * SPACE, 2e-5);
 }
 
-/* A row's mean and variance come from one kernel; with what is computed of them, its gradient from
- * another. */
+/* A row's mean and variance come from one kernel, the quotient that it is scaled by from a small one; with
+ * what is computed of them, its gradient from another. */
 static void normalisations_go_over_rows_twice(void **state) {
     fixture *f = *state;
     ash_graph *g = f->g;
@@ -359,7 +359,7 @@ static void normalisations_go_over_rows_twice(void **state) {
     ash_graph_output(g, "y", y);
     ash_graph_output(g, "grad", grad);
     const void *inputs[] = {numbers, others};
-    check(f, inputs, 2, 3, ROWS * MANY, 2e-5);
+    check(f, inputs, 2, 4, ROWS * MANY, 2e-5);
 }
 
 /* What a softmax subtracts has no gradient: the rows' largest numbers are looked for once. */
@@ -411,6 +411,52 @@ static void nothing_early_waits_for_a_seed(void **state) {
     ash_plan_destroy(first);
 }
 
+/* "grad" of f->g, by a pair where there is a seed, else by one plan; returns how many kernels there are. */
+static size_t run_apart(fixture *f, const ash_value *seed, float *grad) {
+    ash_plan *plans[2] = {NULL, NULL};
+    const ash_pair_options pair = {.size = sizeof pair, .seeds = seed, .n_seeds = 1};
+    const ash_view *view;
+    size_t kernels = 0, at;
+    if (seed)
+        assert_ok(ash_plan_prepare_pair(f->context, f->g, &pair, &plans[0], &plans[1], &diag));
+    else
+        assert_ok(ash_plan_prepare(f->context, f->g, NULL, &plans[0], &diag));
+    for (int p = 0; p < 2 && plans[p]; p++) {
+        for (size_t i = 0; i < ash_plan_input_count(plans[p]); i++) {
+            const float *data = strcmp(ash_plan_input_name(plans[p], i), "x") ? others : numbers;
+            assert_ok(ash_plan_set_input(plans[p], i, NULL, data, ROWS * MANY * sizeof *data, &diag));
+        }
+        assert_ok(ash_plan_execute(plans[p], &diag));
+        kernels += ash_plan_op_count(plans[p]);
+    }
+    ash_plan *last = plans[seed ? 1 : 0];
+    assert_ok(ash_plan_output_position(last, "grad", &at, &diag));
+    assert_ok(ash_plan_output(last, at, &view, &diag));
+    assert_ok(ash_view_copy_out(view, grad, ROWS * MANY * sizeof *grad, &diag));
+    ash_plan_destroy(plans[1]);
+    ash_plan_destroy(plans[0]);
+    return kernels;
+}
+
+/* A number of each row depends on no seed, and is needed by what does: it is computed where one plan
+ * computes it, beside the first that reads it, from sums in the same order. */
+static void pairs_have_the_kernels_of_one_plan(void **state) {
+    static float one[ROWS * MANY], two[ROWS * MANY];
+    fixture *f = *state;
+    ash_graph *g = f->g;
+    fill();
+    ash_value x = INPUT(g, "x", F32, ROWS, MANY), seed = INPUT(g, "seed", F32, ROWS, MANY);
+    ash_value norm = ash_sqrt(g, ash_build__reduce(g, ASH_OP_REDUCE_SUM, ash_mul(g, x, x), 2, false));
+    ash_value each = ash_build__insert_axis(g, norm, 1), product = ash_mul(g, seed, x);
+    ash_value sum = ash_build__reduce(g, ASH_OP_REDUCE_SUM, ash_div(g, product, each), 2, false);
+    ash_graph_output(g, "y", ash_neg(g, x));
+    ash_graph_output(g, "sum", sum);
+    ash_graph_output(g, "grad", ash_mul(g, seed, ash_sub(g, each, ash_build__insert_axis(g, sum, 1))));
+    assert_int_equal(run_apart(f, NULL, one), 3);
+    assert_int_equal(run_apart(f, &seed, two), 3);
+    assert_memory_equal(one, two, sizeof one);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(have_the_same_bits, two_threads, teardown),
@@ -419,6 +465,7 @@ int main(void) {
         IR_TEST(normalisations_go_over_rows_twice),
         IR_TEST(softmax_is_not_differentiated_by_its_shift),
         IR_TEST(nothing_early_waits_for_a_seed),
+        IR_TEST(pairs_have_the_kernels_of_one_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

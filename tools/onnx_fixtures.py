@@ -822,6 +822,13 @@ def resized():
     n.output(n.op("Resize", line, "", "", n.op("Concat", n.op("Shape", y, start=2, end=3), n.ints(3), axis=0), mode="linear"))
     n.output(n.op("Tile", line, n.op("Shape", y, start=2)))
     n.output(n.op("Pad", line, n.op("Concat", n.ints(0, 0), space, axis=0)))
+    for scale, more in ((2, {"mode": "cubic"}), (3, {"mode": "linear"}), (2, {"mode": "nearest", "nearest_mode": "floor"}),
+                        (4, {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"})):
+        scales = n.const(np.array([1, 1, scale, scale], np.float32))
+        n.output(n.op("Add", n.op("Resize", x, "", scales, **more), n.const(np.float32(4))))
+    for op, k, pads in (("MaxPool", 3, [1, 1, 1, 1]), ("AveragePool", 3, [1, 1, 1, 1]), ("MaxPool", 2, [0, 0, 1, 1])):
+        n.output(n.op(op, x, kernel_shape=[k, k], strides=[2, 2], pads=pads, ceil_mode=1))
+    n.output(n.op("Cast", n.op("ArgMax", n.op("Reshape", x, n.ints(2, -1)), axis=1), to=F32))
     return n.model(), [{"x": (1, 2, h, w), "y": (1, 3, p, q), "line": (h, 3)}
                        for h, w, p, q in ((5, 6, 9, 7), (8, 3, 4, 3), (1, 4, 6, 1), (16, 16, 16, 16))]
 

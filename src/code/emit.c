@@ -465,6 +465,10 @@ static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
     LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
     bool narrow = inst->unroll == ASH_NEST_NARROW;
     ash_dtype from = narrow ? ASH_I32 : (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
+    if (narrow && inst->i == ASH_OP_MUL) { /* one instruction of vectors, where 64 bits take three */
+        LLVMTypeRef wide = LLVMTypeOf(ash_emit__value(e, inst->a));
+        return LLVMBuildMul(e->b, LLVMBuildSExt(e->b, a, wide, ""), LLVMBuildSExt(e->b, b, wide, ""), "");
+    }
     if (inst->i == ASH_OP_SELECT) return emit_select(e, a, b, ash_emit__value(e, inst->c));
     if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
     if (inst->i == ASH_OP_BITCAST)

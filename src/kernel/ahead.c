@@ -4,14 +4,18 @@
 ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
                          ash_dim rows, unsigned height) {
     const ash_target *target = k->low->target;
+    ash_nest *n = &k->nest;
     int64_t most = ash_kern_max(k, rows);
     ash_ahead a = {.buf = buf,
-                   .rows = ash_kern_dim(k, rows),
                    .usual = ash_dim_is_const(rows) ? most : ASH_MAX(most / ASH_TILE_USUAL, 1),
                    .strip = work->strip_bytes / element,
                    .line = target->costs.line_bytes / element};
     a.asks = work->strips > 1 && work->strip_bytes > target->l1_bytes / work->strips &&
              a.usual >= 2 * (int64_t)height;
+    if (!a.asks) return a;
+    ash_ref passing = ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, rows), ash_nest_index(n, 1));
+    ash_ref up = ash_nest_binary(n, ASH_OP_ADD, passing, ash_nest_index(n, a.strip * ASH_AHEAD_PARTS - 1));
+    a.each = ash_nest_idiv(n, up, passing);
     return a;
 }
 
@@ -20,12 +24,14 @@ ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned heig
     enum { MOST = 16 }; /* lines in one step */
     ash_nest *n = &k->nest;
     int64_t part = ahead->strip * height, lines = ash_ceil_div(part, ahead->usual * steps * ahead->line);
-    ash_ref all = ash_nest_binary(n, ASH_OP_MUL, ahead->rows, ash_nest_index(n, steps));
-    ash_ref up = ash_nest_binary(n, ASH_OP_ADD, all, ash_nest_index(n, part - 1));
-    ash_ref before = ash_nest_binary(n, ASH_OP_MUL, row, ash_nest_index(n, ahead->strip));
+    const int64_t all = ASH_AHEAD_PARTS * steps;
+    ash_ref before = ash_nest_binary(n, ASH_OP_MUL, row, ahead->each);
+    ash_ref own = ash_nest_binary(n, ASH_OP_MUL, ahead->each, ash_nest_index(n, height));
+    own = ash_nest_binary(n, ASH_OP_ADD, own, ash_nest_index(n, all - 1));
     return (ash_ahead_tile){
-        .from = ash_nest_binary(n, ASH_OP_ADD, next, ash_nest_idiv(n, before, ahead->rows)),
-        .per = ash_nest_idiv(n, up, all),
+        .from = ash_nest_binary(n, ASH_OP_ADD, next,
+                                ash_nest_idiv(n, before, ash_nest_index(n, ASH_AHEAD_PARTS))),
+        .per = ash_nest_idiv(n, own, ash_nest_index(n, all)),
         .count = (unsigned)ASH_MIN(lines, MOST),
     };
 }

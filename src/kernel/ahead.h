@@ -17,12 +17,14 @@
 
 #include "tile.h"
 
+enum { ASH_AHEAD_PARTS = 64 };
+
 /* Of a kernel. */
 typedef struct ash_ahead {
     uint16_t buf;
     bool asks;     /* false: the operand fits the first-level cache, or too few rows pass a strip */
-    ash_ref rows;  /* that pass a strip, one tile after the other */
-    int64_t usual; /* how many there are, or, where that is a variable, are expected */
+    ash_ref each;  /* elements for a row of those that pass a strip, times ASH_AHEAD_PARTS */
+    int64_t usual; /* how many rows there are, or, where that is a variable, are expected */
     int64_t strip; /* elements; the next one begins behind them */
     int64_t line;  /* elements of a line of cache */
 } ash_ahead;
@@ -34,7 +36,7 @@ typedef struct ash_ahead_tile {
 } ash_ahead_tile;
 
 /* For an operand cut as `work` says, in elements of a size, whose strips `rows` rows pass, in tiles of
- * `height`. */
+ * `height`. Divides by `rows` once, in the block that is open now. */
 ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
                          ash_dim rows, unsigned height);
 /* For a tile of `height` rows, the first of which is `row` of those that pass the strip, and which runs so

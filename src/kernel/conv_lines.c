@@ -5,11 +5,12 @@
  * There are few patterns: left edge, middle, right edge. Tiles with the same one share code. Where the size
  * is a variable, a line begins and ends with tiles whose pattern is known all the same, as they begin at
  * its first position or end at its last; what lies between has no edges, and is cut into ever lower tiles
- * (ash_tile_cut_rows). The edges are tiles that fill the registers' latency. Lines too short for two such
- * tiles have tiles of their own, even ones, for each number of positions:
+ * (ash_tile_cut_rows). The edges are tiles that fill the registers' latency, or are some positions longer,
+ * so that nothing lower is left. Lines too short for two such tiles have tiles of their own, even ones, for
+ * each number of positions; so have all that fit a tile where tiles are so short that a few more are felt:
  *
- *     width 27     | 5: left | 14 | 3 | 5: right |
- *     width 26     | 6: left | 14 | 6: right |
+ *     width 29     | 5: left | 14 | 5 | 5: right |
+ *     width 27     | 7: left | 14 | 6: right |
  *     width 7      | 7: both |
  *
  * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the
@@ -180,55 +181,73 @@ static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, stretch r,
     while (opened--) ash_nest_end(n);
 }
 
-/* Whether an edge is one tile that can take a position more. */
-static bool can_take(const ash_tile_heights *heights, int64_t edge) {
-    return heights->n > 1 && edge == heights->at[1] && edge < heights->at[0];
+/* How many positions more an edge can take, if it is one tile. */
+static int64_t room_of(const conv *c, const ash_tile_heights *heights, int64_t edge) {
+    if (!are_few(c) || heights->n < 2 || edge < heights->at[1]) return 0;
+    return ASH_MAX(ASH_MIN(heights->at[0] - edge, ASH_TILE_MORE), 0);
+}
+
+/* One end of a line: its first `size` positions or, where `right`, its last ones, from `position` on, and
+ * `more` of them, at most `room`. */
+typedef struct line_end {
+    bool right;
+    int64_t size, room;
+    ash_ref position, more;
+} line_end;
+
+static void emit_edge(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                      const line_end *e) {
+    ash_nest *n = &c->k->nest;
+    for (int64_t taken = 0; taken < e->room; taken++) {
+        const stretch whole = {e->right ? -1 : 0, e->right ? 0 : -1, (unsigned)(e->size + taken)};
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, e->more, ash_nest_index(n, taken)));
+        emit_end(c, vectors, first_vector, whole, e->position);
+        ash_nest_else(n);
+    }
+    const int64_t size = e->size + e->room;
+    for (int64_t done = 0, height; done < size; done += height) {
+        height = ASH_MIN(size - done, (int64_t)heights->at[0]);
+        const stretch part = {e->right ? -1 : done, e->right ? size - done - height : -1, (unsigned)height};
+        emit_end(c, vectors, first_vector, part,
+                 ash_nest_binary(n, ASH_OP_ADD, e->position, ash_nest_index(n, done)));
+    }
+    for (int64_t taken = 0; taken < e->room; taken++) ash_nest_end(n);
 }
 
 /* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. These
- * take what would be a tile of one or two positions between them, which takes the time of an edge. */
+ * take what would be a low tile between them, which takes the time of an edge. */
 static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                        int64_t left, int64_t right, int64_t most) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
-    const int64_t rows = heights->at[0];
     ash_ref width = ash_kern_dim(k, c->width), begin = ash_nest_index(n, left),
             end = ash_nest_binary(n, ASH_OP_SUB, width, ash_nest_index(n, right));
-    bool few = are_few(c), wider = few && can_take(heights, left), also = few && can_take(heights, right);
-    ash_ref one = ash_nest_index(n, 1), none = ash_nest_index(n, 0), more[2] = {none, none};
-    if (wider || also) {
-        ash_ref rest = ash_nest_binary(n, ASH_OP_SUB, end, begin);
+    const int64_t room[] = {room_of(c, heights, left), room_of(c, heights, right)};
+    ash_tile_heights inside = *heights;
+    ash_ref none = ash_nest_index(n, 0), more[2] = {none, none};
+    if (room[0] + room[1]) {
+        ash_ref rest = ash_nest_binary(n, ASH_OP_SUB, end, begin),
+                all = ash_nest_index(n, room[0] + room[1]);
         for (unsigned i = 0; i < 2; i++) rest = ash_nest_imod(n, rest, ash_nest_index(n, heights->at[i]));
-        ash_ref two = ash_nest_index(n, 1 + (wider && also));
-        ash_ref taken = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LE, rest, two), rest, none);
-        more[0] = wider ? ash_nest_binary(n, ASH_OP_MIN, taken, one) : none;
-        more[1] = ash_nest_binary(n, ASH_OP_SUB, taken, more[0]);
+        rest = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LE, rest, all), rest, none);
+        ash_ref half = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, rest, ash_nest_index(n, 1)),
+                                     ash_nest_index(n, 1 + (room[0] && room[1])));
+        if (room[0]) more[0] = room[1] ? half : rest;
+        more[1] = ash_nest_binary(n, ASH_OP_SUB, rest, more[0]);
         begin = ash_nest_binary(n, ASH_OP_ADD, begin, more[0]);
         end = ash_nest_binary(n, ASH_OP_SUB, end, more[1]);
+        if (room[0] + room[1] >= heights->at[1] - 1) inside.n = 2; /* nothing is left */
     }
-    if (!few && left) emit_single(c, vectors, first_vector, none, begin);
-    if (wider) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[0]));
-        emit_end(c, vectors, first_vector, (stretch){0, -1, (unsigned)left + 1}, none);
-        ash_nest_else(n);
+    if (!are_few(c)) {
+        if (left) emit_single(c, vectors, first_vector, none, begin);
+        ash_conv__emit_inside(c, heights, most - left - right, vectors, first_vector, begin, end);
+        if (right) emit_single(c, vectors, first_vector, end, width);
+        return;
     }
-    for (int64_t first = 0; few && first < left; first += rows)
-        emit_end(c, vectors, first_vector, (stretch){first, -1, (unsigned)ASH_MIN(left - first, rows)},
-                 ash_nest_index(n, first));
-    if (wider) ash_nest_end(n);
-    ash_conv__emit_inside(c, heights, most - left - right, vectors, first_vector, begin, end);
-    if (!few && right) emit_single(c, vectors, first_vector, end, width);
-    if (also) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, none, more[1]));
-        emit_end(c, vectors, first_vector, (stretch){-1, 0, (unsigned)right + 1}, end);
-        ash_nest_else(n);
-    }
-    for (int64_t done = 0; few && done < right; done += rows) {
-        int64_t height = ASH_MIN(right - done, rows);
-        emit_end(c, vectors, first_vector, (stretch){-1, right - done - height, (unsigned)height},
-                 ash_nest_binary(n, ASH_OP_ADD, end, ash_nest_index(n, done)));
-    }
-    if (also) ash_nest_end(n);
+    const line_end ends[] = {{false, left, room[0], none, more[0]}, {true, right, room[1], end, more[1]}};
+    emit_edge(c, heights, vectors, first_vector, &ends[0]);
+    ash_conv__emit_inside(c, &inside, most - left - right, vectors, first_vector, begin, end);
+    emit_edge(c, heights, vectors, first_vector, &ends[1]);
 }
 
 /* How many positions an edge takes with `pad` padding there, and no fewer than `least`. */
@@ -236,22 +255,53 @@ static int64_t edge(const conv *c, int64_t pad, int64_t least) {
     return pad > 0 ? ASH_MAX(ash_ceil_div(pad, c->stride[c->space - 1]), least) : 0;
 }
 
+/* All of a line of `size` positions. */
+static void emit_size(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                      int64_t size) {
+    for (int64_t done = 0, height; done < size; done += height) {
+        height = ASH_MIN(ash_tile_even(heights, size), size - done);
+        emit_end(c, vectors, first_vector, (stretch){done, size - done - height, (unsigned)height},
+                 ash_nest_index(&c->k->nest, done));
+    }
+}
+
+/* The same for each size in [from, to], of which the present one is: by halves. */
+static void emit_sizes(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                       int64_t from, int64_t to) {
+    ash_nest *n = &c->k->nest;
+    if (from == to) {
+        emit_size(c, heights, vectors, first_vector, from);
+        return;
+    }
+    int64_t middle = from + (to - from) / 2;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(c->k, c->width), ash_nest_index(n, middle)));
+    emit_sizes(c, heights, vectors, first_vector, from, middle);
+    ash_nest_else(n);
+    emit_sizes(c, heights, vectors, first_vector, middle + 1, to);
+    ash_nest_end(n);
+}
+
+/* Whether lines have a tile for each of so many sizes. */
+static bool has_sizes(const conv *c, const ash_tile_heights *heights, int64_t most) {
+    return are_few(c) && (most <= heights->at[0] || most < 2 * heights->at[heights->n > 1]);
+}
+
 /* A line of at most `most` positions, too short for its edges. */
 static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                        int64_t most) {
-    ash_nest *n = &c->k->nest;
-    ash_ref zero = ash_nest_index(n, 0), width = ash_kern_dim(c->k, c->width);
-    bool few = are_few(c) && (most <= heights->at[0] || most < 2 * heights->at[heights->n > 1]);
-    for (int64_t size = 1; few && size <= most; size++) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, width, ash_nest_index(n, size)));
-        for (int64_t done = 0, height; done < size; done += height) {
-            height = ASH_MIN(ash_tile_even(heights, size), size - done);
-            emit_end(c, vectors, first_vector, (stretch){done, size - done - height, (unsigned)height},
-                     ash_nest_index(n, done));
-        }
-        ash_nest_end(n);
-    }
-    if (!few) emit_single(c, vectors, first_vector, zero, width);
+    ash_ref zero = ash_nest_index(&c->k->nest, 0);
+    int64_t least, largest;
+    ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
+    if (has_sizes(c, heights, most))
+        emit_sizes(c, heights, vectors, first_vector, ASH_MIN(ASH_MAX(least, 0), most), most);
+    else
+        emit_single(c, vectors, first_vector, zero, ash_kern_dim(c->k, c->width));
+}
+
+/* The longest line with a tile of its own size. With edges a line has some more of them, which is little
+ * where they are long. */
+static int64_t longest_whole(const conv *c, const ash_tile_heights *heights) {
+    return ash_tile_is_short(c->k->low->target, ash_conv__inner_steps(c)) ? heights->at[0] : 0;
 }
 
 /* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
@@ -262,7 +312,8 @@ void ash_conv__emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, a
         ash_tile_cut_rows(k->low->target, shape, c->width, ash_conv__inner_steps(c));
     const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
     int64_t left = edge(c, c->pad[1], least), right = edge(c, c->past[1], least);
-    int64_t enough = ASH_MAX(left + right, 2 * least);
+    int64_t enough = ASH_MAX(left + right, 2 * least), whole = longest_whole(c, &heights);
+    if (has_sizes(c, &heights, whole)) enough = ASH_MAX(enough, whole + 1);
     if (c->pad[0] < c->pad[1]) c->begins = ash_kern_dim(k, c->before[c->space - 1]);
     if (c->past[0] < c->past[1]) c->reaches = ash_kern_dim(k, c->over);
     bool both = enough <= most;

@@ -87,8 +87,8 @@ bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);
 typedef struct ash_fusion_options {
     const ash_costs *costs; /* of the target */
     const bool *stored;     /* per value: must be in a buffer (outputs, kept values) */
-    const bool *late;       /* per value, or NULL: depends on a seed (cut.h). Nothing that does not is
-                               computed by a group that does */
+    const bool *late;       /* per value, or NULL: the first part need not have it (cut.h). Nothing
+                               else is stored beside such a root */
     bool fuse;              /* false: each node that is not virtual is a group */
     bool alone; /* groups store nothing beside their roots, and rows' numbers are not held so that what is
                    made of them can be computed anew */

@@ -336,6 +336,45 @@ static bool is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient) 
     return !ixs->failed;
 }
 
+/* The largest value of an expression as a dim, of which numbers alone may say too little: 2 w of x + 1
+ * where x is below 2 w. False where none is known. */
+static bool largest(const ash_ixs *ixs, const ash_sum *sum, ash_dim *out) {
+    ash_dims *dims = ixs->dims;
+    *out = 0;
+    for (uint32_t i = 0; i < sum->n; i++) {
+        const ash_term *t = &ixs->terms.at[sum->first + i];
+        const ash_atom *atom = &ixs->atoms.at[t->atom];
+        int64_t least, most;
+        ash_dim limit = atom->max, all;
+        ash_dims_bounds(dims, t->d, &least, &most);
+        if (least < 0) return false;
+        if (t->c < 0 && atom->kind != ASH_ATOM_ONE) continue; /* at most 0 */
+        if (atom->kind == ASH_ATOM_SYM || atom->kind == ASH_ATOM_MOD) {
+            ash_dim extent = atom->kind == ASH_ATOM_SYM ? ixs->extents.at[atom->ref] : atom->by;
+            if (ash_dims_combine(dims, ASH_DIM_SUB, extent, 1, &limit, NULL) != ASH_OK) return false;
+        } else if (limit == INT64_MAX) {
+            return false;
+        }
+        const int64_t c = t->c < 0 ? -t->c : t->c;
+        if (ash_dims_combine(dims, ASH_DIM_MUL, limit, t->d, &all, NULL) != ASH_OK ||
+            ash_dims_combine(dims, ASH_DIM_MUL, all, c, &all, NULL) != ASH_OK ||
+            ash_dims_combine(dims, t->c < 0 ? ASH_DIM_SUB : ASH_DIM_ADD, *out, all, out, NULL) != ASH_OK)
+            return false;
+    }
+    return true;
+}
+
+/* The same of sums in which variables are: of others the bounds are as exact. */
+static bool is_seen_below(const ash_ixs *ixs, const ash_sum *sum, ash_dim by) {
+    ash_dim most, room;
+    int64_t least, unused;
+    if (by >= 0 || !largest(ixs, sum, &most) ||
+        ash_dims_combine(ixs->dims, ASH_DIM_SUB, by, most, &room, NULL) != ASH_OK)
+        return false;
+    ash_dims_bounds(ixs->dims, room, &least, &unused);
+    return least >= 1;
+}
+
 bool ash_ix_is_below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     ash_sum sum = ash_ix_sum(ixs, ix);
     ash_dim whole;
@@ -346,15 +385,17 @@ bool ash_ix_is_below(const ash_ixs *ixs, ash_ix ix, ash_dim by) {
     int64_t min, max;
     ash_dims_bounds(ixs->dims, by, &min, &max);
     if (sum.max < min) return true;
-    if (sum.n != 1) return false;
     const ash_term *t = &ixs->terms.at[sum.first];
     const ash_atom *atom = &ixs->atoms.at[t->atom];
-    if (t->c != 1 || t->d != 1) return false;
-    if (atom->kind == ASH_ATOM_DIV) /* x / e < d where x < e d */
-        return ash_dims_combine(ixs->dims, ASH_DIM_MUL, atom->by, by, &whole, NULL) == ASH_OK &&
-               ash_ix_is_below(ixs, atom->ref, whole);
-    return (atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
-           (atom->kind == ASH_ATOM_MOD && atom->by == by);
+    if (sum.n == 1 && t->c == 1 && t->d == 1) {
+        if (atom->kind == ASH_ATOM_DIV) /* x / e < d where x < e d */
+            return ash_dims_combine(ixs->dims, ASH_DIM_MUL, atom->by, by, &whole, NULL) == ASH_OK &&
+                   ash_ix_is_below(ixs, atom->ref, whole);
+        if ((atom->kind == ASH_ATOM_SYM && ixs->extents.at[atom->ref] == by) ||
+            (atom->kind == ASH_ATOM_MOD && atom->by == by))
+            return true;
+    }
+    return is_seen_below(ixs, &sum, by);
 }
 
 /* Splits a into by * quotient + rest with a rest from 0, moving all multiples of `by` into the quotient. A
@@ -367,10 +408,15 @@ static ash_ix split(ash_ixs *ixs, ash_ix a, ash_dim by, ash_ix *rest) {
         ash_term t = ixs->terms.at[sum.first + i];
         int64_t c;
         ash_dim d;
-        if (divides(ixs, t.c, t.d, by, &c, &d))
+        if (divides(ixs, t.c, t.d, by, &c, &d)) {
             put(&q, c, d, t.atom);
-        else
-            put(&r, t.c, t.d, t.atom);
+            continue;
+        }
+        if (t.atom == ONE && t.d == 1 && by > 0 && t.c > by) { /* a number of them, and a rest */
+            put(&q, t.c / by, 1, ONE);
+            t.c %= by;
+        }
+        put(&r, t.c, t.d, t.atom);
     }
     *rest = finish(&r);
     int64_t min = ash_ix_sum(ixs, *rest).min;

@@ -297,8 +297,8 @@ ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_
                               double *work, ash_diag *diag);
 
 /* polls.c: notes which divisions and comparisons of indices 32 bits are enough for (ASH_NEST_NARROW): of
- * `scalars`, where a register has no more of them, or else which divisions of vectors, as no processor
- * divides those of 64 bits. `chunks`: how many there can be. */
+ * `scalars`, where a register has no more of them, or else which divisions and products of vectors, as no
+ * processor divides those of 64 bits and few multiply them. `chunks`: how many there can be. */
 ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, bool scalars,
                            ash_diag *diag);
 

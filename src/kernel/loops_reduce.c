@@ -98,27 +98,29 @@ static window_dim window_at(ash_loops *l, unsigned inner) {
     return v;
 }
 
-/* Whether all positions of the present windows lie inside the input, in all lanes: false when nothing is
- * known of it; else *condition says when, or is ASH_NO_REF: always. Convolutions, whose channels are summed
- * in blocks, and threads of GPUs go the way that is right anywhere. */
+/* Whether all positions of the present windows lie inside the input, in all lanes that count: false when
+ * nothing is known of it; else *condition says when, or is ASH_NO_REF: always. Convolutions, whose channels
+ * are summed in blocks, and threads of GPUs go the way that is right anywhere. */
 static bool find_inside(ash_loops *l, ash_ref *condition) {
     enum { MOST = 32 }; /* steps of all dims together */
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     int64_t all = 1, least, most;
     *condition = ASH_NO_REF;
-    if (k->mask != ASH_NO_REF || k->low->target->kind == ASH_TARGET_GPU) return false;
+    if (k->low->target->kind == ASH_TARGET_GPU) return false;
     for (unsigned i = 0; i < l->n_inner; i++) {
         if (!is_window(l, i)) return false;
         const window_dim w = window_at(l, i);
         const ash_sum start = ash_ix_sum(&k->ixs, w.start);
         int64_t apart = 0, span = (w.steps - 1) * w.dilation;
-        if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
-            return false;
+        const ash_ix end = ash_ix_add(&k->ixs, w.start, ash_ix_const(&k->ixs, span));
         if (!ash_mul_i64(all, w.steps, &all) || all > MOST) return false;
         ash_dims_bounds(k->ixs.dims, w.extent, &least, &most);
         bool ends_inside = start.max < least - span; /* of the last lane, too, as all count */
-        if (start.min >= 0 && ends_inside) continue;
+        if (start.min >= 0 && (ends_inside || ash_ix_is_below(&k->ixs, end, w.extent))) continue;
+        if (k->mask != ASH_NO_REF) return false;
+        if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
+            return false;
         ash_ref first = ash_kern_index(k, w.start), zero = ash_nest_index(n, 0),
                 last =
                     ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, span + apart * (k->lanes - 1)));
@@ -192,7 +194,7 @@ static unsigned copies_of(const ash_loops *l, unsigned depth, const ash_partial_
     const bool last = depth + 1 == l->n_inner;
     if (is_window(l, depth) && !blocks->n && l->k->low->target->kind == ASH_TARGET_CPU) {
         int64_t steps = ash_kern_max(l->k, l->inner[depth].extent);
-        return (last || l->inside) && steps <= MOST ? (unsigned)steps : 1;
+        return (last || l->inside || l->k->roomy != ASH_NO_VALUE) && steps <= MOST ? (unsigned)steps : 1;
     }
     return last ? ash_loops__unroll(l->k, blocks) : 1;
 }
@@ -258,11 +260,22 @@ static void reduce_anywhere(ash_loops *l, reduction *r) {
     ash_kern_forget(k, mark);
 }
 
+/* The most terms of a block: where an accumulator has all terms of a sum, as few as the levels allow, so
+ * that no level adds many more than the others. */
+static int64_t terms_of_block(const ash_loops *l) {
+    int64_t all = 1, most = ASH_PARTIAL_ROWS;
+    if (l->vector_inner || l->anchor) return ASH_PARTIAL_TERMS;
+    for (unsigned i = 0; i < l->n_inner; i++)
+        if (!ash_mul_i64(all, ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1), &all)) all = INT64_MAX;
+    while (most < ASH_PARTIAL_TERMS && most * most * most * most < all) most *= 2;
+    return most;
+}
+
 /* Cuts the loops over the reduced axes into blocks, from the innermost on. Returns the level that the
  * vector axis leaves its sums in, if it is one of them. */
 static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
     unsigned level = 0, behind = 0;
-    int64_t terms = 1, most = l->vector_inner || l->anchor ? ASH_PARTIAL_TERMS : ASH_PARTIAL_ROWS;
+    int64_t terms = 1, most = terms_of_block(l);
     bool sums = r->combine == ASH_OP_ADD && ash_dtype_is_float(dtype);
     for (unsigned i = l->n_inner; i-- > 0 && sums;) {
         bool vector = l->vector_inner && i + 1 == l->n_inner;

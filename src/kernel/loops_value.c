@@ -88,7 +88,8 @@ bool ash_loops__pool_address(ash_loops *l, ash_value *stored, ash_ix *linear) {
     return ash_kern_address(k, node->ins[0], idx, stored, linear);
 }
 
-static ash_ref pool_element(ash_loops *l, ash_op combine) {
+/* The element that a pool reads, and the condition that it counts on; ASH_NO_REF: always. */
+static ash_ref pool_element(ash_loops *l, ash_ref *counts) {
     ash_kern *k = l->k;
     const ash_node *node = l->anchor;
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
@@ -107,7 +108,35 @@ static ash_ref pool_element(ash_loops *l, ash_op combine) {
     }
     ash_ref value = ash_kern_eval(k, node->ins[0], idx);
     ash_kern_leave(k, c);
-    return k->collecting ? 0 : or_neutral(k, hit, value, combine);
+    *counts = hit;
+    return value;
+}
+
+/* Whether all dims that a window moves along are numbers. */
+static bool is_window_known(const ash_kern *k, const ash_node *node) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    for (uint32_t a = 0; a < axes->count; a++)
+        if (!ash_dim_is_const(in->dims[axes->list[a]])) return false;
+    return true;
+}
+
+/* A pool's accumulator with one more element where `hit` holds. Where masks are free, lanes that are off
+ * keep what they have: of maxima, a NaN, which an instruction for the larger one drops as its second
+ * operand, is then looked for under the same mask. Of masks that are numbers code generation makes more of
+ * a choice between values. */
+static ash_ref combine_where(ash_kern *k, const ash_node *node, ash_op combine, ash_ref hit, ash_ref acc,
+                             ash_ref value) {
+    ash_nest *n = &k->nest;
+    if (hit == ASH_NO_REF || k->nest.failed) return ash_nest_binary(n, combine, acc, value);
+    if (!k->low->target->masks || ash_nest_at(n, hit)->lanes == 1 || is_window_known(k, node))
+        return ash_nest_binary(n, combine, acc, or_neutral(k, hit, value, combine));
+    if (combine != ASH_OP_MAX || !ash_dtype_is_float((ash_dtype)ash_nest_at(n, value)->dtype))
+        return ash_nest_select(n, hit, ash_nest_binary(n, combine, acc, value), acc);
+    ash_ref larger = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, acc, value), value, acc);
+    ash_ref broken = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_EQ, value, value));
+    broken = ash_nest_binary(n, ASH_OP_AND, hit, broken);
+    return ash_nest_select(n, broken, value, ash_nest_select(n, hit, larger, acc));
 }
 
 /* Where term `step` of column or channel `at` of a block lies, of which `terms` lie side by side. */
@@ -217,8 +246,9 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, unsigned opera
         if (ash_nest_at(&k->nest, sum)->lanes > 1) hit = ash_kern_splat(k, hit);
         return ash_nest_select(&k->nest, hit, sum, acc);
     }
+    ash_ref hit = ASH_NO_REF;
     if (info.class == ASH_CLASS_POOL) {
-        a = pool_element(l, combine);
+        a = pool_element(l, &hit);
     } else {
         ash_ix idx[ASH_MAX_RANK];
         reduction_index(l, node, idx);
@@ -226,7 +256,7 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, unsigned opera
     }
     if (k->collecting || ash_kern_lost(k)) return acc;
     if (ash_nest_at(&k->nest, acc)->lanes > 1) a = ash_kern_splat(k, a);
-    return ash_nest_binary(&k->nest, combine, acc, a);
+    return combine_where(k, node, combine, hit, acc, a);
 }
 
 ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype) {

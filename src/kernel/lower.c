@@ -477,14 +477,24 @@ static bool *stored_values(const ash_graph *graph, const bool *kept) {
     return stored;
 }
 
-/* Per value, whether it depends on an input that is known only after the first part; NULL: no memory. */
-static bool *late_values(const ash_graph *graph, const bool *seeds) {
+/* Per value, whether the first part of a program need not have it: it depends on an input that is known
+ * only afterwards, or nothing that is stored in any case and does not is computed from it. So numbers of
+ * rows that late kernels alone read lie where they do in a program that is not cut. NULL: no memory. */
+static bool *late_values(const ash_graph *graph, const bool *seeds, const bool *stored) {
     bool *late = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *late);
-    for (size_t i = 0; late && i < graph->inputs.len; i++) late[graph->inputs.at[i]] = seeds[i];
-    for (size_t n = 0; late && n < graph->nodes.len; n++) {
+    if (!late) return NULL;
+    for (size_t i = 0; i < graph->inputs.len; i++) late[graph->inputs.at[i]] = seeds[i];
+    for (size_t n = 0; n < graph->nodes.len; n++) {
         const ash_node *node = &graph->nodes.at[n];
         for (unsigned o = 0; o < node->n_outs; o++)
             for (unsigned i = 0; i < node->n_ins; i++) late[node->out + o] |= late[node->ins[i]];
+    }
+    for (size_t v = 0; v < graph->values.len; v++) late[v] |= !stored[v];
+    for (size_t n = graph->nodes.len; n-- > 0;) {
+        const ash_node *node = &graph->nodes.at[n];
+        bool needed = false;
+        for (unsigned o = 0; o < node->n_outs; o++) needed |= !late[node->out + o];
+        for (unsigned i = 0; i < node->n_ins && needed; i++) late[node->ins[i]] = false;
     }
     return late;
 }
@@ -547,7 +557,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     ash_map_init(&low.plain_ids, a);
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
     bool *kept = kept_values(graph, options), *stored = kept ? stored_values(graph, kept) : NULL;
-    bool *late = options->seeds ? late_values(graph, options->seeds) : NULL;
+    bool *late = options->seeds && stored ? late_values(graph, options->seeds, stored) : NULL;
     uint32_t *last_reads = NULL;
     ash_status status = ASH_OK;
     if (!low.places || !stored || (options->seeds && !late)) {

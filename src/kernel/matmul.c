@@ -277,6 +277,9 @@ static ash_dim emit_columns(product *p) {
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per),
             all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), shape.vectors);
+    if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner))
+        p->ahead =
+            ash_ahead_plan(k, p->b.buf, &work, term_bytes, cut.lines_stay ? cut.per : p->m, shape.rows);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref row_block, strip;
@@ -288,11 +291,7 @@ static ash_dim emit_columns(product *p) {
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, cut.per)),
                         ash_kern_dim(k, p->m));
     ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
-    if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner)) {
-        p->ahead =
-            ash_ahead_plan(k, p->b.buf, &work, term_bytes, cut.lines_stay ? cut.per : p->m, shape.rows);
-        p->ahead_row = cut.lines_stay ? from : ash_nest_index(n, 0);
-    }
+    p->ahead_row = cut.lines_stay ? from : ash_nest_index(n, 0);
     if (ash_dim_is_const(p->n))
         emit_known_strip(p, shape, strip, from, to, block0);
     else

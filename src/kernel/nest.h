@@ -141,7 +141,7 @@ typedef struct ash_inst {
     uint16_t dtype; /* ash_dtype of the result */
     uint16_t buf;   /* a buffer, or with ASH_NEST_SHARED in it a memory of the block */
     ash_ref a, b, c;
-    /* IDIV, IMOD, comparisons: ASH_NEST_NARROW where 32 bits hold both operands, i64; else 0 */
+    /* IDIV, IMOD, MUL, comparisons: ASH_NEST_NARROW where 32 bits hold both operands, i64; else 0 */
     uint32_t
         unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none */
     union {

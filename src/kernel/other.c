@@ -196,14 +196,23 @@ static void argreduce_body(ash_rows *r) {
     ash_nest *n = &k->nest;
     const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
-    if (k->lanes == 1 && r->axis + 1 == r->rank && lanes > 1 && ash_dim_is_const(r->count) &&
-        r->count >= k->low->target->costs.search_vectors * lanes) {
+    const int64_t least = k->low->target->costs.search_vectors * lanes;
+    const bool open = !ash_dim_is_const(r->count);
+    bool opened = false;
+    if (k->lanes == 1 && r->axis + 1 == r->rank && lanes > 1 && ash_kern_max(k, r->count) >= least) {
+        size_t mark = ash_kern_mark(k);
+        ash_ref enough = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, least), ash_kern_dim(k, r->count));
+        if (open) ash_nest_if(n, enough);
         argreduce_in_lanes(r, lanes);
-        return;
+        ash_kern_forget(k, mark);
+        if (!open) return;
+        ash_nest_else(n);
+        opened = true;
     }
     extremum e = extremum_begin(r, ash_nest_index(n, 0));
     extremum_run(r, &e, ash_nest_index(n, 1), ash_kern_dim(k, r->count), 1);
     extremum_store(r, ash_nest_get(n, e.at));
+    if (opened) ash_nest_end(n);
 }
 
 /* --- cumulative sum ------------------------------------------------------------------------------- */

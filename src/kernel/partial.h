@@ -12,7 +12,7 @@
  *         level 2 += level 1; level 1 = 0
  *
  * No level adds more than some hundred terms, so that the error is about that of so many, whatever n is; of
- * sums down the columns of a matrix, whose rows are seldom more than some hundred, some thirty. It costs a
+ * sums down the columns of a matrix, whose rows are seldom more than some hundred, some twenty. It costs a
  * few additions for each block. Sums that can be short stay one loop: the numbers are the extents'
  * maxima, so that shapes alone decide, and results do not depend on how work is divided.
  *
@@ -26,7 +26,7 @@ enum {
     ASH_PARTIAL_LEVELS = 4,
     ASH_PARTIAL_TERMS = 256, /* in a block, where one addition more is one instruction in a short loop */
     ASH_PARTIAL_ROWS =
-        32, /* the same where an accumulator has all terms of a sum, and not a lane's share */
+        16, /* the same where an accumulator has all terms of a sum, and not a lane's share */
     ASH_PARTIAL_TILE_TERMS = 768, /* where all accumulators of a tile have to be stored and loaded */
 };
 

@@ -446,19 +446,25 @@ static bool is_comparison(const ash_inst *inst) {
     return inst->op == ASH_NEST_COMPUTE && ash_op_infos[inst->i].class == ASH_CLASS_COMPARE;
 }
 
+/* Whether 32 bits make a difference. */
+static bool wants_narrow(const ash_inst *inst, bool scalars) {
+    if ((inst->lanes == 1) != scalars) return false;
+    bool multiplies = inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL && inst->dtype == ASH_I64;
+    return divides(inst) || (scalars ? is_comparison(inst) : multiplies);
+}
+
 ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, bool scalars,
                            ash_diag *diag) {
     size_t n = nest->code.len, first = 0;
     survey s = {.nest = nest, .dims = dims, .chunks = chunks, .begin = ASH_NO_REF};
-    while (!scalars && first < n && (!divides(at(&s, first)) || at(&s, first)->lanes == 1)) first++;
+    while (!scalars && first < n && !wants_narrow(at(&s, first), scalars)) first++;
     if (first == n) return ASH_OK; /* most have none */
     s.ranges = ash_mem_calloc(nest->allocator, n, sizeof *s.ranges);
     if (!s.ranges) return ASH_NO_MEMORY(diag);
     bound_values(&s);
     for (ash_ref ref = first; ref < n; ref++) {
         ash_inst *inst = &nest->code.at[ref];
-        bool asked = divides(inst) || (scalars && is_comparison(inst));
-        if (asked && (inst->lanes == 1) == scalars && is_narrow(&s, inst->a) && is_narrow(&s, inst->b))
+        if (wants_narrow(inst, scalars) && is_narrow(&s, inst->a) && is_narrow(&s, inst->b))
             inst->unroll = ASH_NEST_NARROW;
     }
     ash_mem_free(nest->allocator, s.ranges, n, sizeof *s.ranges);

@@ -207,12 +207,17 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
                                ash_dtype_size(n->buffers.at[buf].dtype) < sizeof(float)))
         return false;
     ash_ref at = ash_kern_index(k, linear);
-    if (span < lanes) {
-        if (!ash_is_pow2(span + 1)) return false;
-        for (unsigned i = 0; i < lanes; i++) pick[i] = (int32_t)offsets[i];
-        ash_ref few = ash_nest_load(n, buf, at, (unsigned)span + 1, ASH_NO_REF);
-        *out =
-            span ? ash_nest_shuffle(n, few, ASH_NO_REF, k->lanes, pick) : ash_nest_splat(n, few, k->lanes);
+    if (span < lanes) { /* as few as there are, in two loads that overlap where that is no power of two */
+        int64_t few = 1;
+        while (2 * few <= span + 1) few *= 2;
+        const int64_t second = span + 1 - few;
+        for (unsigned i = 0; i < lanes; i++)
+            pick[i] = (int32_t)(offsets[i] < few ? offsets[i] : few + offsets[i] - second);
+        ash_ref low = ash_nest_load(n, buf, at, (unsigned)few, ASH_NO_REF), high = ASH_NO_REF;
+        if (second)
+            high = ash_nest_load(n, buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, second)),
+                                 (unsigned)few, ASH_NO_REF);
+        *out = span ? ash_nest_shuffle(n, low, high, k->lanes, pick) : ash_nest_splat(n, low, k->lanes);
         return true;
     }
     if (span >= 2 * lanes - 1) return false;

@@ -36,7 +36,7 @@ static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape sh
     const ash_costs *c = &target->costs;
     ash_tile_heights h = {.n = 1, .at = {shape.rows}};
     unsigned hides = (unsigned)__builtin_ceil(c->tile_latency * c->tile_fma / shape.vectors);
-    if (steps <= c->overlap_body) hides = ASH_MIN(hides, (unsigned)c->overlap_chains);
+    if (ash_tile_is_short(target, steps)) hides = ASH_MIN(hides, (unsigned)c->overlap_chains);
     for (unsigned next = ASH_MIN(hides, shape.rows - 1); next && h.n < ASH_COUNT(h.at); next--)
         h.at[h.n++] = next;
     h.at[h.n - 1] = 1; /* whatever the costs say, every row is computed */
@@ -59,18 +59,23 @@ static int64_t usual_rows(const ash_tile_extents *e) {
     return e->open_rows ? ASH_MAX(e->rows / ASH_TILE_USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
 }
 
-/* Adds how many tiles of each number of rows a run takes: a short line even ones, others their edges and
- * what lies between. */
-static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_extents *e,
+/* Adds how many tiles of each number of rows a run takes: a short line even ones, and one where `whole` and
+ * it fits a tile, others their edges and what lies between. */
+static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_extents *e, bool whole,
                         double *counts) {
     unsigned edge = h->at[h->n > 1];
-    if (e->lines && rows < 2 * edge) {
+    if (e->lines && (rows < 2 * edge || (whole && rows <= h->at[0]))) {
         for (int64_t even = ash_tile_even(h, rows); rows > 0; rows -= even) counts[ASH_MIN(rows, even)]++;
         return;
     }
     if (e->lines) counts[edge] += e->edges, rows -= e->edges * edge;
-    int64_t rest = e->lines && edge < h->at[0] ? rows % h->at[0] % edge : 0; /* edges take one each */
-    if (rest <= e->edges) counts[edge] -= (double)rest, counts[edge + 1] += (double)rest, rows -= rest;
+    int64_t more = ASH_MIN(h->at[0] - edge, ASH_TILE_MORE), rest = e->lines ? rows % h->at[0] % edge : 0;
+    if (e->lines && rest <= (int64_t)e->edges * more) {
+        const int64_t half = e->edges > 1 ? rest / 2 : 0;
+        counts[edge] -= (double)e->edges;
+        for (unsigned i = 0; i < e->edges; i++) counts[edge + (i ? half : rest - half)]++;
+        rows -= rest;
+    }
     for (unsigned i = 0; i < h->n; rows %= h->at[i++]) counts[h->at[i]] += (double)(rows / h->at[i]);
 }
 
@@ -89,7 +94,7 @@ static double shape_cycles(const ash_target *target, ash_tile_shape shape, const
     }
     int64_t usual = usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0, all = 0;
     for (int64_t rows = usual - near; rows <= ASH_MIN(usual + near, e->rows); all += rows++)
-        count_tiles(&h, rows, e, counts);
+        count_tiles(&h, rows, e, ash_tile_is_short(target, steps), counts);
     double (*cycles_of)(const ash_target *, unsigned, unsigned, int64_t, ash_tile_math) =
         e->open_rows ? open_tile_cycles : tile_cycles;
     for (unsigned height = 1; height <= shape.rows; height++) {

@@ -16,7 +16,8 @@
 
 enum {
     ASH_TILE_MAX = 32,
-    ASH_TILE_USUAL = 4 /* a size that is a variable is expected to be this part of its bound */
+    ASH_TILE_USUAL = 4, /* a size that is a variable is expected to be this part of its bound */
+    ASH_TILE_MORE = 2   /* positions that an edge of a line takes beside its own, at most */
 };
 
 typedef struct ash_tile_shape {
@@ -60,6 +61,10 @@ typedef struct ash_tile_heights {
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps);
+/* Whether tiles of so many steps are over so soon that the processor overlaps several. */
+static inline bool ash_tile_is_short(const ash_target *target, int64_t steps) {
+    return steps <= target->costs.overlap_body;
+}
 /* The height of the tiles that so many rows are cut into evenly; the last one may be lower. */
 static inline int64_t ash_tile_even(const ash_tile_heights *heights, int64_t rows) {
     return ash_ceil_div(rows, ash_ceil_div(rows, heights->at[0]));

@@ -2,44 +2,57 @@
 /* Pooling. */
 #include "ops.h"
 
+/* a op b, which may be negative on the way. */
+static ash_dim combine(ash_import *im, ash_dim_op op, ash_dim a, ash_dim b) {
+    ash_dim out = 0;
+    ash_diag diag = {0};
+    if (ash_import__ok(im) && ash_dims_combine(im->graph->dims, op, a, b, &out, &diag) != ASH_OK)
+        ash_import__fail(im, diag.code, "%s", diag.message);
+    return out;
+}
+
 /* ceil_mode: a last window that begins inside the operand or its leading padding may hang over the end.
  * `extra` receives by how much, in elements. An only window that is longer than all there is becomes as
- * short. */
-static void hang_over(ash_import *im, const ash_type *type, ash_onnx_window *w, int64_t *extra) {
+ * short, where that is a number. */
+static void hang_over(ash_import *im, const ash_type *type, ash_onnx_window *w, ash_dim *extra) {
     for (unsigned i = 0; i < w->n; i++) {
-        ash_dim dim = type->dims[i + 2];
+        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1, stride = w->strides[i], least, most;
         extra[i] = 0;
-        if (!ash_import__attr_int(im, "ceil_mode", 0) || w->strides[i] == 1) continue;
-        if (!ash_dim_is_const(dim)) {
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "ceil_mode over a dim that is not a number");
-            return;
-        }
-        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1,
-                room = dim + w->before[i] + w->after[i] - span;
-        if (room < 0) {
-            if (room > -w->strides[i] && room + span > 0)
-                w->kernel[i] = (room + span - 1) / w->dilations[i] + 1;
+        if (!ash_import__attr_int(im, "ceil_mode", 0) || stride == 1) continue;
+        ash_dim begin = combine(im, ASH_DIM_ADD, type->dims[i + 2], w->before[i]);
+        ash_dim room = combine(im, ASH_DIM_SUB, combine(im, ASH_DIM_ADD, begin, w->after[i]), span);
+        ash_dims_bounds(im->graph->dims, room, &least, &most);
+        if (most < 0) {
+            if (least == most && most > -stride && most + span > 0)
+                w->kernel[i] = (most + span - 1) / w->dilations[i] + 1;
             continue;
         }
-        int64_t last = ash_ceil_div(room, w->strides[i]) * w->strides[i];
-        if (last >= dim + w->before[i]) last -= w->strides[i];
-        extra[i] = ASH_MAX(last - room, 0);
+        if (least < 0) room = combine(im, ASH_DIM_MAX, room, 0);
+        ash_dim last = combine(im, ASH_DIM_DIV, combine(im, ASH_DIM_ADD, room, stride - 1), stride);
+        ash_dims_bounds(im->graph->dims, w->after[i], &least, &most);
+        if (most > span - stride) { /* else it begins there whatever the dim is */
+            ash_dim inside = combine(im, ASH_DIM_DIV, combine(im, ASH_DIM_SUB, begin, 1), stride);
+            last = combine(im, ASH_DIM_MIN, last, inside);
+        }
+        extra[i] = combine(im, ASH_DIM_SUB, combine(im, ASH_DIM_MUL, last, stride), room);
+        ash_dims_bounds(im->graph->dims, extra[i], &least, &most);
+        if (least < 0) extra[i] = combine(im, ASH_DIM_MAX, extra[i], 0);
     }
 }
 
 static ash_value pool(ash_import *im, ash_op op, ash_value x, const ash_onnx_window *w,
-                      const int64_t *extra) {
+                      const ash_dim *extra) {
     int64_t axes[ASH_MAX_RANK];
     ash_window windows[ASH_MAX_RANK];
     for (unsigned i = 0; i < w->n; i++) {
         axes[i] = i + 2;
         windows[i] = ash_onnx__window_at(w, i);
-        windows[i].after += extra[i];
+        windows[i].after = combine(im, ASH_DIM_ADD, windows[i].after, extra[i]);
     }
     return ash_pool(im->graph, op, x, axes, windows, w->n);
 }
 
-static bool pool_window(ash_import *im, const ash_type *type, ash_onnx_window *w, int64_t *extra) {
+static bool pool_window(ash_import *im, const ash_type *type, ash_onnx_window *w, ash_dim *extra) {
     if (!ash_onnx__window(im, type->rank, NULL, w)) return false;
     ash_onnx__window_auto_pad(im, type, w);
     hang_over(im, type, w, extra);
@@ -58,7 +71,7 @@ static int64_t taps_of(const ash_onnx_window *w) {
 /* How many elements each window averages over: those inside the operand, and, with count_include_pad,
  * inside its padding; never what hangs over. Only called when that differs between windows. */
 static ash_value window_counts(ash_import *im, const ash_type *type, const ash_onnx_window *w,
-                               const int64_t *extra, bool with_pads) {
+                               const ash_dim *extra, bool with_pads) {
     ash_type ones = *type;
     ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
     ones.dims[0] = ones.dims[1] = 1;
@@ -74,7 +87,7 @@ static ash_value window_counts(ash_import *im, const ash_type *type, const ash_o
 ash_value ash_onnx__average_pool(ash_import *im, ash_value x) {
     ash_type type = ash_import__type(im, x);
     ash_onnx_window w;
-    int64_t extra[ASH_MAX_RANK];
+    ash_dim extra[ASH_MAX_RANK];
     if (!pool_window(im, &type, &w, extra)) return ASH_NO_VALUE;
     bool with_pads = ash_import__attr_int(im, "count_include_pad", 0) != 0, varies = false;
     for (unsigned i = 0; i < w.n; i++) varies |= extra[i] || (!with_pads && (w.before[i] || w.after[i]));
@@ -94,7 +107,7 @@ void ash_onnx__op_lp_pool(ash_import *im) {
     ash_type type = ash_import__type(im, x);
     double p = (double)ash_import__attr_int(im, "p", 2);
     ash_onnx_window w;
-    int64_t extra[ASH_MAX_RANK];
+    ash_dim extra[ASH_MAX_RANK];
     if (!pool_window(im, &type, &w, extra)) return;
     x = ash_build__with(im->graph, ASH_OP_POW, ash_abs(im->graph, x), p);
     ash_import__out(im, 0,
@@ -217,7 +230,7 @@ void ash_onnx__op_max_pool(ash_import *im) {
     ash_value x = last ? ash_onnx__channels_first(im, ash_import__in(im, 0)) : ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
     ash_onnx_window w;
-    int64_t extra[ASH_MAX_RANK];
+    ash_dim extra[ASH_MAX_RANK];
     if (!pool_window(im, &type, &w, extra)) return;
     ash_value y = pool(im, ASH_OP_POOL_MAX, x, &w, extra);
     ash_import__out(im, 0, last ? ash_onnx__channels_last(im, y) : y);

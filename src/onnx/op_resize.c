@@ -2,7 +2,8 @@
 /* Resize and Upsample: one axis after the other. Along an axis every result element is a weighted sum of a
  * few operand elements, at positions and with weights that depend on sizes alone: for nearest a gather,
  * else a gather per tap, times a constant, summed. Where sizes are variables, positions and weights are
- * computed when the graph runs, by the same formulas in double precision. */
+ * computed when the graph runs, by the same formulas in double precision; of an extent that becomes a whole
+ * multiple of itself every element is repeated, and nothing is gathered. */
 #include <math.h>
 
 #include "ops.h"
@@ -259,16 +260,86 @@ static ash_value index_of(const axis_formula *f, ash_value at) {
     return ash_cast(f->g, at, ASH_I64);
 }
 
+/* Extents of which one is a whole multiple of the other: the first tap of result i is the operand's element
+ * (i + shift) / times + first, moved inside. */
+typedef struct stairs {
+    int64_t times, shift, first;
+    ash_dim in, out;
+    int taps;
+} stairs;
+
+static bool find_stairs(ash_graph *g, const resize *r, ash_dim in, ash_dim out, double scale, stairs *s) {
+    enum { MOST = 16, MIDDLE = 64 };
+    ash_dims *dims = g->dims;
+    int64_t least, most, unused, wanted, before = 0;
+    ash_dim all;
+    ash_dims_bounds(dims, in, &least, &most);
+    ash_dims_bounds(dims, out, &unused, &wanted);
+    *s = (stairs){.times = wanted / ASH_MAX(most, 1), .in = in, .out = out};
+    s->taps = r->mode == 'n' ? 1 : r->mode == 'c' ? 4 : 2;
+    if (least < 1 || s->times < 2 || s->times > MOST || (scale > 0 && scale != (double)s->times) ||
+        r->transform == ALIGN_CORNERS ||
+        ash_dims_combine(dims, ASH_DIM_MUL, in, s->times, &all, NULL) != ASH_OK || all != out)
+        return false;
+    const axis_plan p = {.in = 2 * MIDDLE, .out = 2 * MIDDLE * s->times, .scale = (double)s->times};
+    for (int64_t i = 0; i < s->times; i++) {
+        double x = position(r, &p, MIDDLE * s->times + i);
+        double from = r->mode == 'n' ? nearest(r->rounding, x) : floor(x) - s->taps / 2 + 1;
+        int64_t at = (int64_t)from - MIDDLE;
+        if (i == 0) s->first = before = at;
+        if (at < before || at > s->first + 1) return false;
+        s->shift += at > s->first;
+        before = at;
+    }
+    return true;
+}
+
+/* The operand with its first and last element repeated, as often as taps reach out. */
+static ash_value with_ends(ash_graph *g, ash_value x, unsigned axis, const stairs *s, int64_t *before) {
+    enum { MOST = 8 };
+    ash_value all[MOST];
+    size_t n = 0;
+    int64_t behind = ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0);
+    *before = ASH_MAX(-s->first, 0);
+    if (!*before && !behind) return x;
+    for (int64_t i = 0; i < *before; i++) all[n++] = ash_slice_axis(g, x, axis, 0, 1);
+    all[n++] = x;
+    for (int64_t i = 0; i < behind; i++)
+        all[n++] = ash_slice_axis(g, x, axis, ash_graph_dim_sub(g, s->in, 1), 1);
+    return ash_concat(g, all, n, axis);
+}
+
+/* A tap by moving elements alone: each is repeated, and the result begins `shift` elements on. */
+static ash_value tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const stairs *s, int64_t begin) {
+    const ash_dim count = s->shift ? ash_graph_dim_add(g, s->in, 1) : s->in;
+    ash_value part = ash_slice_axis(g, x, axis, begin, count);
+    const ash_type *type = ash_graph_type(g, part);
+    ash_dim dims[ASH_MAX_RANK + 1];
+    if (!type) return ASH_NO_VALUE;
+    const unsigned rank = type->rank;
+    for (unsigned d = 0; d <= rank; d++) dims[d] = d <= axis ? type->dims[d] : type->dims[d - 1];
+    dims[axis + 1] = 1;
+    part = ash_reshape(g, part, dims, rank + 1);
+    dims[axis + 1] = s->times;
+    part = ash_broadcast_to(g, part, dims, rank + 1);
+    for (unsigned d = axis + 1; d < rank; d++) dims[d] = dims[d + 1];
+    dims[axis] = ash_graph_dim_mul(g, count, s->times);
+    return ash_slice_axis(g, ash_reshape(g, part, dims, rank), axis, s->shift, s->out);
+}
+
 static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_value x, unsigned axis,
-                                 ash_dim out) {
+                                 const stairs *s, ash_dim out) {
     ash_graph *g = im->graph;
     ash_type type = ash_import__type(im, x);
     const ash_onnx_taps taps = taps_of(f, ash_iota(g, ASH_F64, &out, 1, 0));
     ash_value sum = ASH_NO_VALUE;
     ash_dim line[ASH_MAX_RANK];
+    int64_t before = 0;
+    if (s) x = with_ends(g, x, axis, s, &before);
     for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? out : 1;
     for (int t = 0; t < taps.n; t++) {
-        ash_value tap = ash_gather(g, x, index_of(f, taps.at[t]), axis);
+        ash_value tap = s ? tap_of_stairs(g, x, axis, s, before + s->first + t)
+                          : ash_gather(g, x, index_of(f, taps.at[t]), axis);
         if (taps.weights[t] == ASH_NO_VALUE) return tap;
         ash_value w = ash_reshape(g, ash_cast(g, taps.weights[t], type.dtype), line, type.rank);
         sum = t ? ash_add(g, sum, ash_mul(g, tap, w)) : ash_mul(g, tap, w);
@@ -423,7 +494,10 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
                                 "antialiasing, or a region, along a dim that is not a number");
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
-    return resize_variable(im, &f, x, t->axis, t->out);
+    stairs s;
+    bool even =
+        ash_import__type(im, x).rank < ASH_MAX_RANK && find_stairs(g, r, t->in, t->out, t->scale, &s);
+    return resize_variable(im, &f, x, t->axis, even ? &s : NULL, t->out);
 }
 
 const ash_onnx_resize *ash_onnx__resize_how(ash_import *im) {

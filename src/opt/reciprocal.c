@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* reciprocal: a division by one number becomes a multiplication, and that of a softmax by each row's sum.
+/* reciprocal: a division by one number becomes a multiplication, and so do that of a softmax by each row's
+ * sum, and that of a normalisation, and of its gradient, by each row's deviation.
  *
  *     x / c  ->  x * (1 / c)
  *
@@ -8,7 +9,8 @@
  * where its last bit decides about something larger: 41 * (1 / 41) is below 1 in f32, and its floor is 0.
  * That is where it reaches a step (see ash_rewrite__find_stepped; quantisation is the common case). A
  * quotient of one element stays too: it costs nothing, and the scale of a tensor is of this kind. Only
- * where 1 / c is a normal number: of a softmax it is, as one of the terms is 1. */
+ * where 1 / c is a normal number: of a softmax it is, as one of the terms is 1, and of the root of what has
+ * a constant added that is not tiny. */
 #include "rewrite.h"
 
 /* What the pass knows of the values of `from`. */
@@ -44,6 +46,18 @@ static bool is_softmax(const ash_rewrite *rw, const ash_node *node) {
     return a->count == b->count && !memcmp(a->list, b->list, a->count * sizeof *a->list);
 }
 
+/* x / sqrt(v + c) with a root for many x. */
+static bool is_normalisation(ash_rewrite *rw, const ash_node *node) {
+    const ash_node *root = source_of(rw, node->ins[1]);
+    ash_number s;
+    if (!root || root->op != ASH_OP_SQRT) return false;
+    const ash_node *sum = source_of(rw, root->ins[0]);
+    if (!sum || sum->op != ASH_OP_ADD) return false;
+    const ash_value_info *divisor = ash_graph__value(rw->from, node->ins[1]);
+    bool many = rw->from->nodes.at[divisor->node].op == ASH_OP_BROADCAST;
+    return many && ash_rewrite__splat(rw, ash_rewrite__get(rw, sum->ins[1]), &s) && s.f > 1e-30;
+}
+
 /* The image of a division that becomes a multiplication; ASH_NO_VALUE: it stays. */
 static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node) {
     ash_number s;
@@ -51,15 +65,15 @@ static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node)
         is_one_element(ash_graph__type(rw->from, node->out)))
         return ASH_NO_VALUE;
     ash_dtype dtype = ash_graph__type(rw->from, node->out)->dtype;
-    bool softmax = is_softmax(rw, node);
-    if ((dtype != ASH_F32 && dtype != ASH_F64) || (!softmax && !f->constant[node->ins[1]]))
-        return ASH_NO_VALUE;
+    bool row = is_softmax(rw, node) || is_normalisation(rw, node);
+    if ((dtype != ASH_F32 && dtype != ASH_F64) || (!row && !f->constant[node->ins[1]])) return ASH_NO_VALUE;
     ash_value x = ash_rewrite__get(rw, node->ins[0]), c = ash_rewrite__get(rw, node->ins[1]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
-    if (!softmax) {
+    if (!row) {
         if (!ash_rewrite__splat(rw, c, &s)) return ASH_NO_VALUE;
         double size = __builtin_fabs(s.f);
         if (!(size > 1e-37 && size < 1e37)) return ASH_NO_VALUE;
+        c = ash_scalar(rw->to, dtype, s.f); /* whose reciprocal is a number, whatever the dims are */
     }
     ash_rewrite__name(rw, node);
     return ash_mul(rw->to, x, ash_build__from(rw->to, ASH_OP_DIV, 1, c));

@@ -4,7 +4,9 @@
  * A step that settles a variable is a function of the host that reads the count and writes the result: it
  * runs when its turn comes, in every mode, is timed, counted and left out like the others. It sets the
  * variable, which kernels read when they begin, and refreshes the chunks and bytes of the steps that
- * mention it: commands are read when they run. The access records have put these after it.
+ * mention it: commands are read when they run. The access records have put these after it. Chunks and bytes
+ * are at all times what the variables' present values make them, so one that is settled as it was before
+ * refreshes nothing.
  *
  * Before an execution has settled it, and after one that did not come to its end, a variable has its bound
  * for the present values of the caller's. */
@@ -22,6 +24,7 @@ static void settle(void *arg, void *const *buffers, int64_t begin, int64_t end, 
     memcpy(&counted, buffers[0], sizeof counted);
     counted = ASH_MAX(ASH_MIN(counted, limit), 0);
     memcpy(buffers[1], &counted, sizeof counted);
+    if (plan->vars[var] == counted) return;
     plan->vars[var] = counted;
     for (uint32_t i = first; i < first + s->settled->count; i++)
         ash_plan__refresh_step(plan, plan->core->resized[i]);

@@ -422,9 +422,13 @@ static void instruction(ptx_reader *r, body *b) {
     operands(r, b, in, op);
     keep_operands(r, in);
     if (in->control == BARRIER && in->n_arguments > 1) ptx_fail(r, "a barrier for a part of the block");
-    in->multiply_add = op->run == ptx_run_mad && ptx_type_kind((ptx_type)in->type[0]) == 'f';
-    in->matrix = op->run == ptx_run_mma;
+    in->multiply_adds = op->run == ptx_run_mad && ptx_type_kind((ptx_type)in->type[0]) == 'f';
+    in->matrices = op->run == ptx_run_mma;
     in->run = ptx_single(in);
+    if (ptx_is_left_out(op->name)) {
+        in->run = ptx_run_nothing;
+        in->control = RUN;
+    }
     ptx_expect(r, ";");
 }
 
@@ -521,6 +525,24 @@ static void statements(ptx_reader *r, body *b) {
     ptx_forget(r, mark);
 }
 
+/* What is known of stretches when all is read. Of those kinds an instruction has its own number so far. */
+static void find_stretches(ptx_kernel *k) {
+    uint32_t multiply_adds = 0, matrices = 0;
+    for (uint32_t i = 0; i < k->n_insns; i++) {
+        ptx_insn *in = &k->insns[i];
+        const uint32_t adds = in->multiply_adds, products = in->matrices;
+        in->multiply_adds = multiply_adds;
+        in->matrices = matrices;
+        multiply_adds += adds;
+        matrices += products;
+    }
+    for (uint32_t i = k->n_insns; i-- > 0;) {
+        ptx_insn *in = &k->insns[i];
+        const bool plain = in->control == RUN && in->guard.slot == PTX_NONE; /* never the last */
+        in->straight = !plain ? i : in[1].straight > i + 1 ? in[1].straight : i + 1;
+    }
+}
+
 void ptx_read_kernel(ptx_reader *r, const ptx_function *f) {
     ptx_module *m = r->module;
     ptx_kernel *k = ptx_keep(m, sizeof *k);
@@ -561,6 +583,7 @@ void ptx_read_kernel(ptx_reader *r, const ptx_function *f) {
     }
     for (uint32_t i = 0; i < k->n_constants; i++)
         if (k->constants[i].dynamic) k->constants[i].value += behind;
+    find_stretches(k);
     k->shared_bytes = behind;
     k->dynamic_limit = 48 * 1024 - (int)behind;
 }

@@ -8,10 +8,13 @@
 
 ptx_machine ptx_is;
 bool ptx_no_shortcuts;
+unsigned ptx_most_blocks;
 static uint64_t state; /* of the random numbers */
 static bool off[PTX_N_CHECKS];
 static ptx_check first = PTX_N_CHECKS;
 static char finding[800], refusal[512];
+static const char *left_out; /* what is, by its kind; NULL: nothing */
+static uint64_t left_out_at, left_out_seen;
 
 typedef struct counted {
     struct counted *next;
@@ -46,11 +49,31 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed) {
     memset(off, 0, sizeof off);
     first = PTX_N_CHECKS;
     finding[0] = refusal[0] = 0;
+    left_out = NULL;
+    ptx_most_blocks = 0;
     while (kernels) {
         counted *next = kernels->next;
         free(kernels);
         kernels = next;
     }
+}
+
+void ptx_few_blocks(unsigned most) {
+    ptx_most_blocks = most;
+}
+
+void ptx_leave_out(const char *kind, uint64_t n) {
+    left_out = kind;
+    left_out_at = n;
+    left_out_seen = 0;
+}
+
+uint64_t ptx_left_out_of(void) {
+    return left_out_seen;
+}
+
+bool ptx_is_left_out(const char *kind) {
+    return left_out && !strcmp(left_out, kind) && ++left_out_seen == left_out_at;
 }
 
 /* --- findings ------------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ void ptx_leave(const CUresult *entered);
 /* The first line of every function of the driver. */
 #define ENTER(function, needs)                                                                             \
     __attribute__((cleanup(ptx_leave))) const CUresult entered_ = ptx_enter(CALL_##function, needs);       \
-    if (entered_) return entered_
+    if (entered_ || ptx_is_left_out(#function)) return entered_
 #define REFUSE_IF(condition, code)                                                                         \
     if (condition) return code
 

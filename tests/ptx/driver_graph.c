@@ -110,7 +110,8 @@ static CUresult add(CUgraphNode *handle, CUgraph g, const CUgraphNode *after, si
     node *n = append(g, type);
     n->command = command;
     n->event = event;
-    for (size_t i = 0; i < n_after; i++) add_edge(n, after[i]);
+    for (size_t i = 0; i < n_after; i++)
+        if (!ptx_is_left_out("edge")) add_edge(n, after[i]);
     *handle = n;
     return CUDA_SUCCESS;
 }

@@ -272,7 +272,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction 
 
 ptx_task *ptx_kernel_task(const CUDA_KERNEL_NODE_PARAMS *p, int stream, CUresult *why) {
     ptx_kernel *k = p->func;
-    const unsigned grid[] = {p->gridDimX, p->gridDimY, p->gridDimZ},
+    const unsigned most = ptx_most_blocks, x = p->gridDimX,
+                   grid[] = {most && x > most ? most : x, p->gridDimY, p->gridDimZ},
                    threads[] = {p->blockDimX, p->blockDimY, p->blockDimZ};
     uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     *why = CUDA_ERROR_INVALID_HANDLE;

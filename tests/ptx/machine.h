@@ -174,8 +174,9 @@ struct ptx_insn {
     ptx_operand *op;                                   /* operands, flat */
     ptx_operand guard;
     uint8_t control;
-    bool multiply_add, matrix;
     uint8_t n_arguments;
+    uint32_t straight; /* from here up to this one, all RUN one after the other, without guards */
+    uint32_t multiply_adds, matrices; /* of these kinds, before it in the kernel */
     uint8_t first[PTX_ARGUMENTS],
         count[PTX_ARGUMENTS]; /* argument a is op[first[a]] and the count - 1 after it */
     uint8_t type[4], word[N_GROUPS];
@@ -345,10 +346,10 @@ typedef struct ptx_pattern {
     int32_t least, most; /* of them */
     int32_t step;        /* they are 0, step, 2 * step, ...; else PTX_NO_STEP */
     uint8_t bytes;       /* of an access; 0: there is no pattern yet */
-    uint8_t low;         /* in global memory: where in its sector the first address lies */
     bool shared, aligned;
     uint16_t n_spots, made, conflicts; /* made: sectors, or wavefronts */
-    ptx_allocation *near;              /* that was accessed last */
+    uint8_t sectors[32];  /* by where in its sector the first address lies; 0: not counted yet */
+    ptx_allocation *near; /* that was accessed last */
     ptx_spot spot[PTX_WARP];
 } ptx_pattern;
 
@@ -375,6 +376,7 @@ struct ptx_block {
     const uint16_t *lane;          /* the active threads, ascending */
     unsigned n;                    /* of them */
     bool dense;                    /* they are lane[0] and those after it */
+    unsigned whole;                /* so many of them, the first ones, are whole warps side by side */
     uint32_t pc;                   /* of the present instruction */
     uint8_t carry[PTX_THREADS];    /* of add.cc and its kin */
     uint32_t at[PTX_THREADS];      /* where each thread goes on; PTX_LEFT, PTX_WAITS */
@@ -418,19 +420,17 @@ static inline void *ptx_row(const ptx_block *b, ptx_operand o) {
 #define PTX_APART
 #endif
 
-/* Runs a body for each active thread `l`. Twice in the text: without a list, compilers vectorise it. */
+/* Runs a body for each active thread `l`. Twice in the text: of whole warps compilers make vectors. */
 #define PTX_LANES(b, l, ...)                                                                               \
     do {                                                                                                   \
-        if ((b)->dense) {                                                                                  \
-            const unsigned first_ = (b)->lane[0], end_ = first_ + (b)->n;                                  \
-            PTX_APART for (unsigned l = first_; l < end_; l++) {                                           \
-                __VA_ARGS__;                                                                               \
-            }                                                                                              \
-        } else {                                                                                           \
-            for (unsigned i_ = 0; i_ < (b)->n; i_++) {                                                     \
-                unsigned l = (b)->lane[i_];                                                                \
-                __VA_ARGS__;                                                                               \
-            }                                                                                              \
+        const size_t first_ = (b)->lane[0], whole_ = (b)->whole / PTX_WARP * PTX_WARP, n_ = (b)->n;        \
+        PTX_APART for (size_t i_ = 0; i_ < whole_; i_++) {                                                 \
+            const size_t l = first_ + i_;                                                                  \
+            __VA_ARGS__;                                                                                   \
+        }                                                                                                  \
+        for (size_t i_ = whole_; i_ < n_; i_++) {                                                          \
+            const size_t l = (b)->lane[i_];                                                                \
+            __VA_ARGS__;                                                                                   \
         }                                                                                                  \
     } while (0)
 
@@ -499,8 +499,11 @@ ptx_counters *ptx_counters_of(const char *kernel);
 void ptx_found_reset(void);
 void ptx_check_reset(const ptx_machine *machine, uint64_t seed);
 int ptx_finding_code(void); /* CUDA_SUCCESS when nothing was found */
+/* Whether the next one of this kind is the one that ptx_leave_out has named; it counts as seen. */
+bool ptx_is_left_out(const char *kind);
 extern ptx_machine ptx_is;
 extern bool ptx_no_shortcuts;               /* ptx_one_by_one */
+extern unsigned ptx_most_blocks;            /* ptx_few_blocks; 0: any number */
 void *ptx_alloc(size_t count, size_t size); /* zeroed; ends the process when there is none */
 
 /* memory.c: allocations of all devices. Device memory has addresses that are no addresses of the

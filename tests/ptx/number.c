@@ -29,11 +29,20 @@ double ptx_decode(ptx_type type, uint64_t bits) {
     if (exponent == most)
         value = mantissa ? (double)NAN : (double)INFINITY;
     else if (!exponent)
-        value = ldexp(mantissa, 1 - bias - mantissa_bits);
+        value = mantissa * ptx_double((uint64_t)(1 - bias - mantissa_bits + 1023) << 52);
     else /* a double has all of these exponents */
         value = ptx_double((uint64_t)(exponent - bias + 1023) << 52 | (uint64_t)mantissa
                                                                           << (52 - mantissa_bits));
     return bits >> (exponent_bits + mantissa_bits) & 1 ? -value : value;
+}
+
+/* The 53 digits of a number that is none of 0, infinite and no number, the first of which is 1, and its
+ * exponent. */
+static uint64_t digits_of(double value, int *exponent) {
+    const uint64_t first = UINT64_C(1) << 52, bits = ptx_double_bits(value), digits = bits & (first - 1);
+    const int e = (int)(bits >> 52 & 0x7ff), zeros = e ? 0 : __builtin_clzll(digits) - 11;
+    *exponent = e ? e - 1023 : -1022 - zeros;
+    return e ? first | digits : digits << zeros;
 }
 
 uint64_t ptx_encode(ptx_type type, double value, int round) {
@@ -53,9 +62,7 @@ uint64_t ptx_encode(ptx_type type, double value, int round) {
         bits = 0;
     } else {
         int exponent;
-        uint64_t digits =
-            (uint64_t)ldexp(frexp(fabs(value), &exponent), 53); /* 53 of them, the first is 1 */
-        exponent--;
+        uint64_t digits = digits_of(value, &exponent);
         int shift = 52 - mantissa_bits, least = 1 - bias;
         if (exponent < least) shift += least - exponent;
         if (shift > 60) shift = 60;

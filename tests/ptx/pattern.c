@@ -57,7 +57,6 @@ static bool make(ptx_pattern *p, const uint64_t *address, unsigned bytes, bool s
     p->most = most;
     p->step = steady ? step : PTX_NO_STEP;
     p->bytes = (uint8_t)bytes;
-    p->low = (uint8_t)(address[0] & 31);
     p->shared = shared;
     p->aligned = !(bits & (int32_t)(bytes - 1));
     unsigned conflicts = 0;
@@ -66,16 +65,15 @@ static bool make(ptx_pattern *p, const uint64_t *address, unsigned bytes, bool s
         p->made = (uint16_t)ptx_wavefronts(address, all_threads, PTX_WARP, bytes, &conflicts);
     } else {
         p->n_spots = (uint16_t)rows_of_bytes(p->apart, bytes, p->spot);
-        p->made = (uint16_t)ptx_sectors(address, all_threads, PTX_WARP);
+        memset(p->sectors, 0, sizeof p->sectors);
     }
     p->conflicts = (uint16_t)conflicts;
     return true;
 }
 
-/* Whether it is already that of these addresses. Banks are the same wherever the first word lies,
- * sectors where the first byte lies in one as before. */
+/* Whether it is already that of these addresses. Banks are the same wherever the first word lies. */
 static bool fits(const ptx_pattern *p, const uint64_t *address, unsigned bytes, bool shared) {
-    if (p->bytes != bytes || p->shared != shared || (!shared && p->low != (address[0] & 31))) return false;
+    if (p->bytes != bytes || p->shared != shared) return false;
     uint64_t first = address[0], different = 0;
     for (unsigned l = 0; l < PTX_WARP; l++)
         different |= (address[l] - first) ^ (uint64_t)(int64_t)p->apart[l];
@@ -83,7 +81,13 @@ static bool fits(const ptx_pattern *p, const uint64_t *address, unsigned bytes, 
 }
 
 bool ptx_pattern_fit(ptx_pattern *p, const uint64_t *address, unsigned bytes, bool shared) {
-    return fits(p, address, bytes, shared) || make(p, address, bytes, shared);
+    if (!fits(p, address, bytes, shared) && !make(p, address, bytes, shared)) return false;
+    if (shared) return true;
+    /* Sectors are the same where the first byte lies in one as before. */
+    uint8_t *sectors = &p->sectors[address[0] & 31];
+    if (!*sectors) *sectors = (uint8_t)ptx_sectors(address, all_threads, PTX_WARP);
+    p->made = *sectors;
+    return true;
 }
 
 unsigned char *ptx_reach_warp(ptx_block *b, unsigned first, const ptx_request *r, const uint64_t *address,

@@ -83,10 +83,21 @@ void ptx_check_set(ptx_check check, bool on);
 /* From now on nothing is done for a warp at once, until the next ptx_reset: the same numbers and findings,
  * slowly. For tests of the stand-in itself. */
 void ptx_one_by_one(void);
+/* From now on launches of more blocks (in x) have so many, until the next ptx_reset: the same to kernels
+ * whose blocks share out what there is, by how many they are. */
+void ptx_few_blocks(unsigned most);
 /* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
 void ptx_fail_at(uint64_t n, CUresult code);
 /* The exported name of the call that failed so since ptx_reset; NULL: none did yet. */
 const char *ptx_failed(void);
+/* A defect: the n-th from now (1: the next one; 0: none) of one kind is left out, until the next ptx_reset.
+ * `kind` (a literal, it is kept) is a driver's function by its exported name, one that gives back nothing
+ * but its status: the call answers success and does nothing; or "edge": between two nodes that are added
+ * to a graph; or an instruction without its modifiers and types ("bar.sync"), where a module is read:
+ * nothing takes its place. */
+void ptx_leave_out(const char *kind, uint64_t n);
+/* How many of that kind there were since. */
+uint64_t ptx_left_out_of(void);
 /* The driver calls since ptx_reset: of one function by its exported name, of all when NULL. */
 uint64_t ptx_calls(const char *function);
 

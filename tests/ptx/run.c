@@ -91,6 +91,7 @@ static void activate(ptx_block *b, const uint16_t *lane, unsigned n) {
     b->lane = lane;
     b->n = n;
     b->dense = !n || lane[n - 1] - lane[0] == (int)n - 1;
+    b->whole = n && b->dense && lane[0] % PTX_WARP == 0 ? n / PTX_WARP * PTX_WARP : 0;
 }
 
 /* Makes the threads at the lowest place active. Returns where the next others are; PTX_WAITS when none
@@ -199,54 +200,66 @@ static void control(ptx_block *b, const ptx_insn *in) {
     }
 }
 
+/* The active threads have been through these, all of them RUN. */
+static void count(ptx_block *b, const ptx_insn *from, const ptx_insn *to, unsigned n_warps) {
+    const uint64_t n = (uint64_t)(to - from);
+    b->executed += n * b->n;
+    b->counters->warp_instructions += n * n_warps;
+    b->counters->multiply_adds += (uint64_t)(to->multiply_adds - from->multiply_adds) * b->n;
+    b->counters->matrix += (uint64_t)(to->matrices - from->matrices) * n_warps;
+}
+
+/* One instruction, which may have a guard. False: the active threads must be chosen anew. */
+static bool run_one(ptx_block *b, const ptx_insn *in, uint32_t *pc, unsigned n_warps) {
+    const uint16_t *lane = b->lane;
+    const unsigned n = b->n;
+    b->pc = *pc;
+    if (in->guard.slot != PTX_NONE) {
+        narrow(b, in->guard);
+        n_warps = warps(b);
+    }
+    if (in->control == RUN) {
+        count(b, in, in + 1, n_warps);
+        if (b->n) in->run(b, in);
+        ++*pc;
+        activate(b, lane, n);
+        return true;
+    }
+    b->executed += b->n;
+    b->counters->warp_instructions += n_warps;
+    if (in->control == BRANCH && (!b->n || b->n == n)) {
+        *pc = b->n ? in->target : *pc + 1;
+        activate(b, lane, n);
+        return true;
+    }
+    /* The others go on behind it. */
+    const uint16_t *those = b->lane;
+    const unsigned some = b->n;
+    activate(b, lane, n);
+    go(b, *pc + 1);
+    activate(b, those, some);
+    control(b, in);
+    return false;
+}
+
 /* Until the active threads must be chosen anew. */
 static void run_active(ptx_block *b, uint32_t next) {
     const ptx_insn *insns = b->kernel->insns;
-    const uint16_t *lane = b->lane;
-    const unsigned n = b->n, n_warps = warps(b);
-    const bool dense = b->dense;
-    ptx_counters *counters = b->counters;
+    const unsigned n_warps = warps(b);
     uint32_t pc = b->pc;
-    for (;;) {
-        const ptx_insn *in = &insns[pc];
-        b->pc = pc;
-        unsigned of_warps = n_warps;
-        if (in->guard.slot != PTX_NONE) {
-            narrow(b, in->guard);
-            of_warps = warps(b);
+    do {
+        const uint32_t from = pc, straight = insns[pc].straight, end = straight < next ? straight : next;
+        if (from >= end) {
+            if (!run_one(b, &insns[pc], &pc, n_warps)) return;
+            continue;
         }
-        b->executed += b->n;
-        counters->warp_instructions += of_warps;
-        if (in->multiply_add) counters->multiply_adds += b->n;
-        if (in->matrix) counters->matrix += of_warps;
-        if (in->control == RUN) {
-            if (b->n) in->run(b, in);
-            pc++;
-        } else if (in->control == BRANCH && (!b->n || b->n == n)) {
-            pc = b->n ? in->target : pc + 1;
-        } else {
-            /* The others go on behind it. */
-            unsigned some = b->n;
-            const uint16_t *those = b->lane;
-            const bool rest = b->dense;
-            b->lane = lane;
-            b->n = n;
-            b->dense = dense;
-            go(b, pc + 1);
-            b->lane = those;
-            b->n = some;
-            b->dense = rest;
-            control(b, in);
-            return;
+        for (; pc < end && !b->failed; pc++) {
+            b->pc = pc;
+            insns[pc].run(b, &insns[pc]);
         }
-        b->lane = lane;
-        b->n = n;
-        b->dense = dense;
-        if (b->failed || pc >= next || b->executed >= b->until) {
-            go(b, pc);
-            return;
-        }
-    }
+        count(b, &insns[from], &insns[pc], n_warps);
+    } while (!b->failed && pc < next && b->executed < b->until);
+    go(b, pc);
 }
 
 static void begin_block(ptx_block *b) {
