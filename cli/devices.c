@@ -10,6 +10,19 @@ static void print_device(const ash_device *device) {
     printf("%s\n", info.detail ? "" : "this machine's processors");
 }
 
+/* Whether plans can be made for it: this library may generate no code for such a machine. */
+static ash_status can_plan(ash_context *context, ash_device *device, ash_diag *diag) {
+    ash_graph *nothing;
+    ash_plan *plan = NULL;
+    ash_plan_options options = ash_plan_options_default();
+    options.device = device;
+    ash_status status = ash_graph_create(context, "nothing", &nothing, diag);
+    if (status == ASH_OK) status = ash_plan_prepare(context, nothing, &options, &plan, diag);
+    ash_plan_destroy(plan);
+    ash_graph_destroy(nothing);
+    return status;
+}
+
 /* ASH_ERROR_OUT_OF_RANGE: there are fewer. */
 static ash_status print_gpu(ash_context *context, unsigned number) {
     char name[32];
@@ -17,6 +30,7 @@ static ash_status print_gpu(ash_context *context, unsigned number) {
     ash_diag diag = {0};
     snprintf(name, sizeof name, "CUDA:%u", number);
     ash_status status = ash_device_open(context, name, &device, &diag);
+    if (status == ASH_OK) status = can_plan(context, device, &diag);
     if (status == ASH_OK)
         print_device(device);
     else if (status != ASH_ERROR_OUT_OF_RANGE)

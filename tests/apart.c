@@ -681,22 +681,9 @@ static void *stand_in(const char *function) {
     return library ? dlsym(library, function) : NULL;
 }
 
-/* Fills of several streams find by a shared number which is the last, and that orders them; the stand-in,
- * which looks for races between commands that nothing orders, knows streams and events alone. */
-static void allow_fills(void) {
-    enum { STREAM_RACE = 6 }; /* tests/ptx/ptx.h */
-    void *found = stand_in("ptx_check_set");
-    void (*set)(int, bool);
-    memcpy(&set, &found, sizeof found);
-    if (found) set(STREAM_RACE, false);
-}
-
-static ash_status open_wished(ash_context *context, const ash_plan_options *options, ash_device **out,
-                              ash_diag *diag) {
+static ash_status open_wished(ash_context *context, ash_device **out, ash_diag *diag) {
     if (apart_is_wished()) return apart_open(context, out, diag);
-    ASH_TRY(ash_device_open(context, wished(), out, diag));
-    if (options->poison) allow_fills();
-    return ASH_OK;
+    return ash_device_open(context, wished(), out, diag);
 }
 
 ash_status __real_ash_plan_prepare(ash_context *context, const ash_graph *graph,
@@ -726,7 +713,7 @@ ash_status __wrap_ash_plan_prepare(ash_context *context, const ash_graph *graph,
     if (!context || with.device || with.device_count || !wished())
         return __real_ash_plan_prepare(context, graph, options, out, diag);
     if (out) *out = NULL;
-    ASH_TRY(open_wished(context, &with, &with.device, diag));
+    ASH_TRY(open_wished(context, &with.device, diag));
     ash_status status = __real_ash_plan_prepare(context, graph, &with, out, diag);
     ash_device_close(with.device);
     return status;
@@ -740,7 +727,7 @@ ash_status __wrap_ash_plan_prepare_pair(ash_context *context, const ash_graph *g
         return __real_ash_plan_prepare_pair(context, graph, options, first, second, diag);
     ash_pair_options pair = *options;
     pair.first = &with;
-    ASH_TRY(open_wished(context, &with, &with.device, diag));
+    ASH_TRY(open_wished(context, &with.device, diag));
     ash_status status = __real_ash_plan_prepare_pair(context, graph, &pair, first, second, diag);
     ash_device_close(with.device);
     return status;

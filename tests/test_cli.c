@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The command line, as a user meets it: exit statuses, what is printed, files in and out. */
 #include "cli_fixture.h"
+#include "gpu_here.h"
 #include "open_model.h"
 
 #include <math.h>
@@ -517,6 +518,20 @@ static void devices(void **state) {
     assert_ptr_equal(strchr(room.out, '\n'), room.out + strlen(room.out) - 1);
     assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", PTX_DRIVER, 1), 0);
     assert_int_equal(ashlar("devices"), 0);
+    if (!gpu_is_compiled_for()) { /* one that nobody can make code for */
+        static const char why[] = "no code for this kind of machine: LLVM was built without NVPTX\n";
+        says("CUDA:0    not usable: ");
+        says(why);
+        static const char *const calls[] = {"run %s/model.onnx --device CUDA:0",
+                                            "plan %s/model.onnx --device CUDA:sm_80 --explain"};
+        for (size_t i = 0; i < 2; i++) {
+            assert_int_equal(ashlar(calls[i]), 1);
+            says(why);
+            assert_ptr_equal(strchr(room.out, '\n'), room.out + strlen(room.out) - 1);
+        }
+        assert_int_equal(unsetenv("ASHLAR_CUDA_DRIVER"), 0);
+        return;
+    }
     assert_non_null(strstr(
         room.out, "CUDA:0    PTX interpreter sm_90, sm_90, 132 multiprocessors, 1.50 GHz, 3200 GB/s, "
                   "40 MiB L2, driver for CUDA 12.8, 16.0 GiB\n"));
@@ -527,6 +542,7 @@ static void devices(void **state) {
 /* A forecast needs no GPU; on a processor it is refused. */
 static void explain(void **state) {
     (void)state;
+    if (!gpu_is_compiled_for()) skip();
     assert_int_equal(setenv("PTXAS", "/nowhere/ptxas", 1), 0);
     assert_int_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --explain"), 0);
     assert_non_null(strstr(room.out, "expected on A100"));
@@ -543,6 +559,7 @@ static void explain(void **state) {
 /* Nodes on a GPU by their names, the others on the processor. */
 static void places(void **state) {
     (void)state;
+    if (!gpu_is_compiled_for()) skip();
     assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", PTX_DRIVER, 1), 0);
     assert_int_equal(ashlar("plan %s/model.onnx --no-cache --place '*=CUDA:0'"), 0);
     says("devices");

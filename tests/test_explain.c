@@ -5,6 +5,7 @@
 #include "ashlar/plan.h"
 #include "base/base.h"
 #include "base/gpus.h"
+#include "gpu_here.h"
 #include "ir/build.h"
 #include "testing.h"
 
@@ -253,6 +254,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise),  cmocka_unit_test(product),
                                        cmocka_unit_test(one_row),      cmocka_unit_test(vendors_peaks),
                                        cmocka_unit_test(tensor_cores), cmocka_unit_test(few_rows),

@@ -209,8 +209,7 @@ static void spellings(void **state) {
 static void gpus(void **state) {
     fixture *f = *state;
     ash_target target;
-    ash_diag diag;
-    assert_ok(ash_target__named("sm_80", &target, &diag));
+    assert_true(ash_target__gpu(80, &target));
     for (unsigned s = 0; s < VARIANTS; s++) {
         const weight w = variant(s, s % 5 * 300, 21 + s % 3 * 11);
         restart(f);

@@ -11,7 +11,7 @@ static ash_target sm_80;
 
 static int setup(void **state) {
     (void)state;
-    assert_ok(ash_target__named("sm_80", &sm_80, &diag));
+    assert_true(ash_target__gpu(80, &sm_80));
     return open_context(1);
 }
 

@@ -11,6 +11,7 @@
 #include "ashlar/builder.h"
 #include "code/code.h"
 #include "ir/build.h"
+#include "loop_text.h"
 #include "runtime/plan.h"
 
 static ash_diag diag;
@@ -128,31 +129,13 @@ static void agree(struct room *r, const char *text, int64_t most) {
     }
 }
 
-static const char cumulate[] = "graph \"cumulate\"\n"
-                               "var n 0 9\n"
-                               "%x: i32[n, 4] = input \"x\"\n"
-                               "%k: i32[4] = input \"k\"\n"
-                               "%zero: i32[4] = constant {0, 1, 2, 3}\n"
-                               "%i: i64[] = argument() dtype=i64 dims=[]\n"
-                               "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
-                               "%s: i32[4] = argument() dtype=i32 dims=[4]\n"
-                               "%j: i32[] = cast(%i) dtype=i32\n"
-                               "%b: i32[4] = broadcast(%j) dims=[4]\n"
-                               "%n: i32[4] = neg(%k)\n"
-                               "%m: i32[4] = mul(%s, %n)\n"
-                               "%d: i32[4] = add(%c, %m)\n"
-                               "%y: i32[4] = add(%c, %b)\n"
-                               "%last: i32[4], %all: i32[n, 4], %back: i32[n, 4] ="
-                               " loop(%i, %c, %s, %zero, %x, %d, %d, %y)"
-                               " trips=n carried=1 scanned=1 given=0 until=0 backward=";
-
 static void counted(void **state) {
     char text[2048];
     for (int backward = 0; backward < 8; backward++) {
         snprintf(text, sizeof text,
                  "%s%d body=0 @\"sum\"\noutput \"last\" = %%last\noutput \"all\" = %%all\n"
                  "output \"back\" = %%back\n",
-                 cumulate, backward);
+                 loop_cumulate, backward);
         agree(*state, text, MOST);
     }
 }
@@ -161,7 +144,7 @@ static void round_trip(void **state) {
     struct room *r = *state;
     char text[2048], *printed, *again;
     uint64_t size, more;
-    snprintf(text, sizeof text, "%s0 body=0\noutput \"last\" = %%last\n", cumulate);
+    snprintf(text, sizeof text, "%s0 body=0\noutput \"last\" = %%last\n", loop_cumulate);
     parse(r, text);
     assert_ok(ash_graph_verify(r->g, &diag));
     assert_ok(ash_graph_print(r->g, true, &printed, &size, &diag));
@@ -194,8 +177,6 @@ static void swapped(void **state) {
           5);
 }
 
-#define SCALAR "%i: i64[] = argument() dtype=i64 dims=[]\n"
-
 /* Ends when a sum is large enough, which may be at once or never; what is stacked is zero from there on. */
 static void until(void **state) {
     agree(*state,
@@ -207,7 +188,7 @@ static void until(void **state) {
           "%zero: i32[4] = constant {0, 0, 0, 0}\n"
           "%limit: i32[] = constant {9}\n"
           "%none: i32[] = constant {2}\n"
-          "%go: bool[] = le(%k, %none)\n" SCALAR "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
+          "%go: bool[] = le(%k, %none)\n" LOOP_NUMBER "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
           "%s: i32[4] = argument() dtype=i32 dims=[4]\n"
           "%a: i32[4] = abs(%s)\n"
           "%d: i32[4] = add(%c, %a)\n"
@@ -234,7 +215,7 @@ static void branch(void **state) {
           "%zero: i32[] = constant {0}\n"
           "%off: bool[] = constant {0}\n"
           "%go: bool[] = lt(%k, %zero)\n"
-          "%y: i32[3, 4] = add(%x, %x)\n" SCALAR "%g: i32[3, 4] = argument() dtype=i32 dims=[3, 4]\n"
+          "%y: i32[3, 4] = add(%x, %x)\n" LOOP_NUMBER "%g: i32[3, 4] = argument() dtype=i32 dims=[3, 4]\n"
           "%t: i32[4, 3] = transpose(%g) perm=[1, 0]\n"
           "%p: i32[4, 4] = matmul(%t, %g) b_block=0 n=0\n"
           "%count: i64[], %all: i32[1, 4, 4] = loop(%i, %g, %go, %y, %off, %p)"
@@ -250,35 +231,8 @@ static void branch(void **state) {
     assert_true(inside);
 }
 
-/* A loop in a loop, both over values of the other and of the outside. */
 static void nested(void **state) {
-    agree(*state,
-          "graph \"nested\"\n"
-          "var n 0 5\n"
-          "%x: i32[n, 3] = input \"x\"\n"
-          "%w: i32[4, 3] = input \"w\"\n"
-          "%zero: i32[3] = constant {0, 1, 0}\n"
-          "%wide: i32[4, 3] = neg(%w)\n" SCALAR "%c: i32[3] = argument() dtype=i32 dims=[3]\n"
-          "%s: i32[3] = argument() dtype=i32 dims=[3]\n"
-          "%q: i32[3] = mul(%s, %s)\n"
-          "%j: i64[] = argument() dtype=i64 dims=[]\n"
-          "%d: i32[3] = argument() dtype=i32 dims=[3]\n"
-          "%v: i32[3] = argument() dtype=i32 dims=[3]\n"
-          "%ij: i64[] = add(%i, %j)\n"
-          "%k: i32[] = cast(%ij) dtype=i32\n"
-          "%kb: i32[3] = broadcast(%k) dims=[3]\n"
-          "%e: i32[3] = mul(%v, %q)\n"
-          "%f: i32[3] = add(%d, %e)\n"
-          "%h: i32[3] = add(%f, %kb)\n"
-          "%end: i32[3], %rows: i32[4, 3] = loop(%j, %d, %v, %c, %wide, %h, %h)"
-          " trips=4 carried=1 scanned=1 given=0 until=0 backward=2 body=0\n"
-          "%sum: i32[3] = reduce_sum(%rows) axes=[0]\n"
-          "%last: i32[3], %ends: i32[n, 3], %sums: i32[n, 3], %all: i32[n, 4, 3] ="
-          " loop(%i, %c, %s, %zero, %x, %end, %end, %sum, %rows)"
-          " trips=n carried=1 scanned=1 given=0 until=0 backward=0 body=0\n"
-          "output \"last\" = %last\noutput \"ends\" = %ends\noutput \"sums\" = %sums\noutput \"all\" = "
-          "%all\n",
-          5);
+    for (int until = 0; until < 2; until++) agree(*state, loop_nested(until), 5);
 }
 
 /* --- the same bits as laid out -------------------------------------------------------------------- */
@@ -378,7 +332,7 @@ static void same_bits(void **state) {
 static void refused(void **state) {
     struct room *r = *state;
     static const char head[] =
-        "graph \"bad\"\n%x: i32[4] = input \"x\"\n%z: i32[3, 4] = input \"z\"\n" SCALAR
+        "graph \"bad\"\n%x: i32[4] = input \"x\"\n%z: i32[3, 4] = input \"z\"\n" LOOP_NUMBER
         "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
         "%s: i32[4] = argument() dtype=i32 dims=[4]\n"
         "%d: i32[4] = add(%c, %s)\n";
@@ -438,14 +392,15 @@ static void named(void **state) {
         "until=0 backward=0 body=0 @\"unsized\"\noutput \"last\" = %last\n";
     static const char *const sums[] = {
         "%settled: i64[] = settle(%k) n=m\n%p: i32[m, 4] = slice(%x) starts=[0, 0] steps=[1, 1] dims=[m, "
-        "4]\n" SCALAR "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
+        "4]\n" LOOP_NUMBER "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
         "%b: i32[4] = argument() dtype=i32 dims=[4]\n"
         "%j: i64[1] = reshape(%i) dims=[1]\n%w: i32[1, 4] = gather(%p, %j) axis=0\n"
         "%s: i32[4] = reshape(%w) dims=[4]\n",
-        SCALAR "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
-               "%settled: i64[] = settle(%i) n=m\n%p: i32[m, 4] = slice(%x) starts=[0, 0] steps=[1, 1] "
-               "dims=[m, 4]\n"
-               "%s: i32[4] = reduce_sum(%p) axes=[0]\n"};
+        LOOP_NUMBER
+        "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
+        "%settled: i64[] = settle(%i) n=m\n%p: i32[m, 4] = slice(%x) starts=[0, 0] steps=[1, 1] "
+        "dims=[m, 4]\n"
+        "%s: i32[4] = reduce_sum(%p) axes=[0]\n"};
     for (size_t i = 0; i < ASH_COUNT(sums); i++) {
         snprintf(
             text, sizeof text,
@@ -480,7 +435,8 @@ static void cancelled(void **state) {
           "graph \"forever\"\n"
           "%x: i32[4] = input \"x\"\n"
           "%on: bool[] = constant {1}\n"
-          "%one: i32[4] = constant {1, 1, 1, 1}\n" SCALAR "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
+          "%one: i32[4] = constant {1, 1, 1, 1}\n" LOOP_NUMBER
+          "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
           "%d: i32[4] = add(%c, %one)\n"
           "%n: i64[], %last: i32[4] = loop(%i, %c, %on, %x, %on, %d) trips=2147483647 carried=1 scanned=0"
           " given=0 until=1 backward=0 body=0 @\"forever\"\n"
@@ -514,7 +470,7 @@ static void failed_allocations(void **state) {
     snprintf(text, sizeof text,
              "%s5 body=0\noutput \"last\" = %%last\noutput \"all\" = %%all\n"
              "output \"back\" = %%back\n",
-             cumulate);
+             loop_cumulate);
     assert_ok(ash_wide_alloc(a, ASH_I32, 2, (const int64_t[]){3, 4}, &in[0], &diag));
     assert_ok(ash_wide_alloc(a, ASH_I32, 1, (const int64_t[]){4}, &in[1], &diag));
     fill(&in[0], 0, 0);

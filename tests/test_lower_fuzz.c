@@ -34,7 +34,7 @@ static int setup(void **state) {
     targets[n_targets] = targets[0]; /* short vectors with masks */
     targets[n_targets].masks = true;
     snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "sve");
-    if (ash_target__named("sm_80", &targets[n_targets++], NULL) != ASH_OK) return 1;
+    if (!ash_target__gpu(80, &targets[n_targets++])) return 1;
     return open_context(1);
 }
 

@@ -17,7 +17,7 @@ static int setup(void **state) {
         if (ash_target__named(names[i], &targets[i], NULL) != ASH_OK) return 1;
     targets[3] = targets[0]; /* short vectors with masks */
     targets[3].masks = true;
-    if (ash_target__named("sm_80", &targets[4], NULL) != ASH_OK) return 1;
+    if (!ash_target__gpu(80, &targets[4])) return 1;
     return open_context(1);
 }
 

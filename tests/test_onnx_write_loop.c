@@ -7,25 +7,12 @@
 #include "ashlar/train.h"
 #include "base/text.h"
 #include "ir/build.h"
+#include "loop_text.h"
 
 static ash_graph *parse(const char *text) {
     ash_graph *graph;
     assert_ok(ash_graph_parse(context, text, strlen(text), &graph, &diag));
     return graph;
-}
-
-/* The text with the next of the parts in the place of each "$". */
-static const char *with(const char *text, const char *const *parts) {
-    static char out[8192];
-    size_t len = 0;
-    for (; *text; text++) {
-        const char *next = *text == '$' ? *parts++ : NULL;
-        int n = next ? snprintf(out + len, sizeof out - len, "%s", next)
-                     : snprintf(out + len, sizeof out - len, "%c", *text);
-        len += (size_t)n;
-        assert_true(len < sizeof out);
-    }
-    return out;
 }
 
 static size_t count(const ash_graph *graph, ash_op op) {
@@ -91,36 +78,17 @@ static void agree(const char *text, const char *op, int64_t most) {
     agree_from(from_one, op, 1, most);
 }
 
-#define NUMBER        "%i: i64[] = argument() dtype=i64 dims=[]\n"
-#define CARRIED(name) "%" #name ": i32[4] = argument() dtype=i32 dims=[4]\n"
-
-/* A sum over slices and the iteration's number; bits of `backward`: the slices, what is stacked. Names as
- * the writer makes them are the graph's already. */
-static const char cumulate[] = "graph \"cumulate\"\n"
-                               "var n 0 9\n"
-                               "%x: i32[n, 4] = input \"t0\"\n"
-                               "%k: i32[4] = input \"v7\"\n"
-                               "%zero: i32[4] = constant {0, 1, 2, 3}\n" NUMBER CARRIED(c)
-                                   CARRIED(s) "%j: i32[] = cast(%i) dtype=i32\n"
-                                              "%b: i32[4] = broadcast(%j) dims=[4]\n"
-                                              "%n: i32[4] = neg(%k)\n"
-                                              "%m: i32[4] = mul(%s, %n)\n"
-                                              "%d: i32[4] = add(%c, %m)\n"
-                                              "%y: i32[4] = add(%c, %b)\n"
-                                              "%last: i32[4], %all: i32[n, 4], %back: i32[n, 4] ="
-                                              " loop(%i, %c, %s, %zero, %x, %d, %d, %y)"
-                                              " trips=n carried=1 scanned=1 given=0 until=0 backward=";
-
 static void counted(void **state) {
     (void)state;
     static const char all[] =
         "$$ body=0 @\"sum\"\noutput \"last\" = %last\noutput \"t5\" = %all\noutput \"v12\" = %back\n";
     for (char backward[] = "0"; backward[0] < '8'; backward[0]++)
-        agree(with(all, (const char *const[]){cumulate, backward}), "Scan", 9);
+        agree(loop_text(all, (const char *const[]){loop_cumulate, backward}), "Scan", 9);
     /* nobody asks for the number, for what is stacked, for the last value */
     static const char *const asked[] = {"\"last\" = %last", "\"all\" = %all", "\"back\" = %back"};
     for (size_t i = 0; i < ASH_COUNT(asked); i++)
-        agree(with("$5 body=0\noutput $\n", (const char *const[]){cumulate, asked[i]}), "Scan", 4);
+        agree(loop_text("$5 body=0\noutput $\n", (const char *const[]){loop_cumulate, asked[i]}), "Scan",
+              4);
 }
 
 /* Carried values that change places, one that stays, one from outside, some of them stacked as well; no
@@ -133,7 +101,7 @@ static void swapped(void **state) {
             "var n 0 5\n"
             "%x: i32[4] = input \"x\"\n"
             "%y: i32[4] = input \"y\"\n"
-            "%z: i32[n] = input \"z\"\n" NUMBER "%a: i32[4] = argument() dtype=i32 dims=[4]\n"
+            "%z: i32[n] = input \"z\"\n" LOOP_NUMBER "%a: i32[4] = argument() dtype=i32 dims=[4]\n"
             "%b: i32[4] = argument() dtype=i32 dims=[4]\n"
             "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
             "%d: i32[4] = argument() dtype=i32 dims=[4]\n"
@@ -147,7 +115,7 @@ static void swapped(void **state) {
             "output \"all\" = %all\noutput \"olds\" = %olds\noutput \"ys\" = %ys\n";
         const char *const parts[] = {slices ? "%e: i32[] = argument() dtype=i32 dims=[]\n" : "",
                                      slices ? ", %e" : "", slices ? ", %z" : "", slices ? "1" : "0"};
-        agree(with(text, parts), slices ? "Scan" : "Loop", 5);
+        agree(loop_text(text, parts), slices ? "Scan" : "Loop", 5);
     }
 }
 
@@ -162,14 +130,14 @@ static const char ends[] =
     "%zero: i32[4] = constant {0, 0, 0, 0}\n"
     "%limit: i32[] = constant {9}\n"
     "%one: i32[] = constant {1}\n"
-    "%go: bool[] = lt(%k, %one)\n" NUMBER CARRIED(c)
-        CARRIED(e) "%a: i32[4] = abs(%e)\n"
-                   "%d: i32[4] = add(%c, %a)\n"
-                   "%sum: i32[] = reduce_sum(%d) axes=[0]\n"
-                   "%on: bool[] = lt(%sum, %limit)\n"
-                   "%count: i64[], %last: i32[4], %all: i32[n, 4], %again: i32[n, 4] ="
-                   " loop(%i, %c, %e, %go, %zero, %x, %on, %d, %d, %e)"
-                   " trips=n carried=1 scanned=1 given=0 until=1 backward=$ body=0 @\"until\"\n$";
+    "%go: bool[] = lt(%k, %one)\n" LOOP_NUMBER LOOP_CARRIED(c)
+        LOOP_CARRIED(e) "%a: i32[4] = abs(%e)\n"
+                        "%d: i32[4] = add(%c, %a)\n"
+                        "%sum: i32[] = reduce_sum(%d) axes=[0]\n"
+                        "%on: bool[] = lt(%sum, %limit)\n"
+                        "%count: i64[], %last: i32[4], %all: i32[n, 4], %again: i32[n, 4] ="
+                        " loop(%i, %c, %e, %go, %zero, %x, %on, %d, %d, %e)"
+                        " trips=n carried=1 scanned=1 given=0 until=1 backward=$ body=0 @\"until\"\n$";
 
 static void until(void **state) {
     (void)state;
@@ -187,7 +155,7 @@ static void until(void **state) {
             bool settles = strstr(asked[i], "settle") != NULL;
             ash_graph *g, *back;
             const char *const parts[] = {settles ? "var s settled n\n" : "", backward, asked[i]};
-            g = parse(with(ends, parts));
+            g = parse(loop_text(ends, parts));
             back = written_and_read(g, NULL, 0);
             assert_int_equal(count(back, ASH_OP_LOOP), 1);
             for (int64_t var = 0; var <= 9; var++) assert_same_results(g, back, var);
@@ -204,7 +172,7 @@ static void unbounded(void **state) {
                "%x: i32[4] = input \"x\"\n"
                "%limit: i32[] = constant {900}\n"
                "%go: bool[] = constant {1}\n"
-               "%one: i32[4] = constant {1, 2, 3, 4}\n" NUMBER CARRIED(
+               "%one: i32[4] = constant {1, 2, 3, 4}\n" LOOP_NUMBER LOOP_CARRIED(
                    c) "%d: i32[4] = add(%c, %one)\n"
                       "%sum: i32[] = reduce_sum(%d) axes=[0]\n"
                       "%on: bool[] = lt(%sum, %limit)\n"
@@ -226,7 +194,7 @@ static void branch(void **state) {
         "%off: bool[] = constant {0}\n"
         "%go: bool[] = lt(%k, %one)\n"
         "%y: i32[3, 4] = add(%x, %x)\n"
-        "%first: i32[3] = constant {7, 8, 9}\n" NUMBER "%c: i32[3] = argument() dtype=i32 dims=[3]\n"
+        "%first: i32[3] = constant {7, 8, 9}\n" LOOP_NUMBER "%c: i32[3] = argument() dtype=i32 dims=[3]\n"
         "%g: i32[3, 4] = argument() dtype=i32 dims=[3, 4]\n"
         "%t: i32[4, 3] = transpose(%g) perm=[1, 0]\n"
         "%p: i32[4, 4] = matmul(%t, %g) b_block=0 n=0\n"
@@ -252,44 +220,9 @@ static void branch(void **state) {
     ash_graph_destroy(g);
 }
 
-/* A loop in a loop, both over values of the other and of the outside. */
 static void nested(void **state) {
     (void)state;
-    for (int until = 0; until < 2; until++) {
-        static const char text[] =
-            "graph \"nested\"\n"
-            "var n 0 5\n"
-            "%x: i32[n, 3] = input \"x\"\n"
-            "%w: i32[20, 3] = input \"w\"\n"
-            "%zero: i32[3] = constant {0, 1, 0}\n"
-            "%most: i32[] = constant {40}\n"
-            "%yes: bool[] = constant {1}\n"
-            "%wide: i32[20, 3] = neg(%w)\n" NUMBER "%c: i32[3] = argument() dtype=i32 dims=[3]\n"
-            "%s: i32[3] = argument() dtype=i32 dims=[3]\n"
-            "%q: i32[3] = mul(%s, %s)\n"
-            "%j: i64[] = argument() dtype=i64 dims=[]\n"
-            "%d: i32[3] = argument() dtype=i32 dims=[3]\n"
-            "%v: i32[3] = argument() dtype=i32 dims=[3]\n"
-            "%ij: i64[] = add(%i, %j)\n"
-            "%k: i32[] = cast(%ij) dtype=i32\n"
-            "%kb: i32[3] = broadcast(%k) dims=[3]\n"
-            "%e: i32[3] = mul(%v, %q)\n"
-            "%f: i32[3] = add(%d, %e)\n"
-            "%h: i32[3] = add(%f, %kb)\n"
-            "%sum: i32[] = reduce_sum(%h) axes=[0]\n"
-            "%on: bool[] = lt(%sum, %most)\n"
-            "$%end: i32[3], %rows: i32[20, 3] = loop(%j, %d, %v, $%c, %wide, $%h, %h)"
-            " trips=20 carried=1 scanned=1 given=0 until=$ backward=2 body=0\n"
-            "%part: i32[3] = reduce_sum(%rows) axes=[0]\n"
-            "%last: i32[3], %ends: i32[n, 3], %sums: i32[n, 3], %all: i32[n, 20, 3] ="
-            " loop(%i, %c, %s, %zero, %x, %end, %end, %part, %rows)"
-            " trips=n carried=1 scanned=1 given=0 until=0 backward=0 body=0\n"
-            "output \"last\" = %last\noutput \"ends\" = %ends\noutput \"sums\" = %sums\n"
-            "output \"all\" = %all\n";
-        const char *const parts[] = {until ? "%count: i64[], " : "", until ? "%yes, " : "",
-                                     until ? "%on, " : "", until ? "1" : "0"};
-        agree(with(text, parts), until ? "Loop" : "Scan", 5);
-    }
+    for (int until = 0; until < 2; until++) agree(loop_nested(until), until ? "Loop" : "Scan", 5);
 }
 
 /* What gradients ask of a loop's body is stacked for them. */
@@ -338,7 +271,7 @@ static void found(void **state) {
                          "var r settled 2\n"
                          "%x: f32[n, 3] = input \"x\"\n"
                          "%k: i64[] = input \"k\"\n"
-                         "%zero: f32[] = constant {0}\n" NUMBER "%gone: i64[] = neg(%i)\n"
+                         "%zero: f32[] = constant {0}\n" LOOP_NUMBER "%gone: i64[] = neg(%i)\n"
                          "%zeros: f32[n, 3] = broadcast(%zero) dims=[n, 3]\n"
                          "%mask: bool[n, 3] = lt(%zeros, %x)\n"
                          "%at: i64[(3*n)], %count: i64[] = nonzero(%mask)\n"
@@ -386,7 +319,8 @@ static ash_status nothing(void *user, const ash_call *call, ash_diag *out) {
 static void refusals(void **state) {
     (void)state;
     static const char head[] =
-        "graph \"bad\"\n%x: f32[4] = input \"x\"\n" NUMBER "%c: f32[4] = argument() dtype=f32 dims=[4]\n"
+        "graph \"bad\"\n%x: f32[4] = input \"x\"\n" LOOP_NUMBER
+        "%c: f32[4] = argument() dtype=f32 dims=[4]\n"
         "%s: f32[4] = custom(%c) function=\"nothing\" chunks=1 scratch=0 duration=0 @\"mine\"\n"
         "%last: f32[4], %all: f32[9, 4] = loop(%i, %c, %x, %c, %s)"
         " trips=9 carried=1 scanned=0 given=0 until=0 backward=0 body=0\n";
@@ -395,7 +329,7 @@ static void refusals(void **state) {
     assert_ok(ash_context_add_function(context, &function, &diag));
     for (int needed = 0; needed < 2; needed++) {
         const char *const parts[] = {head, needed ? "%all" : "%last"};
-        ash_graph *g = parse(with("$output \"y\" = $\n", parts));
+        ash_graph *g = parse(loop_text("$output \"y\" = $\n", parts));
         assert_status(ash_onnx_check(g, &diag), needed ? ASH_ERROR_UNSUPPORTED : ASH_OK);
         if (needed) {
             assert_string_equal(diag.node, "mine");

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A driver that fails: call 1, 2, 3, ... of a plan's life (device, preparing, executing twice, reading,
- * giving back) answers with an error, in each mode. Whatever fails, some call of ashlar's says so,
- * everything is given back, and after a loss the same name opens a device that works. Where memory ran out
- * the plan goes on when there is some. */
+/* A driver that fails (ptx_faults.h), all through a plan's life (device, preparing, executing twice,
+ * reading, giving back), in each mode. Where memory ran out the plan goes on when there is some. */
 #include <pthread.h>
 #include <time.h>
 
-#include "cuda_room.h"
 #include "gpu_here.h"
 #include "ir/build.h"
+#include "ptx_faults.h"
 
 static ash_diag diag;
 
@@ -100,11 +98,11 @@ static int close_room(void **state) {
     return 0;
 }
 
-/* The modes, and a profile with a switch to cancel by. */
+/* The modes, and a profile of several streams with a switch to cancel by. */
 enum { PROFILED = ASH_MODE_COUNT, N_WAYS };
 
 static ash_plan_options options_of(room *r, int way) {
-    ash_plan_options options = cuda_room_mode(way == PROFILED ? ASH_MODE_STREAM : way);
+    ash_plan_options options = cuda_room_mode(way == PROFILED ? ASH_MODE_MULTI_STREAM : way);
     if (way == PROFILED) options.progress.cancel = &r->cancel;
     return options;
 }
@@ -123,7 +121,8 @@ static ash_status run(ash_plan *plan, int way, cuda_results *got) {
 
 /* A whole life; what it computes is close to the processor's. `again`: a plan that fails must go at the
  * second try. */
-static ash_status live(room *r, int way, bool again) {
+static ash_status live(void *room_, int way, bool again) {
+    room *r = room_;
     ash_plan_options options = options_of(r, way);
     ash_plan *plan = NULL;
     cuda_results got = {0};
@@ -147,60 +146,19 @@ static ash_status live(room *r, int way, bool again) {
     return status;
 }
 
-/* What gives back, and what looks whether something is over: nobody can do anything about their
- * failures, and what they did not give back is left. */
-static bool gives_back(const char *function) {
-    static const char *const names[] = {
-        "cuMemFree_v2",       "cuMemFreeHost",      "cuStreamDestroy_v2",
-        "cuEventDestroy_v2",  "cuModuleUnload",     "cuGraphDestroy",
-        "cuGraphExecDestroy", "cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], function) == 0) return true;
-    return false;
-}
-
-static void check_failures(room *r, int way, CUresult code, ash_status expected) {
-    cuda_room_driver(1);
-    assert_ok(live(r, way, false)); /* kernels are compiled */
-    uint64_t calls = ptx_calls(NULL), tried = 0;
-    assert_int_equal(ptx_live(), 0);
-    long long kept = r->memory.live;
-    for (uint64_t n = 1; n <= calls; n++) {
-        cuda_room_driver(1);
-        ptx_fail_at(n, code);
-        ash_status status = live(r, way, code == CUDA_ERROR_OUT_OF_MEMORY);
-        const char *function = ptx_failed();
-        if (!function) break;
-        if (gives_back(function)) continue;
-        tried++;
-        if (status == ASH_OK && strcmp(function, "cuCtxPushCurrent_v2") == 0) continue; /* to give back */
-        if (status == ASH_OK)
-            fail_msg("call %llu, %s, fails, and nobody says so", (unsigned long long)n, function);
-        if (status != expected && status != ASH_ERROR_DEVICE)
-            fail_msg("call %llu, %s: status %d: %s", (unsigned long long)n, function, (int)status,
-                     diag.message);
-        if (!diag.message[0])
-            fail_msg("call %llu, %s: no reason is given", (unsigned long long)n, function);
-        if (ptx_live() != 0)
-            fail_msg("call %llu, %s: %llu things are left", (unsigned long long)n, function,
-                     (unsigned long long)ptx_live());
-        if (r->memory.live != kept)
-            fail_msg("call %llu, %s: memory is left", (unsigned long long)n, function);
-        if (tried % 16 == 0) assert_ok(live(r, way, false)); /* the same name, once more */
+static void check_failures(room *r, CUresult code, ash_status expected) {
+    for (int way = 0; way < N_WAYS; way++) {
+        const char *name = way == PROFILED ? "profiled" : ash_mode_text((ash_mode)way);
+        ptx_life_with_faults(&(ptx_life){name, r, way, &r->memory, &diag, live}, code, expected, 1);
     }
-    print_message("%s: %llu calls\n", way == PROFILED ? "profiled" : ash_mode_text((ash_mode)way),
-                  (unsigned long long)tried);
-    assert_true(tried > 100);
 }
 
 static void memory_runs_out(void **state) {
-    for (int way = 0; way < N_WAYS; way++)
-        check_failures(*state, way, CUDA_ERROR_OUT_OF_MEMORY, ASH_ERROR_OUT_OF_MEMORY);
+    check_failures(*state, CUDA_ERROR_OUT_OF_MEMORY, ASH_ERROR_OUT_OF_MEMORY);
 }
 
 static void devices_are_lost(void **state) {
-    for (int way = 0; way < N_WAYS; way++)
-        check_failures(*state, way, CUDA_ERROR_LAUNCH_FAILED, ASH_ERROR_DEVICE);
+    check_failures(*state, CUDA_ERROR_LAUNCH_FAILED, ASH_ERROR_DEVICE);
 }
 
 /* No failure, and the same bits, whatever the order of blocks and of streams that nothing orders. */
@@ -226,7 +184,7 @@ static void *press(void *arg) {
 static void a_kernel_is_stopped_on_its_way(void **state) {
     room *r = *state;
     const ash_dim huge = INT64_C(1) << 37;
-    for (int mode = 0; mode < 2; mode++) {
+    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
         ash_graph *g;
         pthread_t presser;
         cuda_results none;

@@ -2,6 +2,7 @@
 /* Loops on a GPU whose driver is the stand-in: how often the host waits, what is captured, what is issued.
  * Results are held to the reference in test_loop, which runs there as well. */
 #include "cuda_room.h"
+#include "gpu_here.h"
 #include "ir/build.h"
 
 static ash_diag diag;
@@ -122,6 +123,7 @@ static void captured(void **state) {
 }
 
 int main(void) {
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(waits), cmocka_unit_test(captured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

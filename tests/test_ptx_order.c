@@ -298,6 +298,105 @@ static void test_an_edge_left_out(void **state) {
     ptx_reset(NULL, 0);
 }
 
+/* --- words ---------------------------------------------------------------------------------------- */
+
+/* Takes one away from the word; a block that took the last one writes 7s. */
+#define LAST(name, order)                                                                                  \
+    ".visible .entry " name "(.param .u64 word, .param .u64 to) {\n"                                       \
+    ".reg .pred p<2>; .reg .b32 r<6>; .reg .b64 d<4>; .shared .align 4 .b32 was;\n"                        \
+    "ld.param.u64 d0, [word]; ld.param.u64 d1, [to]; mov.u32 r0, %tid.x; mov.u32 r3, 7;\n"                 \
+    "setp.ne.u32 p0, r0, 0; @p0 bra TOGETHER;\n"                                                           \
+    "atom" order ".global.add.u32 r1, [d0], -1; st.shared.u32 [was], r1;\n"                                \
+    "TOGETHER: bar.sync 0; ld.shared.u32 r2, [was]; setp.ne.u32 p1, r2, 1; @p1 bra DONE;\n"                \
+    "mul.wide.u32 d2, r0, 4; add.u64 d1, d1, d2; st.global.u32 [d1], r3;\n"                                \
+    "DONE: ret; }\n"
+
+static const char word_text[] =
+    PTX_HEAD LAST("both", ".acq_rel.gpu") LAST("plain", "") LAST("relaxed", ".relaxed.gpu")
+        LAST("near", ".acq_rel.cta") LAST("release", ".release.gpu") LAST("acquire", ".acquire.gpu");
+
+/* s0 makes y, and so does s1 z, each followed by the kernel, which fills y; nothing else orders them.
+ * Whether s1 was the last. */
+static bool fill_last(streams_room *r, const char *name, CUdeviceptr word, CUresult *code) {
+    CUfunction f = ptx_room_function(&r->room, name);
+    void *params[] = {&word, &r->y};
+    int stream = 0, last = 0;
+    const char *ran;
+    char kernel[32];
+    *code = launch(r->twice, r->s[0], r->y, r->x);
+    if (!*code) *code = launch(r->twice, r->s[1], r->z, r->x);
+    for (int i = 0; i < 2 && !*code; i++) {
+        *code = cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, r->s[i], params, NULL);
+        if (!*code) *code = cuEventRecord(r->e[i], r->s[i]);
+    }
+    if (!*code) *code = cuCtxSynchronize();
+    snprintf(kernel, sizeof kernel, "kernel %s", name);
+    for (uint64_t i = 0; (ran = ptx_history(i, &stream)); i++)
+        if (!strcmp(ran, kernel)) last = stream;
+    return last == 2;
+}
+
+/* What came before a release comes before what follows the acquire that reads it, and only that. */
+static void test_atomics_order(void **state) {
+    (void)state;
+    static const char *const names[] = {"both", "plain", "relaxed", "near", "release", "acquire"};
+    const uint32_t two = 2;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        int other = 0;
+        for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+            streams_room r;
+            uint32_t y[N];
+            CUresult code;
+            open_room(&r, seed);
+            ptx_room_load(&r.room, word_text);
+            CUdeviceptr word = ptx_room_memory(&two, sizeof two);
+            bool crossed = fill_last(&r, names[k], word, &code);
+            other += crossed;
+            if (crossed && k) {
+                expect_race(code);
+                continue;
+            }
+            assert_cu(code);
+            assert_cu(cuMemcpyDtoH_v2(y, r.y, sizeof y));
+            assert_true(y[0] == 7 && y[63] == 7 && y[64] == 130);
+        }
+        assert_true(other > 0 && other < 2 * SEEDS);
+    }
+    ptx_reset(NULL, 0);
+}
+
+/* Atomics of several streams on one word are no race; what is no atomic comes after all of them. */
+static void test_atomics_and_others(void **state) {
+    (void)state;
+    const uint32_t many = 100;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        for (int waits = 0; waits < 8; waits++) { /* for s0, for s1; writes, or reads */
+            streams_room r;
+            open_room(&r, seed);
+            ptx_room_load(&r.room, word_text);
+            CUfunction f = ptx_room_function(&r.room, "relaxed");
+            CUdeviceptr word = ptx_room_memory(&many, sizeof many);
+            void *params[] = {&word, &r.y};
+            CUresult code = CUDA_SUCCESS;
+            for (int i = 0; i < 2 && !code; i++) {
+                code = cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, r.s[i], params, NULL);
+                if (!code) code = cuEventRecord(r.e[i], r.s[i]);
+                if (!code && waits & 1 << i) code = cuStreamWaitEvent(r.s[2], r.e[i], 0);
+            }
+            if (!code && waits & 4) code = cuMemsetD32Async(word, 1, 1, r.s[2]);
+            if (!code && !(waits & 4)) code = cuMemcpyDtoDAsync_v2(r.z, word, 4, r.s[2]);
+            if (!code) code = cuCtxSynchronize();
+            if ((waits & 3) == 3)
+                assert_cu(code);
+            else
+                assert_true(code && ptx_finding_check() == PTX_STREAM_RACE);
+        }
+    }
+    ptx_reset(NULL, 0);
+}
+
+/* -------------------------------------------------------------------------------------------------- */
+
 static int calls;
 
 static void host_function(void *user) {
@@ -393,11 +492,12 @@ static void test_event_times(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),     cmocka_unit_test(test_a_wait_left_out),
-        cmocka_unit_test(test_host_waits),  cmocka_unit_test(test_null_stream_and_volatile),
-        cmocka_unit_test(test_host_memory), cmocka_unit_test(test_orders_differ),
-        cmocka_unit_test(test_graph),       cmocka_unit_test(test_an_edge_left_out),
-        cmocka_unit_test(test_other_nodes), cmocka_unit_test(test_event_times),
+        cmocka_unit_test(test_streams),       cmocka_unit_test(test_a_wait_left_out),
+        cmocka_unit_test(test_host_waits),    cmocka_unit_test(test_null_stream_and_volatile),
+        cmocka_unit_test(test_host_memory),   cmocka_unit_test(test_orders_differ),
+        cmocka_unit_test(test_graph),         cmocka_unit_test(test_an_edge_left_out),
+        cmocka_unit_test(test_other_nodes),   cmocka_unit_test(test_event_times),
+        cmocka_unit_test(test_atomics_order), cmocka_unit_test(test_atomics_and_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

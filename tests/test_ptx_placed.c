@@ -5,6 +5,7 @@
 
 #include "apart.h"
 #include "ashlar/train.h"
+#include "gpu_here.h"
 #include "runtime/plan.h"
 
 enum { ROWS = 32, COLUMNS = 64, COUNT = ROWS * COLUMNS };
@@ -369,6 +370,7 @@ static void states(void **state) {
 }
 
 int main(void) {
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_processor_and_a_gpu), cmocka_unit_test(two_gpus),
                                        cmocka_unit_test(training), cmocka_unit_test(states)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include "ashlar/plan.h"
 #include "ashlar/train.h"
 #include "base/sized.h"
+#include "gpu_here.h"
 #include "testing.h"
 
 static struct {
@@ -375,6 +376,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_library_is_called_with_any_size),
         cmocka_unit_test(callers_of_the_first_release_are_understood),

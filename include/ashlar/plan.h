@@ -236,7 +236,8 @@ ASH_API uint64_t ash_plan_arena_align(const ash_plan *plan);
  * memory. */
 ASH_API ash_status ash_plan_bind_arena(ash_plan *plan, void *memory, uint64_t size, ash_diag *diag);
 /* The same with memory of a view on the plan's device, which may be written and which the plan holds; NULL:
- * the plan's own again. Memory of the host is ASH_ERROR_DEVICE where the device does not reach it. */
+ * the plan's own again. Memory of the host or of another device is ASH_ERROR_DEVICE where the plan's does
+ * not reach it. */
 ASH_API ash_status ash_plan_bind_arena_view(ash_plan *plan, ash_view *view, ash_diag *diag);
 /* The same for the packed weights, which live as long as the plan: bytes and alignment of their block, and
  * the caller's memory for it. Weights that are there move into it at once. The memory must stay until the

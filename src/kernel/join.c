@@ -108,6 +108,11 @@ static void renumber_buffer(ash_buffer *b, uint32_t buffers, uint32_t device,
                   : (void)0,                                                                               \
       (to)->len += (from)->len, (from)->len = 0, true))
 
+/* A list becomes another's bytes, which has none any more. */
+#define REPLACE(a, to, from)                                                                               \
+    (ash_vec_free((a), (to)), (to)->at = (from)->at, (to)->len = (from)->len, (to)->cap = (from)->cap,     \
+     (from)->at = NULL, (from)->len = (from)->cap = 0)
+
 /* All but the steps, which `take_steps` has. Room comes first, so that lists are moved whole. */
 static bool take_lists(joiner *j, ash_program *from, uint32_t device, const ash_strmap *parameters) {
     ash_program *p = j->p;
@@ -396,22 +401,12 @@ static ash_status join(joiner *j, ash_program **programs) {
     ASH_TRY(merge(j));
     p->inputs.len = j->ends->inputs;
     p->outputs.len = p->output_names.len = j->ends->outputs;
-    ash_vec_free(j->a, &p->states);
-    p->states.at = j->states.at;
-    p->states.len = j->states.len;
-    p->states.cap = j->states.cap;
-    j->states.at = NULL;
-    j->states.len = j->states.cap = 0;
+    REPLACE(j->a, &p->states, &j->states);
     p->prologue = prologue;
     ash_dims *dims = p->dims; /* they grew from graph to graph: the last one's have all */
     p->dims = programs[count - 1]->dims;
     programs[count - 1]->dims = dims;
-    ash_vec_free(j->a, &p->steps);
-    p->steps.at = j->main.at;
-    p->steps.len = j->main.len;
-    p->steps.cap = j->main.cap;
-    j->main.at = NULL;
-    j->main.len = j->main.cap = 0;
+    REPLACE(j->a, &p->steps, &j->main);
     return ASH_OK;
 }
 

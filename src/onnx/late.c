@@ -515,33 +515,39 @@ static bool drop(ash_late *late, uint32_t axes) {
     return true;
 }
 
-static bool lower_squeeze(ash_import *im) {
+/* The operand with other axes, and which: a mask of those that go, or of those that come among `rank`, as
+ * many as there are then. NULL: it is in a list, or what is asked for makes no sense. */
+static ash_late *with_axes(ash_import *im, bool come, uint32_t *mask, unsigned *rank) {
     const int64_t *axes;
     size_t x = operand(im, 0), n;
     ash_late *late = new_late(im, LATE_MOVED, &x, 1);
-    uint32_t mask = 0;
-    if (!late || late->in_list || !ash_import__ints_of(im, "axes", 1, 13, &axes, &n)) return false;
-    for (size_t i = 0; i < n; i++) mask |= UINT32_C(1) << ash_import__axis(im, axes[i], late->rank);
-    if (!ash_import__ok(im) || !drop(late, mask)) return false;
+    *mask = 0;
+    if (!late || late->in_list || !ash_import__ints_of(im, "axes", 1, 13, &axes, &n)) return NULL;
+    if (n > ASH_MAX_RANK || (come && late->rank + n > ASH_MAX_RANK)) return NULL;
+    *rank = late->rank + (come ? (unsigned)n : 0);
+    for (size_t i = 0; i < n; i++) *mask |= UINT32_C(1) << ash_import__axis(im, axes[i], *rank);
+    return ash_import__ok(im) ? late : NULL;
+}
+
+static bool lower_squeeze(ash_import *im) {
+    uint32_t gone;
+    unsigned rank;
+    ash_late *late = with_axes(im, false, &gone, &rank);
+    if (!late || !drop(late, gone)) return false;
     bind(im, late);
     return true;
 }
 
 static bool lower_unsqueeze(ash_import *im) {
-    const int64_t *axes;
-    size_t x = operand(im, 0), n;
-    ash_late *late = new_late(im, LATE_MOVED, &x, 1);
-    uint32_t added = 0;
-    if (!late || late->in_list || !ash_import__ints_of(im, "axes", 1, 13, &axes, &n)) return false;
-    unsigned rank = late->rank + (unsigned)n;
-    if (n > ASH_MAX_RANK || rank > ASH_MAX_RANK) return false;
-    for (size_t i = 0; i < n; i++) added |= UINT32_C(1) << ash_import__axis(im, axes[i], rank);
-    unsigned taken = 0;
-    for (unsigned d = 0; d < rank && ash_import__ok(im); d++) {
+    uint32_t added;
+    unsigned rank, taken = 0;
+    ash_late *late = with_axes(im, true, &added, &rank);
+    if (!late) return false;
+    for (unsigned d = 0; d < rank; d++) {
         late->extents[d] = (extent){1, ASH_NO_VALUE};
         if (added >> d & 1) continue;
         if (taken == late->rank) return false; /* an axis is given twice */
-        late->extents[d] = extent_of(im, x, taken);
+        late->extents[d] = extent_of(im, operand(im, 0), taken);
         late->axes[taken++] = (int)d;
     }
     late->rank = rank;

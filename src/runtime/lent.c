@@ -163,6 +163,10 @@ static ash_status view_block(const ash_plan *plan, ash_view *view, ash_plan_bloc
     *out = (ash_plan_block){0};
     *size = ash_view_bytes(view);
     if (!view) return ASH_OK;
+    ASH_TRY(ash_view__check(view, diag));
+    const ash_device *from = ash_storage_device(ash_view_storage(view));
+    ASH_FAIL_IF(from != plan->device && !from->class->cpu_accessible, diag, ASH_ERROR_DEVICE,
+                "memory of %.100s is out of the reach of %.100s", from->name, plan->device->name);
     ASH_TRY(ash_plan__lent_view(plan, plan->device, view, &given, diag));
     return find_block(plan, &given, out, diag);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is checked: graphs for each kind of kernel, of sizes, states and loops, and whole networks. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "ashlar/train.h"
 #include "check.h"
 #include "ir/build.h"
 #include "nets.h"
@@ -87,6 +91,58 @@ CASE(batch) {
     ash_graph_output(g, "y", ash_matmul(g, a, b));
 }
 
+/* Computed in halves of a kind, on tensor cores where there are some; the inputs have no more bits. */
+static ash_value half(ash_graph *g, ash_value x, ash_dtype dtype) {
+    return ash_cast(g, x, dtype);
+}
+
+CASE(f16) {
+    (void)quick;
+    ash_value y = ash_matmul(g, half(g, input(g, "a", ASH_F32, n, n), ASH_F16),
+                             half(g, input(g, "b", ASH_F32, n, n), ASH_F16));
+    ash_graph_output(g, "y", ash_cast(g, y, ASH_F32));
+}
+
+CASE(bf16) {
+    (void)quick;
+    ash_value y = ash_matmul(g, half(g, input(g, "a", ASH_F32, n - 1, n + 3), ASH_BF16),
+                             half(g, input(g, "b", ASH_F32, n + 3, n), ASH_BF16));
+    ash_graph_output(g, "y", ash_cast(g, ash_relu(g, y), ASH_F32));
+}
+
+/* Strips: the long operand is read once. */
+CASE(few_rows) {
+    (void)quick;
+    ash_value b = input(g, "b", ASH_F32, n, n);
+    ash_graph_output(g, "four", ash_matmul(g, input(g, "a", ASH_F32, 4, n), b));
+    ash_graph_output(g, "sixteen", ash_matmul(g, input(g, "c", ASH_F32, 16, n), b));
+}
+
+/* Constant weights of 4 bits, in blocks of 32 with a scale each, as models for decoding have them. */
+CASE(few_bits) {
+    enum { BLOCK = 32 };
+    (void)quick;
+    const int64_t blocks = n / BLOCK, words = BLOCK / 2, two = 2;
+    const ash_type packed = {ASH_U8, 3, {n, blocks, words}}, each = {ASH_F32, 3, {n, blocks, 1}};
+    unsigned char *bytes = malloc((size_t)(n * blocks * words));
+    float *scales = malloc((size_t)(n * blocks) * sizeof *scales);
+    if (!bytes || !scales) abort();
+    for (int64_t i = 0; i < n * blocks * words; i++) bytes[i] = (unsigned char)(i * 37 % 251);
+    for (int64_t i = 0; i < n * blocks; i++) scales[i] = (float)(i % 7 + 1) / 64;
+    ash_value x = ash_graph_constant(g, &packed, bytes, (size_t)(n * blocks * words), ASH_DATA_COPY),
+              s = ash_graph_constant(g, &each, scales, (size_t)(n * blocks) * sizeof *scales,
+                                     ASH_DATA_COPY);
+    free(bytes);
+    free(scales);
+    ash_value shift = ash_build__with(g, ASH_OP_MUL, ash_iota(g, ASH_U8, &two, 1, 0), 4);
+    x = ash_build__with(g, ASH_OP_AND, ash_shr(g, ash_build__insert_axis(g, x, 3), shift), 15);
+    x = ash_cast(g, ash_reshape(g, x, (const ash_dim[]){n, blocks, BLOCK}, 3), ASH_F32);
+    x = ash_reshape(g, ash_mul(g, ash_build__with(g, ASH_OP_SUB, x, 8), s), (const ash_dim[]){n, n}, 2);
+    x = ash_build__swap(g, x, 0, 1);
+    ash_graph_output(g, "one", ash_matmul(g, input(g, "a", ASH_F32, 1, n), x));
+    ash_graph_output(g, "eight", ash_matmul(g, input(g, "b", ASH_F32, 8, n), x));
+}
+
 CASE(bytes) {
     (void)quick;
     ash_value a = ash_cast(g, input(g, "a", ASH_I8, n, n), ASH_I32),
@@ -113,6 +169,13 @@ CASE(first_layer) {
     convolve(g, 3, n, n == quick ? 16 : 64, 7, 2, 1);
 }
 
+/* Channels in blocks, padding: what tensor cores take of windows. */
+CASE(half_window) {
+    ash_value x = half(g, images(g, "x", 2, n, n == quick ? 9 : 56, n == quick ? 9 : 56), ASH_F16),
+              w = half(g, images(g, "w", n, n, 3, 3), ASH_F16);
+    ash_graph_output(g, "y", ash_cast(g, ash_relu(g, ash_conv2d(g, x, w, 1, 1, 1)), ASH_F32));
+}
+
 CASE(depthwise) {
     convolve(g, n, n == quick ? 8 : 56, n, 3, 1, n);
 }
@@ -129,6 +192,20 @@ CASE(pools) {
 CASE(softmax) {
     (void)quick;
     ash_graph_output(g, "y", ash_softmax(g, input(g, "x", ASH_F32, n, 2 * n), 1));
+}
+
+/* So many scores that they are never stored; which keys a row sees, its position says. */
+CASE(long_attention) {
+    const int64_t heads = n == quick ? 1 : 16, rows = n == quick ? 64 : n, size = n == quick ? 4 : 64;
+    ash_value q = ash_graph_input(g, "q", &(ash_type){ASH_F32, 3, {heads, rows, size}}),
+              k = ash_graph_input(g, "k", &(ash_type){ASH_F32, 3, {heads, size, n}}),
+              v = ash_graph_input(g, "v", &(ash_type){ASH_F32, 3, {heads, n, size}});
+    ash_value scores = ash_mul(g, ash_matmul(g, q, k), ash_scalar(g, ASH_F32, 1 / sqrt((double)size)));
+    const ash_dim dims[] = {rows, n};
+    ash_value row = ash_iota(g, ASH_I64, dims, 2, 0), key = ash_iota(g, ASH_I64, dims, 2, 1);
+    ash_value past = ash_le(g, key, ash_build__with(g, ASH_OP_ADD, row, (double)(n - rows)));
+    scores = ash_select(g, past, scores, ash_scalar(g, ASH_F32, -(double)INFINITY));
+    ash_graph_output(g, "y", ash_matmul(g, ash_softmax(g, scores, 2), v));
 }
 
 CASE(normal_rows) {
@@ -213,6 +290,37 @@ CASE(states) {
     ash_graph_output(g, "y", ash_neg(g, next));
 }
 
+/* A cache that grows by a row, and what a decoder reads of it. */
+CASE(cache) {
+    (void)quick;
+    ash_value q = input(g, "q", ASH_F32, 8, 64), x = input(g, "x", ASH_F32, 1, 64);
+    ash_value old = ash_graph_state(g, "cache", &(ash_type){ASH_F32, 2, {n, 64}}, NULL, 0, ASH_DATA_COPY);
+    ash_value next = ash_write_axis(g, old, x, 0, n / 2);
+    ash_graph_update(g, old, next);
+    ash_value scores = ash_softmax(g, ash_matmul(g, q, ash_build__swap(g, next, 0, 1)), 1);
+    ash_graph_output(g, "y", ash_matmul(g, scores, next));
+}
+
+/* A step of Adam on two layers: what is read of it is the loss of the last of three. */
+CASE(adam) {
+    const ash_type square = {ASH_F32, 2, {n, n}};
+    float *zeros = calloc((size_t)(n * n), sizeof *zeros);
+    if (!zeros) abort();
+    for (int64_t i = 0; i < n * n; i++) zeros[i] = (float)(i * 7 % 23 - 11) / (float)(8 * n);
+    ash_value w[2], grads[2], x = input(g, "x", ASH_F32, n == quick ? 12 : 256, n);
+    for (int i = 0; i < 2; i++)
+        w[i] = ash_graph_state(g, i ? "v" : "w", &square, zeros, (size_t)(n * n) * sizeof *zeros,
+                               ASH_DATA_COPY);
+    free(zeros);
+    ash_value y = ash_sub(g, ash_matmul(g, ash_tanh(g, ash_matmul(g, x, w[0])), w[1]), x);
+    ash_value loss = ash_reduce_sum(g, ash_mul(g, y, y), (const int64_t[]){0, 1}, 2, false);
+    ash_optimizer_options adam = ASH_INIT(ash_optimizer_options);
+    adam.kind = ASH_OPTIMIZER_ADAM;
+    if (ash_graph_gradients(g, &loss, NULL, 1, w, 2, NULL, grads, NULL) != ASH_OK) return;
+    if (ash_graph_optimize(g, w, grads, 2, ash_scalar(g, ASH_F32, 0.01), &adam, NULL) != ASH_OK) return;
+    ash_graph_output(g, "loss", loss);
+}
+
 /* h' = tanh(x + h w), n steps of it. */
 CASE(recurrence) {
     enum { WIDE = 32 };
@@ -277,38 +385,52 @@ CASE(net_bert) {
     bert_mini(&(net){.g = g, .seed = 1, .length = n});
 }
 
+/* In the arithmetic of f32. */
+#define IEEE(...) {__VA_ARGS__, ASH_PRECISION_IEEE}
+
 const check_case check_cases[] = {
-    {"elementwise", "arithmetic", arithmetic, 2048, 20, 0, 1},
-    {"elementwise", "functions", functions, 2048, 20, 0, 1},
-    {"elementwise", "integers", integers, 1024, 20, 0, 1},
-    {"elementwise", "halves", halves, 2048, 20, 0, 1},
-    {"products", "square", square, 4096, 70, 1e-5, 1},
-    {"products", "square, small", square, 256, 33, 1e-5, 1},
-    {"products", "odd", odd, 1000, 45, 1e-5, 1},
-    {"products", "transposed", turned, 2048, 40, 1e-5, 1},
-    {"products", "one row", row, 4096, 48, 1e-5, 1},
-    {"products", "batch of 12", batch, 512, 12, 1e-5, 1},
-    {"products", "bytes", bytes, 512, 20, 0, 1},
-    {"convolutions", "3x3", window, 128, 16, 1e-5, 1},
-    {"convolutions", "1x1", point, 256, 24, 1e-5, 1},
-    {"convolutions", "7x7 of 3 channels", first_layer, 224, 20, 1e-5, 1},
-    {"convolutions", "depthwise", depthwise, 256, 8, 1e-5, 1},
-    {"convolutions", "pool", pools, 112, 9, 0, 1},
-    {"rows", "softmax", softmax, 2048, 20, 1e-5, 1},
-    {"rows", "layer norm", normal_rows, 2048, 40, 1e-5, 1},
-    {"rows", "sums", sums, 2048, 40, 1e-5, 1},
-    {"rows", "extrema", extrema, 1024, 20, 0, 1},
-    {"rows", "running sums", running, 1024, 20, 0, 1},
-    {"movement", "transpose", transpose, 2048, 35, 0, 1},
-    {"movement", "pieces", pieces, 2048, 24, 0, 1},
-    {"movement", "lookups", lookups, 1024, 12, 0, 1},
-    {"variables", "rows", variables, 64, 9, 1e-5, 1},
-    {"variables", "settled", settled, 4096, 50, 0, 1},
-    {"states", "sum", states, 4096, 20, 0, 3},
-    {"loops", "recurrence", recurrence, 64, 5, 1e-5, 1},
-    {"loops", "condition", condition, 40, 20, 0, 1},
-    {"networks", "squeezenet", net_squeezenet, 224, 32, 1e-5, 1},
-    {"networks", "mobilenet_v2", net_mobilenet, 224, 32, 1e-5, 1},
-    {"networks", "bert_mini", net_bert, 128, 8, 1e-5, 1},
+    IEEE("elementwise", "arithmetic", arithmetic, 2048, 20, 0, 1),
+    IEEE("elementwise", "functions", functions, 2048, 20, 0, 1),
+    IEEE("elementwise", "integers", integers, 1024, 20, 0, 1),
+    IEEE("elementwise", "halves", halves, 2048, 20, 0, 1),
+    IEEE("products", "square", square, 4096, 70, 1e-5, 1),
+    IEEE("products", "square, small", square, 256, 33, 1e-5, 1),
+    IEEE("products", "odd", odd, 1000, 45, 1e-5, 1),
+    IEEE("products", "transposed", turned, 2048, 40, 1e-5, 1),
+    IEEE("products", "one row", row, 4096, 48, 1e-5, 1),
+    IEEE("products", "batch of 12", batch, 512, 12, 1e-5, 1),
+    IEEE("products", "4 and 16 rows", few_rows, 4096, 96, 1e-5, 1),
+    IEEE("products", "weights of 4 bits", few_bits, 4096, 96, 1e-5, 1),
+    IEEE("products", "f16", f16, 4096, 48, 2e-3, 1),
+    IEEE("products", "bf16, odd", bf16, 2048, 45, 2e-2, 1),
+    {"products", "tf32", square, 4096, 70, 5e-3, 1, ASH_PRECISION_TF32},
+    {"products", "tf32x3", square, 4096, 70, 1e-5, 1, ASH_PRECISION_TF32X3},
+    IEEE("products", "bytes", bytes, 512, 20, 0, 1),
+    IEEE("convolutions", "3x3", window, 128, 16, 1e-5, 1),
+    IEEE("convolutions", "1x1", point, 256, 24, 1e-5, 1),
+    IEEE("convolutions", "7x7 of 3 channels", first_layer, 224, 20, 1e-5, 1),
+    IEEE("convolutions", "3x3, f16", half_window, 128, 16, 2e-3, 1),
+    {"convolutions", "3x3, tf32", window, 128, 16, 5e-3, 1, ASH_PRECISION_TF32},
+    IEEE("convolutions", "depthwise", depthwise, 256, 8, 1e-5, 1),
+    IEEE("convolutions", "pool", pools, 112, 9, 0, 1),
+    IEEE("rows", "softmax", softmax, 2048, 20, 1e-5, 1),
+    IEEE("rows", "attention", long_attention, 4096, 66000, 5e-5, 1),
+    IEEE("rows", "layer norm", normal_rows, 2048, 40, 1e-5, 1),
+    IEEE("rows", "sums", sums, 2048, 40, 1e-5, 1),
+    IEEE("rows", "extrema", extrema, 1024, 20, 0, 1),
+    IEEE("rows", "running sums", running, 1024, 20, 0, 1),
+    IEEE("movement", "transpose", transpose, 2048, 35, 0, 1),
+    IEEE("movement", "pieces", pieces, 2048, 24, 0, 1),
+    IEEE("movement", "lookups", lookups, 1024, 12, 0, 1),
+    IEEE("variables", "rows", variables, 64, 9, 1e-5, 1),
+    IEEE("variables", "settled", settled, 4096, 50, 0, 1),
+    IEEE("states", "sum", states, 4096, 20, 0, 3),
+    IEEE("states", "cache", cache, 4096, 24, 1e-5, 3),
+    IEEE("states", "training", adam, 512, 16, 1e-4, 3),
+    IEEE("loops", "recurrence", recurrence, 64, 5, 1e-5, 1),
+    IEEE("loops", "condition", condition, 40, 20, 0, 1),
+    IEEE("networks", "squeezenet", net_squeezenet, 224, 32, 1e-5, 1),
+    IEEE("networks", "mobilenet_v2", net_mobilenet, 224, 32, 1e-5, 1),
+    IEEE("networks", "bert_mini", net_bert, 128, 8, 1e-5, 1),
 };
 const unsigned check_case_count = sizeof check_cases / sizeof *check_cases;

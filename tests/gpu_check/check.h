@@ -4,6 +4,7 @@
  *   cases.c    graphs, made here: what is checked
  *   run.c      a graph on the processor and, in every mode, on the GPU
  *   memory.c   copies, and what happens when memory runs out
+ *   lives.c    what plans go through: replicas, the caller's memory, profiles, stopping
  *   table.c    rows for people and for programs
  *   main.c     the command
  */
@@ -27,6 +28,7 @@ typedef struct check_case {
         error; /* the largest difference from the processor's, as a part of the largest number; 0: the bits
                         are promised, where the processor multiplies and adds in one */
     unsigned rounds; /* executions that follow each other: more than one where there are states */
+    ash_precision precision;
 } check_case;
 
 extern const check_case check_cases[];
@@ -49,6 +51,7 @@ typedef struct check_run {
 typedef struct check_row {
     const char *group, *name, *mode;
     bool passed;
+    bool skipped; /* this GPU cannot do it; `why` says so */
     bool bits;    /* equal to the processor's */
     double error; /* the largest difference from it */
     double us, predicted,
@@ -63,6 +66,8 @@ void check_graph(const check_run *run, const check_case *which);
 void check_copies(const check_run *run);
 /* More memory than there is. */
 void check_exhaustion(const check_run *run);
+/* Replicas on threads, memory of the caller's, profiles of several streams, stopping. */
+void check_lives(const check_run *run);
 
 bool table_open(const char *csv); /* NULL: for people alone */
 void table_add(const check_row *row);

@@ -63,6 +63,7 @@ static int check(check_run *run) {
     }
     if (is_wished(run, "copies", "")) check_copies(run);
     if (is_wished(run, "memory", "")) check_exhaustion(run);
+    if (is_wished(run, "lives", "")) check_lives(run);
     for (unsigned i = 0; i < check_case_count; i++)
         if (is_wished(run, check_cases[i].group, check_cases[i].name)) check_graph(run, &check_cases[i]);
     return table_close() ? BAD : GOOD;

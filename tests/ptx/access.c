@@ -28,8 +28,9 @@ static unsigned char *reach_global(ptx_block *b, unsigned lane, uint64_t address
     ptx_who who = b->who;
     if (access == ATOMIC) who.me = who.base + 1;
     uint32_t other = 0;
-    ptx_check check = access == READS ? ptx_note_read(a, offset, bytes, &who, false, &other)
-                                      : ptx_note_write(a, offset, bytes, &who, &other);
+    ptx_check check = access == READS    ? ptx_note_read(a, offset, bytes, &who, false, &other)
+                      : access == ATOMIC ? ptx_note_atomic(a, offset, bytes, &who, &other)
+                                         : ptx_note_write(a, offset, bytes, &who, &other);
     if (check == PTX_N_CHECKS) return a->data + offset;
     const char *does = access == READS ? "reads" : "writes";
     if (check == PTX_UNINITIALISED)
@@ -280,6 +281,18 @@ static uint64_t atomic_result(const ptx_insn *in, ptx_type type, uint64_t old, u
     }
 }
 
+/* What an atomic in global memory says of order; within a block nobody needs it but threads. */
+static void order(ptx_block *b, const ptx_insn *in, uint64_t address) {
+    unsigned how = in->word[G_ORDER];
+    bool both = how == ORDER_ACQ_REL || how == ORDER_SC, acquires = both || how == ORDER_ACQUIRE,
+         releases = both || how == ORDER_RELEASE;
+    ptx_allocation *a = b->near;
+    if ((!acquires && !releases) || in->word[G_SCOPE] == SCOPE_CTA || in->word[G_SPACE] == SPACE_SHARED)
+        return;
+    if (a && address - a->address < a->bytes)
+        ptx_word_order(b, a, address - a->address, releases, acquires);
+}
+
 /* Thread by thread, from a random one on: no order is promised. */
 void ptx_run_atom(ptx_block *b, const ptx_insn *in) {
     uint64_t address[PTX_THREADS];
@@ -300,6 +313,7 @@ void ptx_run_atom(ptx_block *b, const ptx_insn *in) {
         uint64_t made = atomic_result(in, type, old, ptx_get(ptx_row(b, x), bytes, l),
                                       ptx_get(ptx_row(b, y), bytes, l));
         memcpy(at, &made, bytes);
+        order(b, in, address[l]);
         if (result) ptx_put(ptx_row(b, in->op[0]), bytes, l, old);
     }
 }

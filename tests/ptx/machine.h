@@ -77,7 +77,7 @@ typedef enum ptx_group {
     G_LOGIC,   /* and or xor */
     G_SPACE,   /* const global local param shared */
     G_CACHE,   /* how to cache and prefetch: nothing to us */
-    G_ORDER,   /* volatile relaxed acquire release */
+    G_ORDER,   /* volatile relaxed acquire release weak acq_rel sc */
     G_SCOPE,   /* cta gpu sys */
     G_VECTOR,  /* v2 v4 */
     G_NAN,     /* NaN */
@@ -115,7 +115,17 @@ enum {
 };
 enum { LOGIC_AND = 1, LOGIC_OR, LOGIC_XOR };
 enum { SPACE_GENERIC, SPACE_CONST, SPACE_GLOBAL, SPACE_LOCAL, SPACE_PARAM, SPACE_SHARED };
-enum { ORDER_WEAK, ORDER_VOLATILE, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE };
+enum {
+    ORDER_UNSAID,
+    ORDER_VOLATILE,
+    ORDER_RELAXED,
+    ORDER_ACQUIRE,
+    ORDER_RELEASE,
+    ORDER_WEAK,
+    ORDER_ACQ_REL,
+    ORDER_SC
+};
+enum { SCOPE_UNSAID, SCOPE_CTA };
 enum {
     WAY_UP = 1,
     WAY_DOWN,
@@ -285,6 +295,7 @@ typedef struct ptx_allocation {
     int device;
     bool owned, registered;
     ptx_shadow shadow;
+    struct ptx_word *words; /* by which commands tell each other what is over: queue.h */
 } ptx_allocation;
 
 /* Addresses of device memory: no memory of the host is there. */
@@ -299,12 +310,14 @@ static inline bool ptx_is_device(uint64_t address) {
 #define PTX_LOCAL_WINDOW  UINT64_C(0x7b00000000000000)
 #define PTX_WINDOW_MASK   UINT64_C(0xff00000000000000)
 
+typedef struct ptx_clock ptx_clock; /* what is over: queue.h */
+
 /* One who accesses global memory: a command, or a block of one. */
 typedef struct ptx_who {
-    uint32_t me;   /* number of the block in this launch */
-    uint32_t base; /* first number of this command; base: several blocks; base + 1: atomics */
-    uint32_t safe; /* smaller numbers are of commands that are known to be over */
-    uint32_t task; /* of this command */
+    uint32_t me;             /* number of the block in this launch */
+    uint32_t base;           /* first number of this command; base: several blocks; base + 1: atomics */
+    uint32_t safe;           /* smaller numbers are of commands that are known to be over */
+    const ptx_clock *learnt; /* what is over, too, as a word said; NULL: nothing */
 } ptx_who;
 
 /* --- the block that runs * ------------------------------------------------------------------------ */
@@ -385,6 +398,7 @@ struct ptx_block {
     uint32_t async_group[PTX_THREADS]; /* the group that is open */
 
     ptx_who who;
+    ptx_clock *learnt;    /* `who` has it from a word; NULL: nothing yet */
     ptx_allocation *near; /* what was accessed last */
     ptx_pattern *patterns;
     ptx_counters *counters;
@@ -512,12 +526,23 @@ ptx_check ptx_note_write(ptx_allocation *a, uint64_t offset, uint64_t bytes, con
 /* The same of some spots, by what needs no second look; false: something does, and nothing is noted. */
 bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, unsigned n,
                     const ptx_who *who, bool writes);
+/* An atomic: it may come before and after those of other commands. */
+ptx_check ptx_note_atomic(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who,
+                          uint32_t *other);
 void ptx_shadow_narrow(ptx_shadow *shadow); /* to a cell per byte */
 
-/* queue.c: whether all of the command that has the number `id` happens before command `task`, and its
- * name. */
-bool ptx_task_ordered(uint32_t id, uint32_t task);
+/* queue.c: whether all of the command that has the number `id` happens before the one that runs, which has
+ * learnt something or NULL; its name; whether the number is that of its atomics. */
+bool ptx_task_ordered(uint32_t id, const ptx_clock *learnt);
 const char *ptx_task_name(uint32_t id);
+bool ptx_task_is_atomic(uint32_t id);
+
+/* word.c: an atomic of the block that runs, which releases to the word at an offset, acquires from it, or
+ * both. What is released is what came before the whole command; what is acquired, the block knows. */
+void ptx_word_order(ptx_block *b, ptx_allocation *a, uint64_t offset, bool releases, bool acquires);
+void ptx_word_unlearn(ptx_block *b);
+/* Words that are written by no atomic say nothing any more. */
+void ptx_words_forget(ptx_allocation *a, uint64_t offset, uint64_t bytes);
 
 /* PENDS: a cp.async writes to shared memory. */
 typedef enum ptx_access { READS, WRITES, ATOMIC, PENDS } ptx_access;

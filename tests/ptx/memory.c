@@ -66,6 +66,7 @@ ptx_allocation *ptx_allocation_new(uint64_t bytes, ptx_kind kind, int device, vo
 }
 
 static void destroy(ptx_allocation *a) {
+    ptx_words_forget(a, 0, a->bytes);
     free(a->shadow.cells);
     if (a->owned) free(a->data);
     free(a);
@@ -143,38 +144,51 @@ static ptx_cell *cells_of(ptx_allocation *a, uint64_t offset, uint64_t bytes, ui
     return s->cells + (offset >> s->shift);
 }
 
-/* Whether all readers of a cell are done before the command. *other is one that is not. */
-static bool readers_done(uint32_t reader, const ptx_who *who, uint32_t *other) {
+/* Whether all readers of a cell, or those that are atomics, or those that are none, are done before the
+ * command. *other is one that is not. */
+typedef enum which_readers { ANY, ATOMICS, OTHERS } which_readers;
+
+static bool is_done(uint32_t reader, const ptx_who *who, which_readers which) {
+    if (reader < who->safe || (which != ANY && ptx_task_is_atomic(reader) != (which == ATOMICS)))
+        return true;
+    return ptx_task_ordered(reader, who->learnt);
+}
+
+static bool readers_done(uint32_t reader, const ptx_who *who, which_readers which, uint32_t *other) {
     for (; reader & PAIR; reader = pairs[reader & ~PAIR].others) {
         *other = pairs[reader & ~PAIR].one;
-        if (!ptx_task_ordered(*other, who->task)) return false;
+        if (!is_done(*other, who, which)) return false;
     }
     *other = reader;
-    return reader < who->safe || ptx_task_ordered(reader, who->task);
+    return is_done(reader, who, which);
+}
+
+static uint32_t pair_of(uint32_t one, uint32_t others) {
+    for (uint32_t i = n_pairs; i-- > 0 && i + 64 > n_pairs;)
+        if (pairs[i].one == one && pairs[i].others == others) return PAIR | i;
+    if (n_pairs == room_pairs) {
+        room_pairs = room_pairs ? 2 * room_pairs : 64;
+        pairs = realloc(pairs, room_pairs * sizeof *pairs);
+        if (!pairs) abort();
+    }
+    pairs[n_pairs] = (reader_pair){one, others};
+    return PAIR | n_pairs++;
 }
 
 /* The readers of a cell with this command among them. */
 static uint32_t with_reader(uint32_t reader, const ptx_who *who) {
     uint32_t other;
     if (!(reader & PAIR) && reader >= who->base) return who->base; /* several blocks of this launch */
-    if (readers_done(reader, who, &other)) return who->me;
+    if (readers_done(reader, who, ANY, &other)) return who->me;
     for (uint32_t r = reader; r & PAIR; r = pairs[r & ~PAIR].others)
         if (pairs[r & ~PAIR].one == who->base) return reader;
-    for (uint32_t i = n_pairs; i-- > 0 && i + 64 > n_pairs;)
-        if (pairs[i].one == who->base && pairs[i].others == reader) return PAIR | i;
-    if (n_pairs == room_pairs) {
-        room_pairs = room_pairs ? 2 * room_pairs : 64;
-        pairs = realloc(pairs, room_pairs * sizeof *pairs);
-        if (!pairs) abort();
-    }
-    pairs[n_pairs] = (reader_pair){who->base, reader};
-    return PAIR | n_pairs++;
+    return pair_of(who->base, reader);
 }
 
 /* An earlier writer of the cell, or reader: what it is to this command. */
 static ptx_check conflict(uint32_t writer, const ptx_who *who) {
     ptx_check check = writer >= who->base ? PTX_BLOCK_RACE : PTX_STREAM_RACE;
-    if (check == PTX_STREAM_RACE && ptx_task_ordered(writer, who->task)) return PTX_N_CHECKS;
+    if (check == PTX_STREAM_RACE && ptx_task_ordered(writer, who->learnt)) return PTX_N_CHECKS;
     return ptx_checks(check) ? check : PTX_N_CHECKS;
 }
 
@@ -186,7 +200,11 @@ static ptx_check read_slowly(ptx_cell *c, const ptx_who *who, bool copies, uint3
         ptx_check check = conflict(c->writer, who);
         if (check != PTX_N_CHECKS) return check;
     }
-    if (c->reader != who->me) c->reader = c->reader < who->safe ? who->me : with_reader(c->reader, who);
+    if (c->reader < who->safe) c->reader = who->me;
+    if (c->reader == who->me) return PTX_N_CHECKS;
+    if (!readers_done(c->reader, who, ATOMICS, other) && ptx_checks(PTX_STREAM_RACE))
+        return PTX_STREAM_RACE;
+    c->reader = with_reader(c->reader, who);
     return PTX_N_CHECKS;
 }
 
@@ -198,10 +216,32 @@ static ptx_check write_slowly(ptx_cell *c, const ptx_who *who, uint32_t *other) 
         *other = c->reader;
         if (!(c->reader & PAIR) && c->reader >= who->base)
             check = conflict(c->reader, who);
-        else if (!readers_done(c->reader, who, other) && ptx_checks(PTX_STREAM_RACE))
+        else if (!readers_done(c->reader, who, ANY, other) && ptx_checks(PTX_STREAM_RACE))
             check = PTX_STREAM_RACE;
     }
     *c = (ptx_cell){who->me, 0};
+    return check;
+}
+
+/* Atomics of other commands that nothing orders with this one are kept among the readers, for what is no
+ * atomic must come after all of them. */
+static ptx_check atomic_slowly(ptx_cell *c, const ptx_who *who, uint32_t *other) {
+    uint32_t writer = c->writer, reader = c->reader, one;
+    *other = writer;
+    ptx_check check = PTX_N_CHECKS;
+    bool beside = writer >= who->safe && writer != who->me, atomic = beside && ptx_task_is_atomic(writer);
+    if (beside && !atomic) check = conflict(writer, who);
+    if (check == PTX_N_CHECKS && reader >= who->safe) {
+        *other = reader;
+        if (!(reader & PAIR) && reader >= who->base)
+            check = conflict(reader, who);
+        else if (!readers_done(reader, who, OTHERS, other) && ptx_checks(PTX_STREAM_RACE))
+            check = PTX_STREAM_RACE;
+    }
+    if (readers_done(reader, who, ANY, &one)) reader = 0;
+    if (atomic && !ptx_task_ordered(writer, who->learnt))
+        reader = reader ? pair_of(writer, reader) : writer;
+    *c = (ptx_cell){who->me, reader};
     return check;
 }
 
@@ -273,6 +313,7 @@ ALWAYS bool note_spots(ptx_shadow *s, uint64_t offset, const ptx_spot *spots, un
 bool ptx_note_spots(ptx_allocation *a, uint64_t offset, const ptx_spot *spots, unsigned n,
                     const ptx_who *who, bool writes) {
     ptx_shadow *s = &a->shadow;
+    if (writes && a->words) return false;
     unsigned bits = (unsigned)offset, bytes = spots[0].bytes;
     bool same = n > 1;
     for (unsigned i = 0; i < n; i++) {
@@ -297,6 +338,7 @@ ALWAYS ptx_check note_range(ptx_allocation *a, uint64_t offset, uint64_t bytes, 
                             bool writes, bool copies, uint32_t *other) {
     uint64_t n;
     if (!who) who = &before_all;
+    if (writes) ptx_words_forget(a, offset, bytes);
     ptx_cell *c = cells_of(a, offset, bytes, &n);
     for (uint64_t i = 0, part; i < n; i += part) {
         part = n - i < TOGETHER ? n - i : TOGETHER;
@@ -321,4 +363,13 @@ ptx_check ptx_note_read(ptx_allocation *a, uint64_t offset, uint64_t bytes, cons
 ptx_check ptx_note_write(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who,
                          uint32_t *other) {
     return note_range(a, offset, bytes, who, true, false, other);
+}
+
+ptx_check ptx_note_atomic(ptx_allocation *a, uint64_t offset, uint64_t bytes, const ptx_who *who,
+                          uint32_t *other) {
+    uint64_t n;
+    ptx_cell *c = cells_of(a, offset, bytes, &n);
+    ptx_check check = PTX_N_CHECKS;
+    for (uint64_t i = 0; i < n && check == PTX_N_CHECKS; i++) check = atomic_slowly(&c[i], who, other);
+    return check;
 }

@@ -144,10 +144,19 @@ static const ran *ran_by(uint32_t id) {
     return low > first_numbered ? &history[low - 1] : NULL;
 }
 
-bool ptx_task_ordered(uint32_t id, uint32_t task) {
-    (void)task;
+bool ptx_task_ordered(uint32_t id, const ptx_clock *learnt) {
     const ran *r = ran_by(id);
-    return !r || (size_t)(r - history) < known || over_in(present, r->lane) >= r->number;
+    return !r || (size_t)(r - history) < known || over_in(present, r->lane) >= r->number ||
+           (learnt && over_in(learnt, r->lane) >= r->number);
+}
+
+bool ptx_task_is_atomic(uint32_t id) {
+    const ran *r = ran_by(id);
+    return r && id == r->base + 1;
+}
+
+const ptx_clock *ptx_clock_present(void) {
+    return present;
 }
 
 const char *ptx_task_name(uint32_t id) {

@@ -5,16 +5,17 @@
  *
  * What is ordered is known besides, by vector clocks: the clock of a command says for every lane up to
  * which number its commands are over when this one begins, in every order. The host has a clock, too:
- * what it waited for is before all that it issues after. */
+ * what it waited for is before all that it issues after. And a block learns from words in memory: an atomic
+ * that releases leaves there what came before its command, one that acquires takes what is there. */
 #ifndef PTX_QUEUE_H
 #define PTX_QUEUE_H
 
 #include "machine.h"
 
-typedef struct ptx_clock {
+struct ptx_clock {
     uint32_t *over; /* by lane; 0 past the end */
     uint32_t n;
-} ptx_clock;
+};
 
 /* A place in a lane, with what is over when it is reached. */
 typedef struct ptx_moment {
@@ -56,6 +57,9 @@ uint32_t ptx_lane_new(void);
 void ptx_lane_free(uint32_t lane); /* when what it has is over */
 void ptx_clock_join(ptx_clock *clock, const ptx_clock *other);
 void ptx_moment_copy(ptx_moment *to, const ptx_moment *from);
+
+/* Of the command that runs. */
+const ptx_clock *ptx_clock_present(void);
 
 ptx_task *ptx_task_new(ptx_task_kind kind, int device, int stream);
 void ptx_task_after(ptx_task *task, const ptx_moment *moment);

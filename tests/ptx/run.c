@@ -334,6 +334,7 @@ bool ptx_launch_run(ptx_block *b, uint64_t most) {
         if (!b->within) {
             uint64_t at = b->number;
             b->who.me = b->who.base + 2 + (uint32_t)at;
+            ptx_word_unlearn(b);
             unsigned block[3] = {(unsigned)(at % launch->grid[0]),
                                  (unsigned)(at / launch->grid[0] % launch->grid[1]),
                                  (unsigned)(at / launch->grid[0] / launch->grid[1])};
@@ -358,5 +359,6 @@ void ptx_launch_end(ptx_block *b) {
     free(b->warp_of_group);
     free(b->async);
     free(b->patterns);
+    ptx_word_unlearn(b);
     free(b);
 }

@@ -13,7 +13,9 @@ enum { LOG = 4096 }; /* bytes that the driver may say about a module */
  *   fill(to, words, record)         record: i64 bytes, i64 value, i64 address of an i32 or 0
  *   store(to, value)
  *
- * With an address there is one block, which takes one away from the number there, and fills if it was 1. */
+ * With an address there is one block, which takes one away from the number there, and fills if it was 1.
+ * Whatever came before the fills that took theirs away comes before that: the number releases and
+ * acquires. */
 static const char builtin[] =
     ".version 6.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry ash_copy(.param .u64 to, .param .u64 from, .param .u64 words, .param .u64 record)\n"
@@ -45,7 +47,7 @@ static const char builtin[] =
     "  mov.u32 %r2, %ctaid.x;\n  mov.u32 %r3, %ntid.x;\n  mov.u32 %r4, %tid.x;\n  mov.u32 %r5, %nctaid.x;\n"
     "  setp.eq.s64 %p1, %d11, 0;\n  @%p1 bra FILL;\n"
     "  setp.ne.s32 %p2, %r4, 0;\n  @%p2 bra TOGETHER;\n"
-    "  atom.global.add.u32 %r8, [%d11], -1;\n  st.shared.u32 [last], %r8;\n"
+    "  atom.acq_rel.gpu.global.add.u32 %r8, [%d11], -1;\n  st.shared.u32 [last], %r8;\n"
     "TOGETHER:\n  bar.sync 0;\n  ld.shared.u32 %r9, [last];\n"
     "  setp.ne.s32 %p3, %r9, 1;\n  @%p3 bra DONE;\n"
     "FILL:\n"
