@@ -466,11 +466,12 @@ CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
     return CUDA_SUCCESS;
 }
 
-/* With PTX_REPORT in the environment a process says at its end what its kernels did. */
+/* With PTX_REPORT in the environment a process says at its end what its kernels did, and what was found. */
 __attribute__((destructor)) static void report(void) {
     ptx_counters c;
     if (!getenv("PTX_REPORT")) return;
     ptx_counters_read(NULL, &c);
     fprintf(stderr, "PTX: %llu launches, %llu instructions of threads\n", (unsigned long long)c.launches,
             (unsigned long long)c.lane_instructions);
+    if (ptx_finding()[0]) fprintf(stderr, "PTX: %s\n", ptx_finding());
 }

@@ -55,7 +55,9 @@ static cu_copy_params copy_params(bool in, void *host, cu_address device, uint64
 
 /* The device's end of a copy. */
 static cu_address device_end(const cuda_streams *s, const cuda_script *script, const cuda_op *op) {
-    return op->operand ? *op->operand : op->kind == CUDA_IN ? script->records + op->offset : s->words;
+    return op->operand           ? *op->operand
+           : op->kind == CUDA_IN ? script->records + op->offset
+                                 : ash_cuda_streams__left_out(s);
 }
 
 static int add_node(cuda_streams *s, ash_capture *c, cu_graph graph, size_t i, cu_node *last) {

@@ -290,8 +290,7 @@ static bool add_host(struct maker *m, const ash_command *command) {
     }
     script->staging_bytes = at;
     /* what kernels have left out, the function must know */
-    added = added &&
-            add_op(m, (cuda_op){.kind = CUDA_OUT, .stream = stream, .bytes = 2 * sizeof(int32_t)}) &&
+    added = added && add_op(m, (cuda_op){.kind = CUDA_OUT, .stream = stream, .bytes = sizeof(int32_t)}) &&
             add_op(m, (cuda_op){.kind = CUDA_CALL, .stream = stream, .item = index});
     for (uint32_t i = 0; i < host->count; i++)
         if (host->operands[i].write)
@@ -386,7 +385,7 @@ static bool locate(struct maker *m) {
         if (op->operand) {
             op->host = script->staging + (uintptr_t)op->host;
         } else if (op->kind == CUDA_OUT) {
-            op->host = m->streams->pinned + CUDA_READ;
+            op->host = ash_cuda_streams__read(m->streams, op->stream);
         } else {
             const uint32_t *first = &script->segments.at[op->item];
             if (first[0] == first[1]) continue; /* of a repeat without launches */
@@ -492,8 +491,9 @@ bool ash_cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_ite
 
 /* --- on a thread of the driver ----------------------------------------------------------------------- */
 
-static bool stops(cuda_streams *s) {
-    bool stop = ash_stop__is_asked(&s->stop) || s->pinned[CUDA_READ] || s->pinned[CUDA_READ + 1];
+static bool stops(const cuda_call *call) {
+    cuda_streams *s = call->streams;
+    bool stop = ash_stop__is_asked(&s->stop) || *ash_cuda_streams__read(s, call->stream);
     if (stop) ash_stop__set_left_out(&s->stop, true);
     return stop;
 }
@@ -502,10 +502,10 @@ static void run_host(const cuda_call *call) {
     const ash_chunks *chunks = &call->host->chunks;
     int64_t end = present(&chunks->end), piece = chunks->piece ? chunks->piece : INT64_MAX;
     int64_t start = ash_clock__now();
-    if (stops(call->streams)) return;
+    if (stops(call)) return;
     for (int64_t at = chunks->begin; at < end;) {
         int64_t next = end - at > piece ? at + piece : end;
-        if (at > chunks->begin && stops(call->streams)) return;
+        if (at > chunks->begin && stops(call)) return;
         call->host->fn(call->host->arg, call->table, at, next, 0);
         at = next;
     }

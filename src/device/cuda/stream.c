@@ -104,12 +104,16 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
     if (result != CU_OK) ash_cuda__wait(s->cuda, stream);
 }
 
+static size_t pinned_bytes(const cuda_streams *s) {
+    return (CUDA_READ + (size_t)s->options.streams + 1) * sizeof(int32_t);
+}
+
 /* --- issuing ----------------------------------------------------------------------------------------- */
 
 /* The words are zero, and whatever comes on any stream comes after that. */
 void ash_cuda_streams__begin(cuda_streams *s) {
     const cu_driver *f = &s->cuda->driver;
-    s->pinned[CUDA_READ] = s->pinned[CUDA_READ + 1] = 0;
+    memset(s->pinned + CUDA_READ, 0, pinned_bytes(s) - CUDA_READ * sizeof(int32_t));
     for (uint32_t i = 0; i < s->options.streams; i++)
         atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
     s->began =
@@ -170,7 +174,9 @@ static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
         break;
     case CUDA_OUT:
         if (op->bytes)
-            check(s, f->copy_out(op->host, op->operand ? *op->operand : s->words, op->bytes, stream),
+            check(s,
+                  f->copy_out(op->host, op->operand ? *op->operand : ash_cuda_streams__left_out(s),
+                              op->bytes, stream),
                   "a copy from the GPU");
         break;
     case CUDA_CALL:
@@ -267,12 +273,12 @@ ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *dia
     const cu_driver *f = &s->cuda->driver;
     for (uint32_t i = 0; i < s->options.streams; i++) wait_stream(s, s->streams[i]);
     wait_stream(s, s->control);
-    int32_t *read = s->pinned + CUDA_READ;
-    if (s->options.cancel && s->began) { /* else the words are those of no round */
-        check(s, f->copy_out(read, s->words, 2 * sizeof *read, s->control), "a copy");
+    int32_t *read = ash_cuda_streams__read(s, s->options.streams);
+    if (s->options.cancel && s->began) { /* else the word is that of no round */
+        check(s, f->copy_out(read, ash_cuda_streams__left_out(s), sizeof *read, s->control), "a copy");
         check(s, ash_cuda__wait(s->cuda, s->control), "the GPU");
     }
-    bool left_out = ash_stop__has_left_out(&s->stop) || (s->began && read[1]);
+    bool left_out = ash_stop__has_left_out(&s->stop) || (s->began && *read);
     if (s->failed == ASH_OK) read_times(s);
     s->timed = 0;
     int failed = s->failed;
@@ -394,10 +400,10 @@ static ash_status make(cuda_streams *s, ash_diag *diag) {
     ASH_TRY(ash_cuda__check(d, f->event_create(&s->begun, CU_DISABLE_TIMING), "an event", diag));
     ASH_TRY(ash_cuda__check(d, f->event_create(&s->origin, 0), "an event", diag));
     ASH_TRY(ash_cuda__check(d, f->allocate(&s->words, 2 * sizeof(int32_t)), "memory of the GPU", diag));
-    ASH_TRY(ash_cuda__check(d, f->allocate_host(&pinned, CUDA_PINNED * sizeof(int32_t)), "pinned memory",
-                            diag));
+    ASH_TRY(ash_cuda__check(d, f->allocate_host(&pinned, pinned_bytes(s)), "pinned memory", diag));
     s->pinned = pinned;
-    for (int i = 0; i < CUDA_PINNED; i++) s->pinned[i] = i >= CUDA_ONES && i < CUDA_READ;
+    memset(pinned, 0, pinned_bytes(s));
+    s->pinned[CUDA_ONES] = s->pinned[CUDA_ONES + 1] = 1;
     s->base.stop = (ash_address)s->words;
     return ASH_OK;
 }

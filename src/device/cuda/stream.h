@@ -114,7 +114,7 @@ typedef struct cuda_streams {
     cu_event origin; /* with `times`: the clock's `start` */
     int64_t start;
     cu_address words;   /* i32 asked, i32 left out: on the device */
-    int32_t *pinned;    /* zeros, ones and what was read of them */
+    int32_t *pinned;    /* zeros, ones, what was looked at, and per stream what was left out */
     ash_stop stop;      /* what functions of the host look at, and what they say */
     cuda_script *round; /* of the present one */
     cuda_script *idle;  /* that can be used again, or NULL */
@@ -125,13 +125,17 @@ typedef struct cuda_streams {
     _Atomic uint64_t done;  /* steps of earlier ones */
 } cuda_streams;
 
-enum {
-    CUDA_ZEROS = 0,
-    CUDA_ONES = 2,
-    CUDA_READ = 4,
-    CUDA_LOOK = 6,
-    CUDA_PINNED = 8
-}; /* of `pinned`, in i32s */
+enum { CUDA_ZEROS = 0, CUDA_ONES = 2, CUDA_LOOK = 4, CUDA_READ = 6 }; /* of `pinned`, in i32s */
+
+/* Whether something was left out: the word on the device, and where a stream reads it to; the number of
+ * streams: the control stream. Each has a place of its own, for nothing orders their copies; nor does
+ * anything order them and the copy that asks, which writes the other word. */
+static inline cu_address ash_cuda_streams__left_out(const cuda_streams *s) {
+    return s->words + sizeof(int32_t);
+}
+static inline int32_t *ash_cuda_streams__read(const cuda_streams *s, uint32_t stream) {
+    return s->pinned + CUDA_READ + stream;
+}
 
 /* script.c: within the context. */
 ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count,
