@@ -64,11 +64,15 @@ static bool check_relocations(const ash_elf *e) {
     return true;
 }
 
+static const void *at(const ash_elf *e, uint64_t offset) {
+    return e->at + offset;
+}
+
 bool ash_elf__open(const void *object, size_t size, ash_elf *out) {
     const Elf64_Ehdr *head = object;
     if (!is_head(head, size)) return false;
     *out = (ash_elf){.at = object, .head = head, .n_sections = head->e_shnum};
-    out->sections = (const Elf64_Shdr *)(const void *)(out->at + head->e_shoff);
+    out->sections = at(out, head->e_shoff);
     for (uint32_t i = 0; i < out->n_sections; i++) {
         if (!check_section(out, &out->sections[i], size)) return false;
         if (out->sections[i].sh_type == SHT_SYMTAB) take_symbols(out, i);
@@ -77,7 +81,7 @@ bool ash_elf__open(const void *object, size_t size, ash_elf *out) {
 }
 
 const void *ash_elf__bytes(const ash_elf *e, uint32_t section) {
-    return e->at + e->sections[section].sh_offset;
+    return at(e, e->sections[section].sh_offset);
 }
 
 uint32_t ash_elf__home(const ash_elf *e, size_t symbol) {

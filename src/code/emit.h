@@ -81,9 +81,9 @@ typedef struct ash_emit {
     bool *constant;          /* per buffer: nothing of its group is written */
     unsigned kind_scope, kind_noalias, kind_invariant;
     ash_emit_inner inner;
-    bool has_tiles;    /* the nest multiplies tiles, and the kind of machine has them */
+    bool has_tiles;     /* the nest multiplies tiles, and the kind of machine has them */
     LLVMValueRef tiles; /* of hosts: where the shapes of registers for tiles lie, as they are set */
-    const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
+    const char *lacks;  /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 
 /* Emits `nest` as the function `symbol` into a module whose data layout is set, for a target and in the way

@@ -499,12 +499,12 @@ static ash_ref add_slices(const ash_gpu_tile *g, ash_tile *t, ash_ref row0) {
         }
         t->cells[t->top][i] = ash_nest_cell(n, sum);
     }
-    unsigned parts = t->run / ASH_MIN(rows, t->run), runs = rows / ASH_MIN(rows, t->run);
+    unsigned run = ASH_MAX(ASH_MIN(rows, t->run), 1u), parts = t->run / run, runs = rows / run;
     ash_ref many = ash_nest_index(n, parts);
     row0 = ADD(n, row0, MUL(n, ash_nest_idiv(n, g->slice, many), runs * t->rows_apart));
     if (parts > 1) row0 = ADD(n, row0, MUL(n, ash_nest_imod(n, g->slice, many), rows));
     t->rows = rows;
-    t->run = ASH_MIN(rows, t->run);
+    t->run = run;
     return row0;
 }
 
