@@ -70,6 +70,17 @@ static inline ash_status cuda_room_read(ash_plan *plan, cuda_results *out, ash_d
     return ASH_OK;
 }
 
+/* The plan for a GPU of paper, which is looked at only. */
+static inline ash_plan *cuda_room_paper(ash_context *context, const ash_graph *graph) {
+    ash_plan *plan;
+    ash_diag diag = {0};
+    ash_plan_options options = ash_plan_options_default();
+    assert_ok(ash_device_open(context, "CUDA:sm_90", &options.device, &diag));
+    assert_ok(ash_plan_prepare(context, graph, &options, &plan, &diag));
+    ash_device_close(options.device);
+    return plan;
+}
+
 /* Prepares, executes twice and reads; `out` has what there was, also after a failure. `device`: NULL is
  * the processor. */
 static inline ash_status cuda_room_run(ash_context *context, const ash_graph *graph, ash_device *device,

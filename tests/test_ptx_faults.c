@@ -79,10 +79,7 @@ static int open_room(void **state) {
     r->graph = make(r->context);
     assert_ok(
         cuda_room_run(r->context, r->graph, NULL, ash_plan_options_default(), false, &r->want, &diag));
-    ash_plan_options paper = ash_plan_options_default();
-    assert_ok(ash_device_open(r->context, "CUDA:sm_90", &paper.device, &diag));
-    assert_ok(ash_plan_prepare(r->context, r->graph, &paper, &r->paper, &diag));
-    ash_device_close(paper.device);
+    r->paper = cuda_room_paper(r->context, r->graph);
     *state = r;
     return 0;
 }

@@ -64,10 +64,7 @@ static int open_room(void **state) {
     random_numbers(r->lines, ASH_COUNT(r->lines), 2);
     assert_ok(ash_context_create(NULL, &r->context, &diag));
     r->graph = make(r->context);
-    ash_plan_options paper = ash_plan_options_default();
-    assert_ok(ash_device_open(r->context, "CUDA:sm_90", &paper.device, &diag));
-    assert_ok(ash_plan_prepare(r->context, r->graph, &paper, &r->paper, &diag));
-    ash_device_close(paper.device);
+    r->paper = cuda_room_paper(r->context, r->graph);
     *state = r;
     return 0;
 }

@@ -454,23 +454,27 @@ ash_ahead_tile ash_conv__open_ahead(conv *c, const ash_tile *t, ash_ref position
     return ash_ahead_open(k, &c->ahead, t->rows, row, steps, next);
 }
 
+ash_tile ash_conv__tile(const conv *c, unsigned rows, unsigned vectors, ash_ref first_vector) {
+    return (ash_tile){.k = c->k,
+                      .anchor = c->node,
+                      .math = c->math,
+                      .rows = rows,
+                      .vectors = vectors,
+                      .lanes = (unsigned)c->lanes,
+                      .store_lanes = (unsigned)c->store_lanes,
+                      .block = c->block,
+                      .lane = c->lane,
+                      .first = first_vector,
+                      .columns = c->in_lanes ? 0 : c->o_group};
+}
+
 /* One tile: a slice of the input channels, the whole window, then the results. */
 void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_sym position = c->position[c->space - 1];
-    ash_tile t = {.k = k,
-                  .anchor = c->node,
-                  .math = c->math,
-                  .rows = p->rows,
-                  .vectors = vectors,
-                  .lanes = (unsigned)c->lanes,
-                  .store_lanes = (unsigned)c->store_lanes,
-                  .block = c->block,
-                  .lane = c->lane,
-                  .first = first_vector,
-                  .columns = c->in_lanes ? 0 : c->o_group,
-                  .top = c->top};
+    ash_tile t = ash_conv__tile(c, p->rows, vectors, first_vector);
+    t.top = c->top;
     ash_ref slot = ash_nest_binary(n, ASH_OP_MUL, number_of(c, first), ash_nest_index(n, c->sums));
     ash_tile_set_root(&t, c->anchor);
     ash_tile_open(&t);

@@ -93,6 +93,9 @@ void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vector
 void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
                            ash_ref first_vector, ash_ref from, ash_ref to);
 
+/* A tile of so many positions and vectors of output channels, from that vector on. */
+ash_tile ash_conv__tile(const ash_conv *c, unsigned rows, unsigned vectors, ash_ref first_vector);
+
 /* What the tile at `position` asks for ahead, in so many steps. */
 ash_ahead_tile ash_conv__open_ahead(ash_conv *c, const ash_tile *t, ash_ref position, int64_t steps);
 /* Opens loops over the window but for its last dim, each cut to what lies inside the input; returns how

@@ -106,19 +106,9 @@ static void emit_tile(conv *c, unsigned vectors, ash_ref first, ash_ref first_ve
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_sym position = c->position[c->space - 1];
-    ash_tile t = {.k = k,
-                  .anchor = c->node,
-                  .math = c->math,
-                  .rows = (unsigned)c->tiles.tall * c->tiles.height,
-                  .vectors = vectors,
-                  .lanes = (unsigned)c->lanes,
-                  .store_lanes = (unsigned)c->store_lanes,
-                  .block = c->block,
-                  .lane = c->lane,
-                  .first = first_vector,
-                  .columns = c->o_group,
-                  .tiles = c->tiles,
-                  .again = again};
+    ash_tile t = ash_conv__tile(c, (unsigned)c->tiles.tall * c->tiles.height, vectors, first_vector);
+    t.again = again;
+    t.tiles = c->tiles;
     t.tiles.wide = (uint8_t)vectors;
     ash_tile_set_root(&t, c->anchor);
     ash_tile_open(&t);

@@ -167,21 +167,25 @@ static void emit_rest(product *p, ash_tile *t, ash_ref steps, ash_ref row_stride
     ash_kern_forget(k, mark);
 }
 
+static ash_tile make_tile(const product *p, unsigned rows, unsigned vectors, ash_ref block0) {
+    return (ash_tile){.k = p->k,
+                      .anchor = p->node,
+                      .math = p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32,
+                      .rows = rows,
+                      .vectors = vectors,
+                      .lanes = p->lanes,
+                      .store_lanes = p->lanes,
+                      .block = p->block,
+                      .lane = p->lane,
+                      .first = block0,
+                      .columns = p->columns};
+}
+
 /* One tile: all steps, then the results. `row0` is its first row. */
 static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0, ash_ref block0) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    ash_tile t = {.k = k,
-                  .anchor = p->node,
-                  .math = p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32,
-                  .rows = rows,
-                  .vectors = vectors,
-                  .lanes = p->lanes,
-                  .store_lanes = p->lanes,
-                  .block = p->block,
-                  .lane = p->lane,
-                  .first = block0,
-                  .columns = p->columns};
+    ash_tile t = make_tile(p, rows, vectors, block0);
     int64_t terms = 1;
     ash_partial_blocks blocks = {0}; /* sums of integers are exact in any order */
     if (!p->bytes)
@@ -203,19 +207,9 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
 
 /* The same in registers for tiles. */
 static ash_tile make_register_tile(product *p, unsigned vectors, ash_ref block0, ash_ref again) {
-    ash_tile t = {.k = p->k,
-                  .anchor = p->node,
-                  .math = ASH_TILE_BYTES,
-                  .rows = (unsigned)p->tiles.tall * p->tiles.height,
-                  .vectors = vectors,
-                  .lanes = p->lanes,
-                  .store_lanes = p->lanes,
-                  .block = p->block,
-                  .lane = p->lane,
-                  .first = block0,
-                  .columns = p->columns,
-                  .tiles = p->tiles,
-                  .again = again};
+    ash_tile t = make_tile(p, (unsigned)p->tiles.tall * p->tiles.height, vectors, block0);
+    t.again = again;
+    t.tiles = p->tiles;
     t.tiles.wide = (uint8_t)vectors;
     if (!ash_dim_is_const(p->m)) t.rows_end = p->m;
     ash_tile_set_root(&t, p->out);
