@@ -131,6 +131,12 @@ static void identities_say_everything(void **state) {
     other.vector_bytes /= 2;
     assert_false(same(&host, &a, &other, &a));
     other = host;
+    other.vector_registers += 16;
+    assert_false(same(&host, &a, &other, &a));
+    other = host;
+    other.dot4 += 1;
+    assert_false(same(&host, &a, &other, &a));
+    other = host;
     snprintf(other.cpu, sizeof other.cpu, "generic");
     assert_false(same(&host, &a, &other, &a));
     other = host;

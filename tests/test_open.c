@@ -185,7 +185,7 @@ static void a_ready_plan_is_as_any_other(void **state) {
     }
     assert_int_equal(r->memory.count, before);
     ash_plan *fixed = fixed_plan(r, 2, 5, NULL);
-    assert_int_equal(ash_plan_describe(fixed).kernels_compiled, 0);
+    assert_int_equal(kernels_made(ash_plan_describe(fixed)), 0);
     ash_plan_destroy(fixed);
 }
 
@@ -253,11 +253,11 @@ static void inputs_that_contradict_are_named(void **state) {
     set(r->plan, X, f32(2, 2, 3), numbers);
     set(r->plan, PAST, f32(2, 2, 1), numbers);
     set(r->plan, MASK, f32(2, 2, 5), numbers);
-    long compiled = (long)ash_plan_describe(r->plan).kernels_compiled;
+    long compiled = (long)kernels_made(ash_plan_describe(r->plan));
     assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_STATE);
     assert_string_equal(diag.node, "m");
     EXPECT("f32[2, 5] was set", "f32[b, (seq + past)]", "b = 2", "seq = 3", "past = 1", "f32[2, 4]");
-    assert_int_equal(ash_plan_describe(r->plan).kernels_compiled, compiled);
+    assert_int_equal(kernels_made(ash_plan_describe(r->plan)), compiled);
     set(r->plan, MASK, f32(2, 2, 4), numbers);
     assert_ok(ash_plan_execute(r->plan, &diag));
     check_cache(r->plan, 2, 1, 3);

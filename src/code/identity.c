@@ -61,8 +61,9 @@ void ash_identity__write(const ash_target *target, const ash_nest *nest, ash_tex
     add_text(out, target->triple);
     add_text(out, target->cpu);
     add_text(out, target->features);
-    const uint64_t facts[] = {llvm[0],     llvm[1],        llvm[2],           target->vector_bytes,
-                              target->fma, nest->code.len, nest->buffers.len, nest->shuffles.len};
+    const uint64_t facts[] = {
+        llvm[0],      llvm[1],     llvm[2],        target->vector_bytes, target->vector_registers,
+        target->dot4, target->fma, nest->code.len, nest->buffers.len,    nest->shuffles.len};
     add(out, facts, ASH_COUNT(facts));
     for (ash_ref i = 0; i < nest->code.len; i++) add_instruction(out, i, &nest->code.at[i]);
     for (size_t i = 0; i < nest->buffers.len; i++) {
