@@ -237,8 +237,8 @@ number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count) 
     int64_t n;
     const ash_type type = ash_import__has(im, k) ? ash_import__in_type(im, k) : (ash_type){0};
     bool tracked = ash_import__try_list(im, k, &list, count);
-    bool good = !im->rolled && (type.dtype == ASH_I64 || type.dtype == ASH_I32) &&
-                ash_type_static_count(&type, &n) && n < PLACES;
+    bool good =
+        (type.dtype == ASH_I64 || type.dtype == ASH_I32) && ash_type_static_count(&type, &n) && n < PLACES;
     if (!tracked && good && !inputs) good = !is_input(im, ash_import__in(im, k));
     if (!tracked && !good) tracked = ash_import__list(im, k, &list, count);
     if (!ash_import__ok(im)) return NULL;
@@ -274,7 +274,7 @@ static ash_status check_size(void *user, const ash_call *call, ash_diag *out) {
     return ASH_OK;
 }
 
-static ash_value checked(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name) {
+ash_value ash_onnx__within(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name) {
     const ash_function function = {
         .size = sizeof function, .name = "ashlar.check_size", .run = check_size, .pure = true};
     const ash_type text = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(name)}},
@@ -297,6 +297,14 @@ const char *ash_onnx__size_name(ash_import *im, ash_span result, unsigned axis) 
     return NULL;
 }
 
+const char *ash_onnx__size_bound(ash_import *im, size_t k, unsigned axis, int64_t *most) {
+    const char *name = ash_onnx__size_name(im, im->node->outs[k], axis);
+    const ash_onnx_var *var =
+        name ? ash_import__var(im, (ash_span){(const uint8_t *)name, strlen(name)}) : NULL;
+    if (most) *most = ASH_MAX(var ? var->max : SIZE_MOST, 1);
+    return name;
+}
+
 bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64_t low, ash_dim *out) {
     ash_graph *g = im->graph;
     uint64_t before;
@@ -306,12 +314,11 @@ bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64
         *out = (ash_dim)before;
         return true;
     }
-    const char *name = ash_onnx__size_name(im, im->node->outs[0], axis);
+    int64_t most;
+    const char *name = ash_onnx__size_bound(im, 0, axis, &most);
     if (!name) return false;
-    const ash_onnx_var *var = ash_import__var(im, (ash_span){(const uint8_t *)name, strlen(name)});
-    int64_t most = ASH_MAX(var ? var->max : SIZE_MOST, 1);
     bool any = least(im, value) >= 1;
-    ash_value whole = checked(im, value, low, most, name);
+    ash_value whole = ash_onnx__within(im, value, low, most, name);
     if (any) whole = ash_sub(g, whole, ash_scalar(g, ASH_I64, 1));
     *out = ash_onnx__settle(im, whole, most - any, 0, axis);
     if (any) *out = ash_graph_dim_add(g, *out, 1);
@@ -320,18 +327,23 @@ bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64
     return ash_import__ok(im);
 }
 
-ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis) {
+ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed) {
     ash_graph *g = im->graph;
-    const uint64_t key = (uint64_t)bound << 32 | (uint32_t)dim;
+    const uint64_t key = (uint64_t)reversed << 63 | (uint64_t)bound << 32 | (uint32_t)dim;
     bool keeps = (ash_dim)(int32_t)dim == dim;
     uint64_t before;
     if (!ash_import__ok(im) || bound == ASH_NO_VALUE) return 0;
-    if (ash_map_get(&im->ends, bound, &before)) return ash_graph_dim_min(g, (ash_dim)before, dim);
+    if (ash_map_get(&im->ends, bound, &before)) {
+        if (!reversed) return ash_graph_dim_min(g, (ash_dim)before, dim);
+        const ash_dim last = ash_graph_dim_sub(g, ash_graph_dim_max(g, dim, 1), 1);
+        return ash_graph_dim_sub(g, last, ash_graph_dim_min(g, (ash_dim)before, last));
+    }
     if (keeps && ash_map_get(&im->cuts, key, &before)) return (ash_dim)before;
     ash_value at = bound;
     if (!(least(im, bound) >= 0))
         at = ash_select(g, ash_lt(g, bound, ash_scalar(g, ASH_I64, 0)),
                         ash_add(g, bound, ash_build__dim(g, dim)), bound);
+    if (reversed) at = ash_sub(g, ash_sub(g, ash_build__dim(g, dim), ash_scalar(g, ASH_I64, 1)), at);
     ash_dim out = ash_onnx__settle(im, at, dim, 0, axis);
     if (keeps && ash_import__ok(im) && !ash_map_put(&im->cuts, key, (uint64_t)out))
         im->status = ASH_NO_MEMORY(&im->diag);
@@ -371,9 +383,6 @@ ash_value ash_onnx__if_equal(ash_import *im, ash_value x, ash_dim a, ash_dim b) 
         .size = sizeof function, .name = "ashlar.check_equal", .run = check_equal, .pure = true};
     const ash_type flag = {.dtype = ASH_BOOL};
     ash_value ins[] = {ash_build__dim(im->graph, a), ash_build__dim(im->graph, b)}, good = ASH_NO_VALUE;
-    if (im->rolled)
-        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "sizes that depend on data and must be equal, in the body of a loop");
     if (!ash_onnx__own_function(im, &function)) return ASH_NO_VALUE;
     ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &flag, 1, NULL, &good);
     return ash_select(im->graph, good, x, ash_scalar(im->graph, ash_import__type(im, x).dtype, 0));
