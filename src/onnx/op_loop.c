@@ -379,7 +379,7 @@ typedef struct rolled {
     size_t lists;    /* of the states: what begins with no element along dim 0, and is appended to */
     bool has_lists;  /* whether they are told from others */
     bool *is_list;   /* per state */
-    bool bounded;    /* `loop.trips` is one more than the bound of a number that is found when it runs */
+    bool bounded;    /* `loop.trips` is one more than the bound of a number that is found as it runs */
     ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
     ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
     ash_value *init, *arguments, *next;
@@ -388,19 +388,21 @@ typedef struct rolled {
     ash_loop loop;
 } rolled;
 
-/* The bound of a number of iterations that is found when the loop runs: that of the first result which has
- * so many rows, if there is one. */
+/* Where results are stacked, a number of iterations that is computed is a size: of the first result that has
+ * so many rows. One that is found as the loop runs has the bound of that size, and one more shows that it
+ * was exceeded. */
 static bool bound_trips(ash_import *im, rolled *r) {
     size_t k = 0;
     while (k < r->states && !r->is_list[k]) k++;
     if (k == im->node->n_outs) return true;
-    int64_t most;
-    const char *name = ash_onnx__size_bound(im, k, 0, &most);
-    if (!name) return false;
-    if (r->most != ASH_NO_VALUE) r->most = ash_onnx__within(im, r->most, INT64_MIN, most, name);
-    r->bounded = r->most == ASH_NO_VALUE;
-    r->loop.trips = most + r->bounded;
-    return ash_import__ok(im);
+    if (r->most != ASH_NO_VALUE) {
+        ash_onnx__settle_size_of(im, r->most, k, 0, INT64_MIN, &r->loop.trips);
+        r->most = ASH_NO_VALUE;
+        return ash_import__ok(im);
+    }
+    r->bounded = ash_onnx__size_bound(im, k, 0, &r->loop.trips) != NULL;
+    r->loop.trips++;
+    return r->bounded;
 }
 
 static bool find_trips(ash_import *im, rolled *r) {
