@@ -89,10 +89,9 @@ static ash_status check_steps(const lowering *l) {
         const ash_step *step = &body->steps.at[s];
         bool host = step->kind == ASH_STEP_CALL || step->kind == ASH_STEP_SETTLE;
         if (!host || l->low->target->kind == ASH_TARGET_CPU) continue;
-        ash_fail(
-            l->low->diag, ASH_ERROR_UNSUPPORTED,
-            "%s (%.60s) in the body of a loop, which runs on the processor alone: place the loop there",
-            step->kind == ASH_STEP_CALL ? "a function" : "a size that depends on data", step->name);
+        ash_fail(l->low->diag, ASH_ERROR_UNSUPPORTED,
+                 "the body of a loop has %s, which GPUs do not run there: use the processor",
+                 step->kind == ASH_STEP_CALL ? "a call of a function" : "a size that depends on data");
         if (step->n_nodes) ash_diag__add_node(l->low->diag, step->nodes[0], step->name, ASH_NO_OFFSET);
         return ASH_ERROR_UNSUPPORTED;
     }

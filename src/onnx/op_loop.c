@@ -106,6 +106,19 @@ static bool leaves(inside *in, ash_value value, const char *what, size_t number)
     return ash_import__ok(im);
 }
 
+/* A branch that is in no loop and finds sizes is better a part of the graph: that runs everywhere. */
+static bool finds_no_size(inside *in) {
+    const ash_graph *g = in->im->graph;
+    bool finds = false;
+    for (size_t n = in->nodes; n < g->nodes.len; n++) finds |= g->nodes.at[n].op == ASH_OP_SETTLE;
+    if (!finds) return true;
+    if (!in->values && !find_inside(in)) return false;
+    for (size_t n = in->nodes; n < g->nodes.len && ash_import__ok(in->im); n++)
+        if (g->nodes.at[n].op == ASH_OP_SETTLE && in->values[g->nodes.at[n].out - in->first])
+            ash_import__fail(in->im, ASH_ERROR_UNSUPPORTED, "a branch in which a size depends on data");
+    return ash_import__ok(in->im);
+}
+
 /* --- If ------------------------------------------------------------------------------------------- */
 
 /* The operand must be known at import after all: fails, and says which input to bind, where that helps. */
@@ -159,6 +172,7 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     ok = ok && ash_import__ok(im);
     for (size_t k = 0; ok && k < n; k++) ys[k] = ash_import__materialize(im, entries[k]);
     for (size_t k = 0; ok && k < n; k++) ok = leaves(&in, ys[k], "result", k);
+    if (ok && !im->rolled) ok = finds_no_size(&in);
     ok = ok && ash_import__ok(im) && (arguments = values(im, 1 + gate.arguments.len));
     const bool runs = ok && !computes_nothing(g, first);
     for (size_t k = 0; ok && k < n; k++) results[k] = outside(&gate, ys[k]);
