@@ -381,8 +381,8 @@ static void refused(void **state) {
     }
 }
 
-/* Sizes that depend on data, settled outside of a body that mentions them, or by each iteration; not where one
- * of an iteration is mentioned outside, which names who does. */
+/* Sizes that depend on data, settled outside of a body that mentions them, or by each iteration; not where
+ * one of an iteration is mentioned outside, which names who does. */
 static void sizes_in_bodies(void **state) {
     struct room *r = *state;
     ash_plan_options options = ash_plan_options_default();

@@ -268,6 +268,7 @@ static void a_plan_says_what_is_settled(void **state) {
     assert_true(!strcmp(var.name, "m") && !var.settled);
     assert_ok(ash_plan_var_at(r->plan, 1, &var, &diag));
     assert_true(!strcmp(var.name, "n") && var.settled && var.min == 0 && var.max == M && var.value == M);
+    assert_true(var.bytes >= M * sizeof(float)); /* y, at least */
     assert_int_equal(present_dim(r, 0), M);
     assert_ok(ash_plan_set_vars(r->plan, &(ash_var_binding){"m", 10}, 1, &diag));
     assert_int_equal(present_dim(r, 0), 10); /* the bound */

@@ -147,14 +147,14 @@ static ash_status hand_constants_out(lowering *l) {
 }
 
 /* What a body mentions that is settled outside of it. */
-typedef struct mentions {
+typedef struct outer_reads {
     const ash_lowering *low;
     ash_access *out; /* or NULL */
     uint32_t count;
-} mentions;
+} outer_reads;
 
 static void read_outer(void *user, uint32_t var, ash_value settler) {
-    mentions *m = user;
+    outer_reads *m = user;
     ash_value outer = ash_graph__settler(m->low->graph, var);
     (void)settler;
     if (outer == ASH_NO_VALUE) return; /* an inner body's */
@@ -164,7 +164,7 @@ static void read_outer(void *user, uint32_t var, ash_value settler) {
     m->count++;
 }
 
-static void read_in_body(mentions *m, const ash_graph *body) {
+static void read_in_body(outer_reads *m, const ash_graph *body) {
     for (size_t n = 0; n < body->nodes.len; n++)
         ash_graph__each_settler(body, &body->nodes.at[n], read_outer, m);
     for (size_t b = 0; b < body->bodies.len; b++) read_in_body(m, body->bodies.at[b]);
@@ -172,7 +172,7 @@ static void read_in_body(mentions *m, const ash_graph *body) {
 
 static uint32_t read_settled(const lowering *l, ash_access *out) {
     const ash_node *node = l->node;
-    mentions m = {l->low, out, ash_kern_settled_reads(l->low, l->loop->trips, out)};
+    outer_reads m = {l->low, out, ash_kern_settled_reads(l->low, l->loop->trips, out)};
     read_in_body(&m, l->graph);
     uint32_t count = m.count;
     for (unsigned i = 0; i < (unsigned)node->n_ins + node->n_outs; i++) {

@@ -3,9 +3,9 @@
  * be: elements of shapes, ends of ranges and slices.
  *
  * Such a size depends on data, and needs a limit. A slice's is the dim that it cuts. All others have what
- * the arithmetic says that computes them (the sum of n numbers that are clipped to 8 is at most 8 n), where that
- * is less than what the caller says, who names the size as any other dim ("y.0" after the result and the
- * place in its shape), or SIZE_MOST. An execution that exceeds it fails.
+ * the arithmetic says that computes them (the sum of n numbers that are clipped to 8 is at most 8 n), where
+ * that is less than what the caller says, who names the size as any other dim ("y.0" after the result and
+ * the place in its shape), or SIZE_MOST. An execution that exceeds it fails.
  *
  * A shape is mostly put together from numbers, dims and what is computed; `number_at` follows each of its
  * elements through what moves and compares them, so that the same number gives the same dim wherever it is
@@ -25,7 +25,7 @@ typedef ash_onnx_number number;
 
 /* --- bounds --------------------------------------------------------------------------------------- */
 
-typedef struct interval {
+typedef struct size_interval {
     double least, most;
 } interval;
 

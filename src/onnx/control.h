@@ -40,8 +40,8 @@ void ash_onnx__roll_loop(ash_import *im);
 void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, const ash_value *xs,
                          size_t n_xs);
 
-/* What dim `axis` of result k is called, where its size is computed and nothing in the model bounds it: "y.0".
- * *most (or NULL): the bound that the options say, or the usual one. NULL: a failure. (computed.c) */
+/* What dim `axis` of result k is called, where its size is computed and nothing in the model bounds it:
+ * "y.0". *most (or NULL): the options' bound, or the usual one. NULL: a failure. (computed.c) */
 const char *ash_onnx__size_bound(ash_import *im, size_t k, unsigned axis, int64_t *most);
 /* ash_onnx__settle_size of dim `axis` of result k. (computed.c) */
 bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigned axis, int64_t low,

@@ -2,8 +2,8 @@
 /* What late tensors there are: pieces moved, resized, joined, and filled with one number. An element is
  * asked for by an index, a scalar or a line of the shape that is wanted for each axis; indices are brought
  * inside where a tensor of the graph is read, so that what a concatenation does not take may be computed.
- * A late tensor whose extents are all known in the end is one of the graph; one that an operator needs which
- * is not listed at the end becomes one whose sizes are settled.
+ * A late tensor whose extents are all known in the end is one of the graph; one that an operator needs
+ * which is not listed at the end becomes one whose sizes are settled.
  *
  * Limits: slices with steps, operators that are not listed at the end. Reductions: late_reduce.c. */
 #include "late.h"

@@ -4,8 +4,8 @@
  * A body that cuts, resizes or fills to computed sizes mostly ends in a tensor whose shape is known all
  * the same: an image into which each iteration pastes a piece. So nothing of that size is computed: a late
  * tensor says how any one of its elements is found, and at the end the elements are asked for at the
- * indices of the shape that is known. That the computed sizes make that shape is the model's business. Where an
- * operator wants the tensor itself, its sizes are settled in each iteration. */
+ * indices of the shape that is known. That the computed sizes make that shape is the model's business.
+ * Where an operator wants the tensor itself, its sizes are settled in each iteration. */
 #ifndef ASH_LATE_H
 #define ASH_LATE_H
 

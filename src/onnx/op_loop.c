@@ -334,8 +334,8 @@ static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value 
     ash_import__out(im, k, all);
 }
 
-/* Both branches as part of the graph, whichever is taken: the size of a result depends on data. The number of
- * the one that failed, or 2. */
+/* Both branches as part of the graph, whichever is taken: the size of a result depends on data. The number
+ * of the one that failed, or 2. */
 static int add_both(ash_import *im, const char *const *names, size_t **entries, ash_value **results) {
     size_t n = im->node->n_outs;
     for (int b = 0; b < 2; b++) {
@@ -402,9 +402,9 @@ typedef struct rolled {
     ash_loop loop;
 } rolled;
 
-/* Where results are stacked, a number of iterations that is computed is a size: of the first result that has
- * so many rows. One that is found as the loop runs has the bound of that size, and one more shows that it
- * was exceeded. */
+/* Where results are stacked, a number of iterations that is computed is a size: of the first result that
+ * has so many rows. One that is found as the loop runs has the bound of that size, and one more shows that
+ * it was exceeded. */
 static bool bound_trips(ash_import *im, rolled *r) {
     size_t k = 0;
     while (k < r->states && !r->is_list[k]) k++;

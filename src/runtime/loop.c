@@ -4,10 +4,10 @@
  * A loop is a step like others, and a repeat (device/stream.h): commands that run once before the first
  * iteration, those of an iteration, and those behind the last one. On each kind of device the commands of
  * an iteration are launches and copies like those of other steps, and on processors functions of the host;
- * what the host adds between two iterations is a few additions, the tables of addresses. The body has no memory of its own: what it computes lies
- * in the step's scratch memory, where the planner has put it (`offsets`), the iteration's number behind
- * that, and everything else in the step's operands and results; see kernel/loop.c. The carried values lie
- * in the results throughout.
+ * what the host adds between two iterations is a few additions, the tables of addresses. The body has no
+ * memory of its own: what it computes lies in the step's scratch memory, where the planner has put it
+ * (`offsets`), the iteration's number behind that, and everything else in the step's operands and results;
+ * see kernel/loop.c. The carried values lie in the results throughout.
  *
  *     before       carried values are copied to the results; zeros where the loop may end early
  *     iteration    poison, the number, the body's steps, copies of what is stacked and lies elsewhere
@@ -163,8 +163,8 @@ static void add_host(ash_plan_loop *l, ash_host host, const ash_address *table) 
     add(l, ITERATION, ASH_COMMAND_HOST)->host = host;
 }
 
-/* buffers: the count, the result. What is refreshed are the commands of the iteration that runs, and of loops
- * in it. */
+/* buffers: the count, the result. What is refreshed are the commands of the iteration that runs, and of
+ * loops in it. */
 static void settle(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
     const ash_plan_loop_settling *s = arg;
     (void)worker;

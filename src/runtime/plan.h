@@ -73,10 +73,10 @@ typedef struct ash_plan_loop {
     struct ash_plan_loop *inner; /* per loop of the body */
     ash_plan_call *calls;        /* per call of the body */
     ash_plan_loop_settling *settlings;
-    uint32_t n_settlings; /* that have a command */
-    ash_repeat repeat;           /* its lists: what comes before, an iteration, what comes after */
-    ash_command *commands;       /* of all lists, */
-    ash_plan_loop_work *works;   /* and what they do */
+    uint32_t n_settlings;      /* that have a command */
+    ash_repeat repeat;         /* its lists: what comes before, an iteration, what comes after */
+    ash_command *commands;     /* of all lists, */
+    ash_plan_loop_work *works; /* and what they do */
     uint32_t n_commands, first_step;
     const ash_address *operands; /* the table of the step that runs it */
     ash_address *base;   /* per buffer of the body that is a root: its first byte in this iteration */
@@ -414,8 +414,8 @@ ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const as
 
 /* --- settle.c --------------------------------------------------------------------------------- */
 
-/* Brings a count within 0 and the limit of the variable that it is for, and writes it to `result`; false: the
- * variable has that value already. */
+/* Brings a count within 0 and the limit of the variable that it is for, and writes it to `result`; false:
+ * the variable has that value already. */
 bool ash_plan__settle(ash_plan *plan, uint32_t var, const void *count, void *result);
 /* Describes a step that settles a variable as a function of the host; `buffers` and chunks are the
  * caller's to fill in. */
@@ -630,8 +630,8 @@ void ash_plan__point_at_weights(ash_plan *plan, const ash_address *base);
 
 /* --- call.c ----------------------------------------------------------------------------------- */
 
-/* What the calls of the plan's program, or of a body in it, pass on, once there are variables; `threads`: that
- * run chunks of one. */
+/* What the calls of the plan's program, or of a body in it, pass on, once there are variables; `threads`:
+ * that run chunks of one. */
 ash_status ash_plan__make_calls(ash_plan *plan, const ash_program *program, unsigned threads,
                                 ash_plan_call **out, ash_diag *diag);
 /* Types and chunks for the present variables. */
