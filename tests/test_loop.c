@@ -412,7 +412,8 @@ static void sizes_in_bodies(void **state) {
         ash_status status = ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag);
         if (i && cuda_is_wished()) {
             assert_status(status, ASH_ERROR_UNSUPPORTED);
-            assert_string_equal(diag.op, "settle");
+            assert_non_null(
+                strstr(diag.message, "a size that depends on data, which GPUs do not run there"));
             continue;
         }
         assert_ok(status);
