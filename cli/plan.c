@@ -28,6 +28,21 @@ static void show_arenas(ash_plan *plan) {
                arenas[i].buffers, ash_memory_strategy_text(arenas[i].found_by));
 }
 
+/* Variables with their bounds, and what of the arenas hangs on them: whose bound to lower when those are
+ * large. */
+static void show_sizes(ash_plan *plan) {
+    bool any = false;
+    for (size_t i = 0; i < ash_plan_var_count(plan); i++) {
+        ash_plan_var var = ASH_INIT(ash_plan_var);
+        if (ash_plan_var_at(plan, i, &var, NULL) != ASH_OK || var.open) continue;
+        if (!any) printf("\nsizes that vary\n%12s%14s  %s\n", "at most", "of arenas", "name");
+        any = true;
+        printf("%12lld%14s  %s%s\n", (long long)var.max, show_bytes(var.bytes).text, var.name,
+               var.settled ? ", which depends on data" : "");
+    }
+    if (any) printf("--var NAME=0..N gives one another bound\n");
+}
+
 int cmd_plan(int argc, char **argv) {
     struct session s = session_defaults();
     bool buffers = false, compare = false, timeline = false, explain = false;
@@ -67,6 +82,7 @@ int cmd_plan(int argc, char **argv) {
         show_devices(s.plan);
         show_ops(s.plan);
         show_arenas(s.plan);
+        show_sizes(s.plan);
         if (buffers) printf("\nbuffers\n");
         good = !buffers || show_buffers(&s);
         if (good && timeline) printf("\n");

@@ -401,7 +401,7 @@ static bool run_repeat(struct streams *d, struct stream *s, const ash_repeat *re
     s->within->count = repeat->lists[next].count;
     for (uint32_t i = 0; i < s->within->count; i++) {
         const ash_command *c = &s->within->commands[i];
-        bool belongs = ash_command__works(c) && c->kind != ASH_COMMAND_HOST && !c->timing;
+        bool belongs = ash_command__works(c) && !c->timing;
         must(belongs, "a command that has no place in a repeat");
     }
     return false;

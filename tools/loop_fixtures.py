@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
-computed}: models whose course is
+computed,backwards,multiples} and tests/data/sizes/in_bodies: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
-    tools/loop_fixtures.py tests/data/onnx
+    tools/loop_fixtures.py tests/data [NAME...]
 """
 import os
 import sys
@@ -19,6 +19,12 @@ random = np.random.default_rng(7)
 node = helper.make_node
 
 
+def begin(seed):
+    """From here on other random numbers, whatever was made before."""
+    global random
+    random = np.random.default_rng(seed)
+
+
 def value(name, shape, kind=TensorProto.FLOAT):
     return helper.make_tensor_value_info(name, kind, shape)
 
@@ -31,8 +37,8 @@ def constant(name, data):
     return numpy_helper.from_array(np.array(data), name)
 
 
-def save(folder, graph, sets):
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+def save(folder, graph, sets, opset=17):
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     model.ir_version = 8
     os.makedirs(folder, exist_ok=True)
     onnx.save(model, f"{folder}/model.onnx")
@@ -295,6 +301,75 @@ def computed(folder):
                          for d in ([1.2, 3.7, 0.1, 6.4, 2.2], [1], [9, 31.4, -2, 2.6])])
 
 
+def in_bodies(folder):
+    """Sizes that an iteration finds: NonZero, Compress, slices to computed lengths that other operators read, sizes that must be equal,
+    a loop and a branch within; a size that is found outside and mentioned inside; iterations as many as the data say, and as a condition says."""
+    begin(8)
+    i64, flag = TensorProto.INT64, TensorProto.BOOL
+    weights = [constant("z", np.array([0])), constant("one", np.int64(1)), constant("ones", np.array([1])), constant("last", np.array([9])), constant("nil", np.float32(0)),
+               constant("some", np.float32(.3)), constant("most", np.int64(40)), constant("far", np.float32(3)), constant("zero", np.int64(0)), constant("go", np.array(True))]
+    inner = helper.make_graph([node("Add", ["t", "part"], ["t2"]), node("Identity", ["c2"], ["c3"])], "inner",
+                              [value("j", [], i64), value("c2", [], flag), value("t", None)], [value("c3", [], flag), value("t2", None)])
+    yes = helper.make_graph([node("Compress", ["row", "m"], ["picked"]), node("ReduceSum", ["picked", "z"], ["y1"], keepdims=0)], "yes", [], [value("y1", [])])
+    no = helper.make_graph([node("ReduceMax", ["row"], ["y2"], keepdims=0)], "no", [], [value("y2", [])])
+    body = helper.make_graph(
+        [node("Gather", ["x", "i"], ["row"], axis=0), node("Greater", ["row", "nil"], ["m"]), node("NonZero", ["m"], ["nz"]), node("Shape", ["nz"], ["nzs"]),
+         node("Gather", ["nzs", "one"], ["count"], axis=0), node("Gather", ["lengths", "i"], ["n"], axis=0), node("Unsqueeze", ["n", "z"], ["n1"]),
+         node("Slice", ["table", "z", "n1", "z"], ["head"]), node("Sub", ["last", "n1"], ["from"]), node("Slice", ["table", "from", "last", "z"], ["tail"]),
+         node("Add", ["head", "tail"], ["both"]), node("Softmax", ["both"], ["soft"], axis=0), node("Transpose", ["soft"], ["turned"], perm=[1, 0]),
+         node("MatMul", ["turned", "head"], ["product"]),
+         node("Mul", ["found", "s"], ["scaled"]), node("ReduceSum", ["scaled", "z"], ["sums"], keepdims=0), node("Slice", ["sums", "z", "ones"], ["part"]),
+         node("Loop", ["count", "", "part"], ["grown"], body=inner), node("Greater", ["grown", "some"], ["g"]), node("Squeeze", ["g"], ["go1"]),
+         node("If", ["go1"], ["chosen"], then_branch=yes, else_branch=no), node("Add", ["s", "chosen"], ["s2"]), node("Identity", ["c"], ["c1"])], "body",
+        [value("i", [], i64), value("c", [], flag), value("s", [])],
+        [value("c1", [], flag), value("s2", []), value("count", [], i64), value("product", [3, 3]), value("grown", [1])])
+    often = helper.make_graph([node("Cast", ["i"], ["fi"], to=1), node("Add", ["s", "fi"], ["s2"]), node("Mul", ["s2", "s2"], ["square"]), node("Identity", ["c"], ["c1"])], "often",
+                              [value("i", [], i64), value("c", [], flag), value("s", [2])], [value("c1", [], flag), value("s2", [2]), value("square", [2])])
+    until = helper.make_graph([node("Add", ["s", "step"], ["s2"]), node("ReduceMax", ["s2"], ["top"], keepdims=0), node("Less", ["top", "far"], ["c1"])], "until",
+                              [value("i", [], i64), value("c", [], flag), value("s", [2])], [value("c1", [], flag), value("s2", [2]), value("s2", [2])])
+    nodes = [node("Shape", ["x"], ["xs"]), node("Gather", ["xs", "zero"], ["rows"], axis=0), node("ReduceMax", ["x"], ["tops"], axes=[1], keepdims=0),
+             node("Greater", ["tops", "some"], ["is_top"]), node("Compress", ["x", "is_top"], ["found"], axis=0),
+             node("Loop", ["rows", "", "nil"], ["sum", "counts", "products", "growths"], body=body),
+             node("ReduceSum", ["counts", "z"], ["all"], keepdims=0), node("Min", ["all", "most"], ["often"]),
+             node("Slice", ["table", "z", "ones", "ones"], ["column"]), node("Slice", ["column", "z", "two", "z"], ["pair"]), node("Reshape", ["pair", "two"], ["start"]),
+             node("Abs", ["start"], ["positive"]), node("Add", ["positive", "some"], ["step"]),
+             node("Loop", ["often", "", "start"], ["end", "squares"], body=often), node("Loop", ["", "go", "start"], ["stop", "until"], body=until)]
+    graph = helper.make_graph(nodes, "in_bodies", [value("x", ["n", 7]), value("lengths", ["n"], i64), value("table", [9, 3])],
+                              [value(n, None) for n in ("sum", "products", "growths", "end", "squares", "stop", "until")] + [value("counts", None, i64)],
+                              weights + [constant("two", np.array([2]))])
+    save(folder, graph, [{"x": floats(n, 7) * np.float32(3), "lengths": random.integers(1, 9, n), "table": floats(9, 3)} for n in (5, 1, 19, 2)])
+
+
+def backwards(folder):
+    """Slices down from bounds that are computed, of either sign and past either end, over a size that is a variable."""
+    begin(9)
+    weights = [constant("axis", np.array([0])), constant("down", np.array([-1])), constant("two_down", np.array([-2])), constant("end", np.array([-2**62])),
+               constant("most", np.array([2**62])), constant("zero", np.array([0]))]
+    nodes = [node("Gather", ["bounds", "zero"], ["b"]), node("Gather", ["bounds", "down"], ["e"]), node("Add", ["b", "zero"], ["from"]), node("Add", ["e", "zero"], ["to"]),
+             node("Slice", ["x", "from", "end", "axis", "down"], ["tail"]), node("Slice", ["x", "from", "to", "axis", "two_down"], ["between"]),
+             node("Slice", ["x", "most", "to", "axis", "down"], ["head"]), node("Slice", ["x", "to", "from", "axis"], ["forward"])]
+    graph = helper.make_graph(nodes, "backwards", [value("x", ["n", 2]), value("bounds", [2], TensorProto.INT64)],
+                              [value(n, None) for n in ("tail", "between", "head", "forward")], weights)
+    save(folder, graph, [{"x": floats(n, 2), "bounds": np.array(b)} for n, b in ((7, (4, 1)), (7, (-1, -7)), (5, (20, -20)), (1, (0, 0)), (9, (-2, 2)), (3, (-9, 9)),
+                                                                                (6, (5, -7)), (8, (2, 5)))])
+
+
+def multiples(folder):
+    """Blocks, windows and equal parts of sizes that are variables: what they take apart divides by a number, which nobody says."""
+    begin(10)
+    weights = [constant("eight", np.array([1, -1, 2, 6])), constant("four", np.array([2])), constant("one", np.array([1])), constant("less", np.array([3])), constant("flat", np.array([-1, 12])),
+               constant("at", np.array([2])), constant("to", np.array([3])), constant("w3", np.array([3]))]
+    nodes = [node("SpaceToDepth", ["x"], ["blocks"], blocksize=2), node("DepthToSpace", ["blocks"], ["pixels"], blocksize=2, mode="CRD"),
+             node("Shape", ["x"], ["s"]), node("Slice", ["s", "at", "to"], ["h"]), node("Slice", ["s", "to", "w4"], ["w"]), node("Div", ["h", "four"], ["h2"]), node("Div", ["w", "four"], ["w2"]),
+             node("Concat", ["one", "w3", "h2", "four", "w2", "four"], ["windows"], axis=0), node("Reshape", ["x", "windows"], ["six"]),
+             node("Transpose", ["six"], ["turned"], perm=[0, 2, 4, 3, 5, 1]), node("Reshape", ["turned", "flat"], ["rows"]),
+             node("Split", ["x"], ["left", "right"], axis=3), node("Split", ["x"], ["a", "b", "c"], axis=2, num_outputs=3), node("Reshape", ["line", "eight"], ["lines"]),
+             node("Add", ["h2", "one"], ["h3"]), node("Concat", ["h3", "less"], ["crop"], axis=0), node("CenterCropPad", ["x", "crop"], ["middle"], axes=[2, 3])]
+    graph = helper.make_graph(nodes, "multiples", [value("x", [1, 3, "h", "w"]), value("line", ["n"])],
+                              [value(n, None) for n in ("blocks", "pixels", "rows", "left", "right", "a", "b", "c", "lines", "middle")], weights + [constant("w4", np.array([4]))])
+    save(folder, graph, [{"x": floats(1, 3, h, w), "line": floats(n)} for h, w, n in ((4, 6, 12), (2, 2, 24), (8, 4, 36), (10, 12, 60))], 18)
+
+
 def branches(folder):
     """Two experts, of which the data choose one, and a branch within a branch."""
     weights = [constant("wa", floats(8, 8)), constant("wb", floats(8, 8)), constant("zero", np.float32(0)),
@@ -317,5 +392,6 @@ def branches(folder):
 
 
 if __name__ == "__main__":
-    for make in (recurrences, loops, branches, pasted, keypoints, speech, computed):
-        make(f"{sys.argv[1]}/{make.__name__}")
+    for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples):
+        if len(sys.argv) == 2 or make.__name__ in sys.argv[2:]:
+            make(f"{sys.argv[1]}/{'sizes' if make is in_bodies else 'onnx'}/{make.__name__}")

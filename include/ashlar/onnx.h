@@ -14,8 +14,8 @@ extern "C" {
 /* What a named dim (dim_param) of the model's inputs stands for. A dim without a name and a number, one of
  * -1 and one that is called "?" are unknown each for itself, and called after the input and its axis, as
  * "input.0". With min == max the dim becomes that number; else it becomes a variable of the graph within
- * [min, max] elements. The size of a Range whose end is computed when the graph runs is called after its
- * result, as "result.0", and has room for `max` elements: 4,096 where nothing is said. */
+ * [min, max] elements. A size that is computed when the graph runs is called after the result that has it
+ * and its axis, as "result.0", and has room for `max` elements: 4,096 at most where nothing is said. */
 typedef struct ash_onnx_var {
     const char *name;
     int64_t min, max;

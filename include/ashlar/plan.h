@@ -403,6 +403,8 @@ typedef struct ash_plan_var {
                      value is that of the last execution; without one, or when others are set, its bound */
     bool open;    /* it takes its value from inputs, and is -1 before: see open dims */
     int64_t min, max, value; /* inclusive bounds, present value; at first the maximum */
+    uint64_t bytes; /* of the arenas, when most of them are live: how many fewer they would be if it were
+                       always at its minimum. What a smaller maximum can save */
 } ash_plan_var;
 
 ASH_API size_t ash_plan_var_count(const ash_plan *plan);

@@ -31,7 +31,8 @@
  * point at, bytes and addresses but not chunks: for it is asked when those of the list before have been
  * read. It runs ahead of the stream, but where it wants to know a byte of the device's memory: then all
  * that came before is over. Lists in a repeat have launches, copies, fills, stores and repeats, on the
- * repeat's stream whatever they say, which nobody times or counts.
+ * repeat's stream whatever they say, which nobody times or counts; those of a processor's, functions of the
+ * host as well, which may write chunks too.
  *
  * A function of the host may stop its streams, when it fails: then commands that have not begun are left
  * out as by the switch below, and the round fails in the same way.

@@ -92,7 +92,8 @@ struct use {
     uint32_t node;
 };
 
-static void use_settler(void *user, ash_value settler) {
+static void use_settler(void *user, uint32_t var, ash_value settler) {
+    (void)var;
     const struct use *use = user;
     if (use->r->last_use[settler] == NEVER) use->r->last_use[settler] = use->node;
 }

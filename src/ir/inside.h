@@ -20,8 +20,12 @@ ash_status ash_graph__infer(const ash_graph *graph, const ash_node *node, ash_ty
  * other node settles the one that it settles. `outs`: the types of its results. */
 ash_status ash_graph__check_settled(const ash_graph *graph, const ash_node *node, const ash_type *outs,
                                     ash_diag *diag);
-/* Checks that a leaf's type mentions no settled variable. */
+/* Checks that a leaf's type mentions no settled variable, but for those of a body that are settled
+ * outside. */
 ash_status ash_graph__check_leaf_type(const ash_graph *graph, const ash_type *type, ash_diag *diag);
+/* Makes a variable one that is settled outside of a body, whose first input is there; false: no memory. */
+bool ash_graph__settle_outside(ash_graph *body, uint32_t var);
+bool ash_graph__is_settled_outside(const ash_graph *graph, uint32_t var);
 /* Room for what note_settler writes, false when there is no memory; and the settler of the variable that
  * the node settles, if it does, once the node is a part of the graph. */
 bool ash_graph__reserve_settler(ash_graph *graph, const ash_node *node);

@@ -351,15 +351,16 @@ ash_value ash_graph__leaf_blob(ash_graph *graph, const char *name, const ash_typ
 ash_value ash_graph__state_blob(ash_graph *graph, const char *name, const ash_type *type, ash_blob *blob);
 /* The state that a value is, or NULL. */
 ash_state *ash_graph__find_state(const ash_graph *graph, ash_value value);
-/* The result of the node that settles a variable, or ASH_NO_VALUE. */
+/* The result of the node that settles a variable, or ASH_NO_VALUE; in a body, for what is settled outside,
+ * its first input. */
 static inline ash_value ash_graph__settler(const ash_graph *graph, uint32_t var) {
     return var < graph->settlers.len ? graph->settlers.at[var] : ASH_NO_VALUE;
 }
-/* Calls `visit` for the settler of each settled variable that a node's attributes and results mention, its
+/* Calls `visit` for each settled variable that a node's attributes and results mention and its settler, its
  * own variable aside, for some perhaps more than once. They are operands in all but name: what depends on
  * them must come after them and keeps them alive. */
 void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
-                             void (*visit)(void *user, ash_value settler), void *user);
+                             void (*visit)(void *user, uint32_t var, ash_value settler), void *user);
 /* Keeps a diagnostic as the graph's sticky error, unless there is one; returns its code. One that names no
  * node is charged to the name that nodes are given now. */
 ash_status ash_graph__stick(ash_graph *graph, const ash_diag *diag);

@@ -6,7 +6,8 @@
  * they are: each node is an equation that holds in every iteration, and what does not change between
  * iterations is outside by itself. An argument's owner is the loop that has it as an operand; a node is
  * owned by the innermost of its operands' owners, the one that comes first among the nodes; and the nodes
- * of that body which have operands of another owner say what is around it.
+ * of that body which have operands of another owner say what is around it. Who mentions a size that depends
+ * on data has the node that settles it as an operand in this.
  *
  *     %2 = argument, %3 = argument                    owner: the loop
  *     %4 = matmul(%3, %0)  %5 = add(%2, %4)           the same
@@ -84,6 +85,26 @@ static ash_status own_stack(owners *o, const ash_node *node) {
     return ASH_ERROR_INVALID_ARGUMENT;
 }
 
+/* The sizes that depend on data which a node mentions are operands of it as well. */
+typedef struct mentions {
+    const owners *o;
+    uint32_t n, own, var; /* the node, the innermost owner; a variable that it must not mention */
+    bool lost;
+    owners *nest;
+} mentions;
+
+static void own_settler(void *user, uint32_t var, ash_value settler) {
+    mentions *m = user;
+    uint32_t of = settler == ASH_NO_VALUE ? NOBODY : m->o->of[settler];
+    if (of == NOBODY || m->lost) return;
+    m->lost = of <= m->n;
+    if (m->lost)
+        m->var = var;
+    else if (m->own != NOBODY)
+        nest(m->nest, m->own, of);
+    m->own = ASH_MIN(m->own, of);
+}
+
 static ash_status own_node(owners *o, uint32_t n) {
     const ash_graph *g = o->graph;
     const ash_node *node = &g->nodes.at[n];
@@ -105,13 +126,16 @@ static ash_status own_node(owners *o, uint32_t n) {
         if (own != NOBODY) nest(o, own, of);
         own = ASH_MIN(own, of);
     }
-    if (!p.body) own = o->around[n];
-    if (own != NOBODY && node->op == ASH_OP_SETTLE) {
+    mentions m = {.o = o, .n = n, .own = own, .nest = o};
+    ash_graph__each_settler(g, node, own_settler, &m);
+    if (m.lost) {
         ash_fail(o->diag, ASH_ERROR_UNSUPPORTED,
-                 "a size that depends on data, in the body of a loop, which is not supported");
+                 "the size %s is found in the body of a loop, and is used outside of it",
+                 ash_dims_var(g->dims, m.var)->name);
         ash_diag__add_node(o->diag, node->name, ash_op_name(node->op), ASH_NO_OFFSET);
         return ASH_ERROR_UNSUPPORTED;
     }
+    own = p.body ? m.own : o->around[n];
     for (unsigned k = 0; k < node->n_outs; k++) o->of[node->out + k] = own;
     return ASH_OK;
 }
@@ -199,6 +223,7 @@ typedef struct splitter {
     owners owners;
     ash_value *image;  /* per value: in `to`, or in the body that it is in */
     bool *gone;        /* per value: it depends on an argument of a loop that was never completed */
+    bool lost;         /* the present node mentions a size that does */
     part **parts;      /* per node that is a loop of no other: its body while it grows, or NULL */
     ash_arena scratch; /* lists of operands of one node */
     ash_diag *diag;
@@ -223,14 +248,6 @@ static void free_part(const splitter *s, part *p) {
     ash_mem_free(s->from->allocator, p, 1, sizeof *p);
 }
 
-/* A leaf of a body is there before any node of it has settled a variable. */
-static ash_status check_size(const splitter *s, ash_value value) {
-    ASH_FAIL_IF(ash_graph__check_leaf_type(s->from, ash_graph__type(s->from, value), NULL) != ASH_OK,
-                s->diag, ASH_ERROR_UNSUPPORTED,
-                "a value whose size depends on data is read in the body of a loop, which is not supported");
-    return ASH_OK;
-}
-
 /* Whether a value from outside is made again inside: it takes no memory there, or more outside. */
 static bool comes_along(const splitter *s, ash_value value) {
     const ash_value_info *info = &s->from->values.at[value];
@@ -250,7 +267,6 @@ static ash_status inside(splitter *s, part *p, ash_value value, ash_value *out) 
     if (ash_map_get(&p->captured, value, &found)) return *out = (ash_value)found, ASH_OK;
     if (!comes_along(s, value)) {
         char name[24];
-        ASH_TRY(check_size(s, value));
         snprintf(name, sizeof name, "outer%zu", p->captures.len);
         *out = ash_graph_input(p->graph, name, &info->type);
         if (!ash_vec_push(g->allocator, &p->captures, value)) return ASH_NO_MEMORY(s->diag);
@@ -267,6 +283,18 @@ static ash_status inside(splitter *s, part *p, ash_value value, ash_value *out) 
     return ash_map_put(&p->captured, value, *out) ? ASH_OK : ASH_NO_MEMORY(s->diag);
 }
 
+/* What is settled in no body of the loop's is there when it begins. */
+static ash_status settle_outside(const splitter *s, part *p, uint32_t loop) {
+    const ash_graph *g = s->from;
+    for (uint32_t var = 0; var < g->settlers.len; var++) {
+        ash_value settler = g->settlers.at[var];
+        uint32_t owner = settler == ASH_NO_VALUE ? NOBODY : s->owners.of[settler];
+        if (settler == ASH_NO_VALUE || (owner != NOBODY && outermost(s, owner) == loop)) continue;
+        if (!ash_graph__settle_outside(p->graph, var)) return ASH_NO_MEMORY(s->diag);
+    }
+    return ASH_OK;
+}
+
 /* The body of a loop, with its arguments. */
 static ash_status begin(splitter *s, uint32_t loop) {
     const ash_graph *g = s->from;
@@ -280,7 +308,6 @@ static ash_status begin(splitter *s, uint32_t loop) {
     for (uint32_t i = 0; i < parts.go - parts.given; i++) {
         ash_value argument = node->ins[i];
         bool carried = i > 0 && i <= parts.carried;
-        ASH_TRY(check_size(s, argument));
         char name[24];
         snprintf(name, sizeof name, "%s%u",
                  carried ? "carried"
@@ -292,6 +319,7 @@ static ash_status begin(splitter *s, uint32_t loop) {
         s->image[argument] = carried
                                  ? ash_graph__state_blob(p->graph, name, ash_graph__type(g, argument), NULL)
                                  : ash_graph_input(p->graph, name, ash_graph__type(g, argument));
+        if (!i) ASH_TRY(settle_outside(s, p, loop));
     }
     for (uint32_t k = 0; k < parts.given; k++)
         ASH_TRY(inside(s, p, node->ins[parts.gives + k], &s->image[node->ins[parts.go - parts.given + k]]));
@@ -362,10 +390,19 @@ static ash_status add_loop(splitter *s, part *p, const ash_node *node) {
     return status_of(s, s->to, node);
 }
 
+static void is_settled_by_gone(void *user, uint32_t var, ash_value settler) {
+    splitter *s = user;
+    (void)var;
+    s->lost |= settler != ASH_NO_VALUE && s->gone[settler];
+}
+
 /* What was begun and given up, as import does with a branch that does not fit, is of no use to anybody. */
 static bool is_gone(splitter *s, const ash_node *node) {
     bool gone = node->op == ASH_OP_ARGUMENT && s->owners.of[node->out] == NOBODY;
     for (uint32_t i = 0; i < node->n_ins; i++) gone |= s->gone[node->ins[i]];
+    s->lost = false;
+    ash_graph__each_settler(s->from, node, is_settled_by_gone, s);
+    gone |= s->lost;
     for (unsigned k = 0; k < node->n_outs; k++) s->gone[node->out + k] = gone;
     return gone;
 }
@@ -394,6 +431,14 @@ static ash_status take_leaf(splitter *s, ash_value value) {
     return ASH_OK;
 }
 
+/* What a body that has loops itself mentions and does not settle. */
+static ash_status hand_settlers_on(const splitter *s) {
+    for (uint32_t var = 0; var < s->from->settlers.len; var++)
+        if (ash_graph__is_settled_outside(s->from, var) && !ash_graph__settle_outside(s->to, var))
+            return ASH_NO_MEMORY(s->diag);
+    return ASH_OK;
+}
+
 static void hand_on_origins(const splitter *s) {
     for (ash_value v = 0; v < s->from->values.len; v++)
         if (s->image[v] != ASH_NO_VALUE && s->owners.of[v] == NOBODY)
@@ -404,7 +449,10 @@ static ash_status split(splitter *s) {
     const ash_graph *g = s->from;
     s->to->internal = true;
     for (ash_value v = 0; v < g->values.len; v++) s->image[v] = ASH_NO_VALUE;
-    for (ash_value v = 0; v < g->values.len; v++) ASH_TRY(take_leaf(s, v));
+    for (ash_value v = 0; v < g->values.len; v++) {
+        ASH_TRY(take_leaf(s, v));
+        if (g->body && v == g->inputs.at[0]) ASH_TRY(hand_settlers_on(s));
+    }
     for (uint32_t n = 0; n < g->nodes.len; n++) {
         ash_status status = take_node(s, n);
         if (status != ASH_OK) {

@@ -6,13 +6,16 @@
  * result, depends on that node without naming it as an operand. The rule that makes this sound is order:
  * the node comes first. It is checked whenever a node is added, and again by the verifier; since the list
  * of nodes is a topological order, everything that walks it has the variable's value in time. What drops
- * nodes that nobody needs asks here for these dependences too. */
+ * nodes that nobody needs asks here for these dependences too.
+ *
+ * A body of a loop that is a graph of its own (loops.c) may mention variables that are settled outside:
+ * their settler is its first input, the iteration's number, which is there before all else. */
 #include "inside.h"
 
 struct walk {
     const ash_graph *graph;
     uint32_t own; /* the variable that the node itself settles, or UINT32_MAX */
-    void (*visit)(void *user, ash_value settler);
+    void (*visit)(void *user, uint32_t var, ash_value settler);
     void *user;
     uint32_t var;     /* the last one that was looked at */
     ash_value before; /* settlers must be below this */
@@ -47,12 +50,12 @@ static uint32_t own_var(const ash_graph *graph, const ash_node *node) {
 
 static bool visit_settler(void *user, uint32_t var) {
     const struct walk *walk = user;
-    if (var != walk->own) walk->visit(walk->user, ash_graph__settler(walk->graph, var));
+    if (var != walk->own) walk->visit(walk->user, var, ash_graph__settler(walk->graph, var));
     return true;
 }
 
 void ash_graph__each_settler(const ash_graph *graph, const ash_node *node,
-                             void (*visit)(void *user, ash_value settler), void *user) {
+                             void (*visit)(void *user, uint32_t var, ash_value settler), void *user) {
     ash_type outs[ASH_OP_OUTS];
     if (!ash_dims_has_settled(graph->dims)) return;
     struct walk walk = {.graph = graph, .own = own_var(graph, node), .visit = visit, .user = user};
@@ -80,30 +83,44 @@ ash_status ash_graph__check_settled(const ash_graph *graph, const ash_node *node
     return ASH_OK;
 }
 
-static bool is_none(void *user, uint32_t var) {
-    *(uint32_t *)user = var;
-    return false;
+bool ash_graph__is_settled_outside(const ash_graph *graph, uint32_t var) {
+    return graph->body && graph->inputs.len && ash_graph__settler(graph, var) == graph->inputs.at[0];
+}
+
+static bool is_there_before(void *user, uint32_t var) {
+    struct walk *walk = user;
+    walk->var = var;
+    return ash_graph__is_settled_outside(walk->graph, var);
 }
 
 ash_status ash_graph__check_leaf_type(const ash_graph *graph, const ash_type *type, ash_diag *diag) {
     ASH_TRY(ash_type__check(graph->dims, type, diag));
     for (unsigned d = 0; d < type->rank; d++) {
-        uint32_t var = 0;
-        ASH_FAIL_IF(!ash_dims_each_settled(graph->dims, type->dims[d], is_none, &var), diag,
+        struct walk walk = {.graph = graph};
+        ASH_FAIL_IF(!ash_dims_each_settled(graph->dims, type->dims[d], is_there_before, &walk), diag,
                     ASH_ERROR_INVALID_ARGUMENT,
                     "variable %s is settled by a node: it cannot be in the shape "
                     "of what is there before",
-                    ash_dims_var(graph->dims, var)->name);
+                    ash_dims_var(graph->dims, walk.var)->name);
     }
     return ASH_OK;
 }
 
-bool ash_graph__reserve_settler(ash_graph *graph, const ash_node *node) {
-    uint32_t var = own_var(graph, node);
-    if (var == UINT32_MAX) return true;
+static bool reserve(ash_graph *graph, uint32_t var) {
     size_t more = var < graph->settlers.len ? 0 : var + 1 - graph->settlers.len;
     if (!ash_vec_reserve(graph->allocator, &graph->settlers, more)) return false;
     for (; more; more--) graph->settlers.at[graph->settlers.len++] = ASH_NO_VALUE;
+    return true;
+}
+
+bool ash_graph__reserve_settler(ash_graph *graph, const ash_node *node) {
+    uint32_t var = own_var(graph, node);
+    return var == UINT32_MAX || reserve(graph, var);
+}
+
+bool ash_graph__settle_outside(ash_graph *body, uint32_t var) {
+    if (!reserve(body, var)) return false;
+    body->settlers.at[var] = body->inputs.at[0];
     return true;
 }
 

@@ -126,7 +126,7 @@ static ash_status check_settlers(verifier *v) {
     for (uint32_t var = 0; var < graph->settlers.len; var++) {
         ash_value settler = graph->settlers.at[var];
         uint32_t settled = UINT32_MAX;
-        if (settler == ASH_NO_VALUE) continue;
+        if (settler == ASH_NO_VALUE || ash_graph__is_settled_outside(graph, var)) continue;
         bool node = settler < graph->values.len && graph->values.at[settler].kind == ASH_VALUE_NODE;
         const ash_node *by = node ? &graph->nodes.at[graph->values.at[settler].node] : NULL;
         if (node && by->op == ASH_OP_SETTLE)

@@ -115,10 +115,18 @@ static void find_essential(struct cutting *c) {
     for (size_t i = 0; i < p->states.len; i++) c->essential[p->states.at[i]] = true;
 }
 
+static bool has_effects(const ash_program *p, const ash_step *step) {
+    if (step->kind == ASH_STEP_CALL) return !p->calls.at[step->nest].function->pure;
+    const ash_program *body = step->kind == ASH_STEP_LOOP ? p->loops.at[step->nest].body : NULL;
+    for (size_t s = 0; body && s < body->steps.len; s++)
+        if (has_effects(body, &body->steps.at[s])) return true;
+    return false;
+}
+
 /* Whether the first part needs a step: it makes what is to be there after it, or has an effect of its own,
  * or a later step of the first part meets what it touches. */
 static bool is_needed(const struct cutting *c, const ash_step *step) {
-    if (step->kind == ASH_STEP_CALL && !c->program->calls.at[step->nest].function->pure) return true;
+    if (has_effects(c->program, step)) return true;
     for (uint32_t i = 0; i < step->n_accesses; i++) {
         uint32_t root = root_of(c->program, step->accesses[i].buffer);
         if (step->accesses[i].write ? c->essential[root] || c->met[root] : c->changed[root]) return true;

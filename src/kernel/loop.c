@@ -87,9 +87,13 @@ static ash_status check_steps(const lowering *l) {
     const ash_program *body = l->loop->body;
     for (size_t s = 0; s < body->steps.len; s++) {
         const ash_step *step = &body->steps.at[s];
-        ASH_FAIL_IF(step->kind == ASH_STEP_CALL, l->low->diag, ASH_ERROR_UNSUPPORTED,
-                    "a function of the caller (%.60s) in the body of a loop, which is not supported",
-                    step->name);
+        bool host = step->kind == ASH_STEP_CALL || step->kind == ASH_STEP_SETTLE;
+        if (!host || l->low->target->kind == ASH_TARGET_CPU) continue;
+        ash_fail(l->low->diag, ASH_ERROR_UNSUPPORTED,
+                 "the body of a loop has %s, which GPUs do not run there: use the processor",
+                 step->kind == ASH_STEP_CALL ? "a call of a function" : "a size that depends on data");
+        if (step->n_nodes) ash_diag__add_node(l->low->diag, step->nodes[0], step->name, ASH_NO_OFFSET);
+        return ASH_ERROR_UNSUPPORTED;
     }
     ASH_FAIL_IF(body->prologue, l->low->diag, ASH_ERROR_INTERNAL, "the body of a loop has a prologue");
     return ASH_OK;
@@ -142,9 +146,35 @@ static ash_status hand_constants_out(lowering *l) {
     return ASH_OK;
 }
 
+/* What a body mentions that is settled outside of it. */
+typedef struct outer_reads {
+    const ash_lowering *low;
+    ash_access *out; /* or NULL */
+    uint32_t count;
+} outer_reads;
+
+static void read_outer(void *user, uint32_t var, ash_value settler) {
+    outer_reads *m = user;
+    ash_value outer = ash_graph__settler(m->low->graph, var);
+    (void)settler;
+    if (outer == ASH_NO_VALUE) return; /* an inner body's */
+    uint32_t buffer = m->low->places[outer].buffer;
+    if (m->out)
+        m->out[m->count] = (ash_access){buffer, false, 0, m->low->program->buffers.at[buffer].bytes};
+    m->count++;
+}
+
+static void read_in_body(outer_reads *m, const ash_graph *body) {
+    for (size_t n = 0; n < body->nodes.len; n++)
+        ash_graph__each_settler(body, &body->nodes.at[n], read_outer, m);
+    for (size_t b = 0; b < body->bodies.len; b++) read_in_body(m, body->bodies.at[b]);
+}
+
 static uint32_t read_settled(const lowering *l, ash_access *out) {
     const ash_node *node = l->node;
-    uint32_t count = ash_kern_settled_reads(l->low, l->loop->trips, out);
+    outer_reads m = {l->low, out, ash_kern_settled_reads(l->low, l->loop->trips, out)};
+    read_in_body(&m, l->graph);
+    uint32_t count = m.count;
     for (unsigned i = 0; i < (unsigned)node->n_ins + node->n_outs; i++) {
         ash_value value = i < node->n_ins ? node->ins[i] : node->out + (i - node->n_ins);
         const ash_type *type = ash_graph__type(l->low->graph, value);

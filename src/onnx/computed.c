@@ -2,9 +2,10 @@
 /* Sizes that are computed when the graph runs, as where a model of speech says how long what it says will
  * be: elements of shapes, ends of ranges and slices.
  *
- * Such a size depends on data, and needs a limit. A slice's is the dim that it cuts; of all others nothing
- * in the model says one: it is the caller's, who names the size as any other dim ("y.0" after the result
- * and the place in its shape), or SIZE_MOST. An execution that exceeds it fails.
+ * Such a size depends on data, and needs a limit. A slice's is the dim that it cuts. All others have what
+ * the arithmetic says that computes them (the sum of n numbers that are clipped to 8 is at most 8 n), where
+ * that is less than what the caller says, who names the size as any other dim ("y.0" after the result and
+ * the place in its shape), or SIZE_MOST. An execution that exceeds it fails.
  *
  * A shape is mostly put together from numbers, dims and what is computed; `number_at` follows each of its
  * elements through what moves and compares them, so that the same number gives the same dim wherever it is
@@ -24,48 +25,139 @@ typedef ash_onnx_number number;
 
 /* --- bounds --------------------------------------------------------------------------------------- */
 
-static double least_of(const ash_import *im, ash_value x, unsigned *visits) {
-    const ash_graph *g = im->graph;
-    const ash_value_info *info = ash_graph__value(g, x);
-    int64_t count, low, high;
-    if (info->kind == ASH_VALUE_CONSTANT && ash_type_static_count(&info->type, &count) && count == 1)
-        return ash_import__float_at(info->blob, info->type.dtype, 0);
-    if (info->kind != ASH_VALUE_NODE || !*visits) return -INFINITY;
-    --*visits;
-    const ash_node node = g->nodes.at[info->node];
-    const ash_type *in = node.n_ins ? ash_graph__type(g, node.ins[0]) : NULL;
-    double a = node.n_ins ? least_of(im, node.ins[0], visits) : -INFINITY;
-    switch (node.op) {
-    case ASH_OP_MAX: return fmax(a, least_of(im, node.ins[1], visits));
-    case ASH_OP_MIN: return fmin(a, least_of(im, node.ins[1], visits));
+typedef struct size_interval {
+    double least, most;
+} interval;
+
+static const interval anything = {-INFINITY, INFINITY};
+
+static interval of_dims(const ash_import *im, const ash_dim *dims, unsigned rank) {
+    interval all = {1, 1};
+    for (unsigned d = 0; d < rank; d++) {
+        int64_t low, high;
+        ash_dims_bounds(im->graph->dims, dims[d], &low, &high);
+        all.least *= (double)low, all.most *= (double)high;
+    }
+    return all;
+}
+
+/* What both are in. */
+static interval joined(interval a, interval b) {
+    return (interval){fmin(a.least, b.least), fmax(a.most, b.most)};
+}
+
+/* So many numbers as the second says, added up. */
+static interval times(interval x, interval n) {
+    interval sum = {x.least < 0 ? x.least * n.most : x.least * n.least,
+                    x.most > 0 ? x.most * n.most : x.most * n.least};
+    if (isnan(sum.least)) sum.least = -INFINITY;
+    if (isnan(sum.most)) sum.most = INFINITY;
+    return sum;
+}
+
+/* Of all elements of a value. */
+static interval interval_of(const ash_import *im, ash_value x, unsigned *visits);
+
+static interval combined(const ash_import *im, const ash_node *node, interval a, unsigned *visits) {
+    interval b = interval_of(im, node->ins[1], visits);
+    switch (node->op) {
+    case ASH_OP_MAX: return (interval){fmax(a.least, b.least), fmax(a.most, b.most)};
+    case ASH_OP_MIN: return (interval){fmin(a.least, b.least), fmin(a.most, b.most)};
+    case ASH_OP_ADD: return (interval){a.least + b.least, a.most + b.most};
+    case ASH_OP_SUB: return (interval){a.least - b.most, a.most - b.least};
+    default: return a.least >= 0 && b.least >= 0 ? times(a, b) : anything; /* a product */
+    }
+}
+
+static interval sum_of(const ash_import *im, const ash_node *node, interval a) {
+    const ash_type in = ash_import__type(im, node->ins[0]), out = ash_import__type(im, node->out);
+    const interval all = of_dims(im, in.dims, in.rank), left = of_dims(im, out.dims, out.rank);
+    const double some = all.least >= 1, each = floor(all.least / fmax(left.most, 1));
+    return times(a, (interval){fmax(some, each), all.most / fmax(left.least, 1)});
+}
+
+static interval interval_of_node(const ash_import *im, const ash_node *node, unsigned *visits) {
+    const ash_type type = ash_import__type(im, node->out);
+    interval a = node->n_ins ? interval_of(im, node->ins[0], visits) : anything;
+    switch (node->op) {
+    case ASH_OP_MAX:
+    case ASH_OP_MIN:
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL: return combined(im, node, a, visits);
+    case ASH_OP_SELECT:
+        return joined(interval_of(im, node->ins[1], visits), interval_of(im, node->ins[2], visits));
     case ASH_OP_CAST:
+        if (type.dtype == ASH_BOOL) return (interval){0, 1};
+        return (interval){floor(a.least), ceil(a.most)};
     case ASH_OP_CEIL:
     case ASH_OP_FLOOR:
-    case ASH_OP_ROUND: return floor(a);
-    case ASH_OP_EXP: return 0;
-    case ASH_OP_SETTLE: return fmax(a, 0);
+    case ASH_OP_ROUND: return (interval){floor(a.least), ceil(a.most)};
+    case ASH_OP_EXP: return (interval){0, INFINITY};
+    case ASH_OP_SIGMOID: return (interval){0, 1};
+    case ASH_OP_IOTA: {
+        const int64_t axis = ash_node_int(node, ASH_ATTR_AXIS);
+        return (interval){0, fmax(of_dims(im, &type.dims[axis], 1).most - 1, 0)};
+    }
+    case ASH_OP_SETTLE: {
+        const ash_dim n = ash_node_int(node, ASH_ATTR_N);
+        return of_dims(im, &n, 1);
+    }
+    case ASH_OP_CONCAT:
+        for (size_t k = 1; k < node->n_ins; k++) a = joined(a, interval_of(im, node->ins[k], visits));
+        return a;
     case ASH_OP_RESHAPE:
     case ASH_OP_BROADCAST:
     case ASH_OP_SLICE:
     case ASH_OP_GATHER:
     case ASH_OP_TRANSPOSE: return a;
-    case ASH_OP_CUMSUM: return a >= 0 && !ash_node_int(&node, ASH_ATTR_EXCLUSIVE) ? a : -INFINITY;
-    case ASH_OP_REDUCE_SUM:
-    case ASH_OP_REDUCE_MAX:
-    case ASH_OP_REDUCE_MIN:
-        for (unsigned d = 0; d < in->rank; d++) {
-            ash_dims_bounds(g->dims, in->dims[d], &low, &high);
-            if (low < 1) return -INFINITY;
-        }
-        return a >= 0 || node.op != ASH_OP_REDUCE_SUM ? a : -INFINITY;
-    default: return -INFINITY;
+    case ASH_OP_CUMSUM: {
+        const interval n = of_dims(im, type.dims, type.rank);
+        return joined(times(a, (interval){1, fmax(n.most, 1)}), ash_node_int(node, ASH_ATTR_EXCLUSIVE)
+                                                                    ? (interval){0, 0}
+                                                                    : times(a, (interval){1, 1}));
     }
+    case ASH_OP_REDUCE_SUM: return sum_of(im, node, a);
+    case ASH_OP_REDUCE_MAX:
+    case ASH_OP_REDUCE_MIN: {
+        const ash_type in = ash_import__type(im, node->ins[0]);
+        return of_dims(im, in.dims, in.rank).least < 1 ? anything : a;
+    }
+    default: return anything;
+    }
+}
+
+static interval interval_of(const ash_import *im, ash_value x, unsigned *visits) {
+    const ash_graph *g = im->graph;
+    const ash_value_info *info = ash_graph__value(g, x);
+    int64_t count;
+    if (info->kind == ASH_VALUE_CONSTANT && info->blob && ash_type_static_count(&info->type, &count) &&
+        count > 0 && count <= VISITS) {
+        interval all = {INFINITY, -INFINITY};
+        for (int64_t i = 0; i < count; i++) {
+            double v = ash_import__float_at(info->blob, info->type.dtype, (size_t)i);
+            if (isnan(v)) return anything;
+            all = joined(all, (interval){v, v});
+        }
+        return all;
+    }
+    if (info->kind != ASH_VALUE_NODE || !*visits) return anything;
+    --*visits;
+    const ash_node node = g->nodes.at[info->node];
+    return interval_of_node(im, &node, visits);
 }
 
 /* What no element of the value is below, as far as a few nodes tell. */
 static double least(const ash_import *im, ash_value x) {
     unsigned visits = VISITS;
-    return least_of(im, x, &visits);
+    return interval_of(im, x, &visits).least;
+}
+
+/* `most`, or what no element is above, where that is less; at least 1. */
+static int64_t at_most(const ash_import *im, ash_value x, int64_t most) {
+    unsigned visits = VISITS;
+    double top = interval_of(im, x, &visits).most;
+    return top < (double)most ? ASH_MAX((int64_t)top, 1) : most;
 }
 
 /* --- elements ------------------------------------------------------------------------------------- */
@@ -237,8 +329,8 @@ number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count) 
     int64_t n;
     const ash_type type = ash_import__has(im, k) ? ash_import__in_type(im, k) : (ash_type){0};
     bool tracked = ash_import__try_list(im, k, &list, count);
-    bool good = !im->rolled && (type.dtype == ASH_I64 || type.dtype == ASH_I32) &&
-                ash_type_static_count(&type, &n) && n < PLACES;
+    bool good =
+        (type.dtype == ASH_I64 || type.dtype == ASH_I32) && ash_type_static_count(&type, &n) && n < PLACES;
     if (!tracked && good && !inputs) good = !is_input(im, ash_import__in(im, k));
     if (!tracked && !good) tracked = ash_import__list(im, k, &list, count);
     if (!ash_import__ok(im)) return NULL;
@@ -274,7 +366,7 @@ static ash_status check_size(void *user, const ash_call *call, ash_diag *out) {
     return ASH_OK;
 }
 
-static ash_value checked(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name) {
+ash_value ash_onnx__within(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name) {
     const ash_function function = {
         .size = sizeof function, .name = "ashlar.check_size", .run = check_size, .pure = true};
     const ash_type text = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(name)}},
@@ -297,7 +389,20 @@ const char *ash_onnx__size_name(ash_import *im, ash_span result, unsigned axis) 
     return NULL;
 }
 
+const char *ash_onnx__size_bound(ash_import *im, size_t k, unsigned axis, int64_t *most) {
+    const char *name = ash_onnx__size_name(im, im->node->outs[k], axis);
+    const ash_onnx_var *var =
+        name ? ash_import__var(im, (ash_span){(const uint8_t *)name, strlen(name)}) : NULL;
+    if (most) *most = ASH_MAX(var ? var->max : SIZE_MOST, 1);
+    return name;
+}
+
 bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64_t low, ash_dim *out) {
+    return ash_onnx__settle_size_of(im, value, 0, axis, low, out);
+}
+
+bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigned axis, int64_t low,
+                              ash_dim *out) {
     ash_graph *g = im->graph;
     uint64_t before;
     *out = 0;
@@ -306,32 +411,37 @@ bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64
         *out = (ash_dim)before;
         return true;
     }
-    const char *name = ash_onnx__size_name(im, im->node->outs[0], axis);
+    int64_t most;
+    const char *name = ash_onnx__size_bound(im, k, axis, &most);
     if (!name) return false;
-    const ash_onnx_var *var = ash_import__var(im, (ash_span){(const uint8_t *)name, strlen(name)});
-    int64_t most = ASH_MAX(var ? var->max : SIZE_MOST, 1);
+    most = at_most(im, value, most);
     bool any = least(im, value) >= 1;
-    ash_value whole = checked(im, value, low, most, name);
+    ash_value whole = ash_onnx__within(im, value, low, most, name);
     if (any) whole = ash_sub(g, whole, ash_scalar(g, ASH_I64, 1));
-    *out = ash_onnx__settle(im, whole, most - any, 0, axis);
+    *out = ash_onnx__settle(im, whole, most - any, k, axis);
     if (any) *out = ash_graph_dim_add(g, *out, 1);
     if (ash_import__ok(im) && !ash_map_put(&im->ends, value, (uint64_t)*out))
         im->status = ASH_NO_MEMORY(&im->diag);
     return ash_import__ok(im);
 }
 
-ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis) {
+ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed) {
     ash_graph *g = im->graph;
-    const uint64_t key = (uint64_t)bound << 32 | (uint32_t)dim;
+    const uint64_t key = (uint64_t)reversed << 63 | (uint64_t)bound << 32 | (uint32_t)dim;
     bool keeps = (ash_dim)(int32_t)dim == dim;
     uint64_t before;
     if (!ash_import__ok(im) || bound == ASH_NO_VALUE) return 0;
-    if (ash_map_get(&im->ends, bound, &before)) return ash_graph_dim_min(g, (ash_dim)before, dim);
+    if (ash_map_get(&im->ends, bound, &before)) {
+        if (!reversed) return ash_graph_dim_min(g, (ash_dim)before, dim);
+        const ash_dim last = ash_graph_dim_sub(g, ash_graph_dim_max(g, dim, 1), 1);
+        return ash_graph_dim_sub(g, last, ash_graph_dim_min(g, (ash_dim)before, last));
+    }
     if (keeps && ash_map_get(&im->cuts, key, &before)) return (ash_dim)before;
     ash_value at = bound;
     if (!(least(im, bound) >= 0))
         at = ash_select(g, ash_lt(g, bound, ash_scalar(g, ASH_I64, 0)),
                         ash_add(g, bound, ash_build__dim(g, dim)), bound);
+    if (reversed) at = ash_sub(g, ash_sub(g, ash_build__dim(g, dim), ash_scalar(g, ASH_I64, 1)), at);
     ash_dim out = ash_onnx__settle(im, at, dim, 0, axis);
     if (keeps && ash_import__ok(im) && !ash_map_put(&im->cuts, key, (uint64_t)out))
         im->status = ASH_NO_MEMORY(&im->diag);
@@ -371,9 +481,6 @@ ash_value ash_onnx__if_equal(ash_import *im, ash_value x, ash_dim a, ash_dim b) 
         .size = sizeof function, .name = "ashlar.check_equal", .run = check_equal, .pure = true};
     const ash_type flag = {.dtype = ASH_BOOL};
     ash_value ins[] = {ash_build__dim(im->graph, a), ash_build__dim(im->graph, b)}, good = ASH_NO_VALUE;
-    if (im->rolled)
-        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "sizes that depend on data and must be equal, in the body of a loop");
     if (!ash_onnx__own_function(im, &function)) return ASH_NO_VALUE;
     ash_custom(im->graph, function.name, ins, ASH_COUNT(ins), &flag, 1, NULL, &good);
     return ash_select(im->graph, good, x, ash_scalar(im->graph, ash_import__type(im, x).dtype, 0));

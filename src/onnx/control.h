@@ -40,6 +40,16 @@ void ash_onnx__roll_loop(ash_import *im);
 void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, const ash_value *xs,
                          size_t n_xs);
 
+/* What dim `axis` of result k is called, where its size is computed and nothing in the model bounds it:
+ * "y.0". *most (or NULL): the options' bound, or the usual one. NULL: a failure. (computed.c) */
+const char *ash_onnx__size_bound(ash_import *im, size_t k, unsigned axis, int64_t *most);
+/* ash_onnx__settle_size of dim `axis` of result k. (computed.c) */
+bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigned axis, int64_t low,
+                              ash_dim *out);
+/* The i64 scalar `size`; an execution in which it is below `low` or above `most` fails, and says what to
+ * bound. */
+ash_value ash_onnx__within(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name);
+
 /* op_select.c: the dim that a count of result k's elements along `axis` settles, at most `limit`. */
 ash_dim ash_onnx__settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis);
 

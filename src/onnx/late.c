@@ -2,7 +2,8 @@
 /* What late tensors there are: pieces moved, resized, joined, and filled with one number. An element is
  * asked for by an index, a scalar or a line of the shape that is wanted for each axis; indices are brought
  * inside where a tensor of the graph is read, so that what a concatenation does not take may be computed.
- * A late tensor whose extents are all known in the end is one of the graph.
+ * A late tensor whose extents are all known in the end is one of the graph; one that an operator needs
+ * which is not listed at the end becomes one whose sizes are settled.
  *
  * Limits: slices with steps, operators that are not listed at the end. Reductions: late_reduce.c. */
 #include "late.h"
@@ -304,6 +305,32 @@ ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims) {
         at[d] = ash_iota(im->graph, ASH_I64, line, late->rank, d);
     }
     return ash_broadcast_to(im->graph, ash_late__at(im, index, at), dims, late->rank);
+}
+
+ash_value ash_late__settled(ash_import *im, size_t index) {
+    const ash_late *late = late_of(im, index);
+    ash_dim dims[ASH_MAX_RANK];
+    if (late->in_list)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "a list that a loop appends to, which is read before the loop is over");
+    for (unsigned d = 0; d < late->rank && ash_import__ok(im); d++) {
+        ash_value size = late->extents[d].value;
+        ash_dim limit = 0;
+        dims[d] = late->extents[d].dim;
+        if (size == ASH_NO_VALUE) continue;
+        for (unsigned a = 0; late->kind == LATE_MOVED && a < ash_late__rank(im, late->from[0]); a++) {
+            const extent from = extent_of(im, late->from[0], a);
+            if (late->axes[a] == (int)d && from.value == ASH_NO_VALUE) limit = from.dim;
+        }
+        if (limit)
+            dims[d] = ash_onnx__settle_bound(im, size, limit, d, false);
+        else
+            ash_onnx__settle_size(im, size, d, 0, &dims[d]);
+    }
+    if (!ash_import__ok(im)) return ASH_NO_VALUE;
+    ash_value value = ash_late__value(im, index, dims);
+    im->values.at[index].value = value;
+    return value;
 }
 
 /* --- operators ------------------------------------------------------------------------------------ */

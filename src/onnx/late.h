@@ -4,7 +4,8 @@
  * A body that cuts, resizes or fills to computed sizes mostly ends in a tensor whose shape is known all
  * the same: an image into which each iteration pastes a piece. So nothing of that size is computed: a late
  * tensor says how any one of its elements is found, and at the end the elements are asked for at the
- * indices of the shape that is known. That the computed sizes make that shape is the model's business. */
+ * indices of the shape that is known. That the computed sizes make that shape is the model's business.
+ * Where an operator wants the tensor itself, its sizes are settled in each iteration. */
 #ifndef ASH_LATE_H
 #define ASH_LATE_H
 
@@ -18,6 +19,8 @@ bool ash_late__lower(ash_import *im);
 ash_value ash_late__at(ash_import *im, size_t index, const ash_value *at);
 /* The graph's value for entry `index`, which may be late, as a tensor of these dims, as many as it has. */
 ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims);
+/* The same with sizes that are settled, where they are computed: once for each entry. */
+ash_value ash_late__settled(ash_import *im, size_t index);
 /* The number of elements along an axis, of which there are that many; -1 when it is no number. */
 int64_t ash_late__extent(ash_import *im, size_t index, unsigned axis);
 unsigned ash_late__rank(const ash_import *im, size_t index);

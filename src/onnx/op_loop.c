@@ -8,8 +8,9 @@
  * and Scan what depends on no argument is computed once, before the loop.
  *
  * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
- * is stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, how many
- * there were is a size that depends on data. */
+ * is stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, or their
+ * number is computed, how many there were is a size that depends on data. Where nothing in the model bounds
+ * it, the caller does, as other sizes that are computed ("y.0"). */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -37,6 +38,85 @@ static ash_value scalar(ash_import *im, ash_value value, ash_dtype dtype) {
         return ash_import__fail(im, ASH_ERROR_SHAPE,
                                 "a condition or a number of iterations that is no scalar");
     return ash_cast(im->graph, ash_reshape(im->graph, value, NULL, 0), dtype);
+}
+
+/* --- sizes that a body finds ----------------------------------------------------------------------- */
+
+/* The nodes of a body that is being imported: which values depend on its arguments. */
+typedef struct inside {
+    ash_import *im;
+    size_t nodes, vars; /* that the graph had before */
+    bool *values;       /* from the first result of these nodes on; NULL: not looked at yet */
+    ash_value first;
+    bool any;
+} inside;
+
+static bool is_of_body(void *user, uint32_t var) {
+    inside *in = user;
+    ash_value settler = ash_graph__settler(in->im->graph, var);
+    in->any |= settler != ASH_NO_VALUE && settler >= in->first && in->values[settler - in->first];
+    return !in->any;
+}
+
+static void depends(void *user, uint32_t var, ash_value settler) {
+    (void)settler;
+    is_of_body(user, var);
+}
+
+static inside before_body(ash_import *im) {
+    return (inside){im, im->graph->nodes.len, ash_dims_var_count(im->graph->dims), NULL, 0, false};
+}
+
+static bool find_inside(inside *in) {
+    const ash_graph *g = in->im->graph;
+    in->first = in->nodes < g->nodes.len ? g->nodes.at[in->nodes].out : (ash_value)g->values.len;
+    in->values = ash_arena_alloc(in->im->scratch, g->values.len - in->first, sizeof *in->values);
+    if (!in->values) return no_memory(in->im);
+    for (size_t n = in->nodes; n < g->nodes.len; n++) {
+        const ash_node *node = &g->nodes.at[n];
+        in->any = node->op == ASH_OP_ARGUMENT;
+        for (uint32_t i = 0; i < node->n_ins; i++)
+            in->any |= node->ins[i] >= in->first && in->values[node->ins[i] - in->first];
+        ash_graph__each_settler(g, node, depends, in);
+        for (unsigned k = 0; k < node->n_outs; k++) in->values[node->out - in->first + k] = in->any;
+    }
+    return true;
+}
+
+static bool is_new(void *user, uint32_t var) {
+    return var < ((const inside *)user)->vars;
+}
+
+/* What leaves a body can have no size that an iteration finds. */
+static bool leaves(inside *in, ash_value value, const char *what, size_t number) {
+    ash_import *im = in->im;
+    const ash_type type = ash_import__type(im, value);
+    for (unsigned d = 0; d < type.rank && ash_import__ok(im); d++) {
+        if (ash_dims_each_settled(im->graph->dims, type.dims[d], is_new, in)) continue;
+        if (!in->values && !find_inside(in)) return false;
+        in->any = false;
+        ash_dims_each_settled(im->graph->dims, type.dims[d], is_of_body, in);
+        if (in->any)
+            ash_import__fail(
+                im, ASH_ERROR_UNSUPPORTED,
+                "dim %u of %s %zu of a body depends on data that the body computes: cut it, or "
+                "fill it up, to a size that is the same in all iterations",
+                d, what, number);
+    }
+    return ash_import__ok(im);
+}
+
+/* A branch that is in no loop and finds sizes is better a part of the graph: that runs everywhere. */
+static bool finds_no_size(inside *in) {
+    const ash_graph *g = in->im->graph;
+    bool finds = false;
+    for (size_t n = in->nodes; n < g->nodes.len; n++) finds |= g->nodes.at[n].op == ASH_OP_SETTLE;
+    if (!finds) return true;
+    if (!in->values && !find_inside(in)) return false;
+    for (size_t n = in->nodes; n < g->nodes.len && ash_import__ok(in->im); n++)
+        if (g->nodes.at[n].op == ASH_OP_SETTLE && in->values[g->nodes.at[n].out - in->first])
+            ash_import__fail(in->im, ASH_ERROR_UNSUPPORTED, "a branch in which a size depends on data");
+    return ash_import__ok(in->im);
 }
 
 /* --- If ------------------------------------------------------------------------------------------- */
@@ -80,7 +160,8 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
     if (!body || !ys || !outs) return false;
     ash_import_slices *slices = im->slices;
-    const size_t first = g->nodes.len;
+    inside in = before_body(im);
+    const size_t first = in.nodes;
     im->slices = NULL;
     im->rolled++;
     bool ok = ash_import__gated_body(im, *body, &gate, entries, n) == ASH_OK;
@@ -90,6 +171,8 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
         if (im->values.at[entries[k]].absent || im->values.at[entries[k]].sequence) need_known(im, 0);
     ok = ok && ash_import__ok(im);
     for (size_t k = 0; ok && k < n; k++) ys[k] = ash_import__materialize(im, entries[k]);
+    for (size_t k = 0; ok && k < n; k++) ok = leaves(&in, ys[k], "result", k);
+    if (ok && !im->rolled) ok = finds_no_size(&in);
     ok = ok && ash_import__ok(im) && (arguments = values(im, 1 + gate.arguments.len));
     const bool runs = ok && !computes_nothing(g, first);
     for (size_t k = 0; ok && k < n; k++) results[k] = outside(&gate, ys[k]);
@@ -230,7 +313,7 @@ static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value 
     const ash_type a = ash_import__type(im, x), b = ash_import__type(im, y);
     ash_dim most[ASH_MAX_RANK];
     bool same = ash_type_equal(&a, &b);
-    if (!same && (im->rolled || a.dtype != b.dtype || a.rank != b.rank)) {
+    if (!same && (a.dtype != b.dtype || a.rank != b.rank)) {
         refuse_types(im, k, &a, &b);
         return;
     }
@@ -251,7 +334,7 @@ static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value 
     ash_import__out(im, k, all);
 }
 
-/* Both branches as part of the graph, whichever is taken: what settles sizes can be in no loop. The number
+/* Both branches as part of the graph, whichever is taken: the size of a result depends on data. The number
  * of the one that failed, or 2. */
 static int add_both(ash_import *im, const char *const *names, size_t **entries, ash_value **results) {
     size_t n = im->node->n_outs;
@@ -282,7 +365,7 @@ void ash_onnx__roll_if(ash_import *im) {
     }
     bool apart = true;
     for (int b = 0; b < 2 && apart; b++) apart = add_branch(im, names[b], taken[b], entries[b], results[b]);
-    if (!apart && (im->rolled || !ash_onnx__is_about_types(im->status))) {
+    if (!apart && !ash_onnx__is_about_types(im->status)) {
         add_advice(im);
         return;
     }
@@ -306,9 +389,11 @@ void ash_onnx__roll_if(ash_import *im) {
 typedef struct rolled {
     const ash_wire *body;
     size_t states, scans;
+    size_t nodes;    /* of the graph, before the loop's arguments */
     size_t lists;    /* of the states: what begins with no element along dim 0, and is appended to */
     bool has_lists;  /* whether they are told from others */
     bool *is_list;   /* per state */
+    bool bounded;    /* `loop.trips` is one more than the bound of a number that is found as it runs */
     ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
     ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
     ash_value *init, *arguments, *next;
@@ -317,18 +402,37 @@ typedef struct rolled {
     ash_loop loop;
 } rolled;
 
+/* Where results are stacked, a number of iterations that is computed is a size: of the first result that
+ * has so many rows. One that is found as the loop runs has the bound of that size, and one more shows that
+ * it was exceeded. */
+static bool bound_trips(ash_import *im, rolled *r) {
+    size_t k = 0;
+    while (k < r->states && !r->is_list[k]) k++;
+    if (k == im->node->n_outs) return true;
+    if (r->most != ASH_NO_VALUE) {
+        ash_onnx__settle_size_of(im, r->most, k, 0, INT64_MIN, &r->loop.trips);
+        r->most = ASH_NO_VALUE;
+        return ash_import__ok(im);
+    }
+    r->bounded = ash_onnx__size_bound(im, k, 0, &r->loop.trips) != NULL;
+    r->loop.trips++;
+    return r->bounded;
+}
+
 static bool find_trips(ash_import *im, rolled *r) {
     const ash_import_int *list;
     size_t n;
     r->loop.trips = ASH_OPEN_MOST;
-    if (!ash_import__has(im, 0)) return true;
-    if (!ash_import__try_list(im, 0, &list, &n))
-        r->most = scalar(im, ash_import__in(im, 0), ASH_I64);
-    else if (n == 1)
-        r->loop.trips = list[0].dim ? ash_graph_dim_max(im->graph, list[0].v, 0) : ASH_MAX(list[0].v, 0);
-    else
-        ash_import__fail(im, ASH_ERROR_SHAPE, "a number of iterations of %zu elements", n);
-    return ash_import__ok(im);
+    if (ash_import__has(im, 0)) {
+        if (!ash_import__try_list(im, 0, &list, &n))
+            r->most = scalar(im, ash_import__in(im, 0), ASH_I64);
+        else if (n == 1)
+            r->loop.trips =
+                list[0].dim ? ash_graph_dim_max(im->graph, list[0].v, 0) : ASH_MAX(list[0].v, 0);
+        else
+            ash_import__fail(im, ASH_ERROR_SHAPE, "a number of iterations of %zu elements", n);
+    }
+    return ash_import__ok(im) && (r->loop.trips != ASH_OPEN_MOST || bound_trips(im, r));
 }
 
 static bool find_begin(ash_import *im, rolled *r) {
@@ -362,9 +466,10 @@ static bool open_loop(ash_import *im, rolled *r) {
     r->outs = ash_onnx__indices(im, 1 + r->states + r->scans);
     if (!r->body || !r->init || !r->next || !r->arguments || !r->ins || !r->outs) return false;
     if (!r->is_list) return no_memory(im);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
+        r->is_list[s] = r->has_lists && begins_empty(im, s);
     if (!find_trips(im, r) || !find_begin(im, r)) return false;
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
-        r->is_list[s] = r->has_lists && begins_empty(im, s);
         ash_value init = ash_import__in(im, 2 + s);
         if (r->is_list[s])
             r->lists++;
@@ -379,6 +484,7 @@ static bool open_loop(ash_import *im, rolled *r) {
                          .arguments = r->arguments,
                          .next = r->next,
                          .ys = r->next + r->states - r->lists};
+    r->nodes = im->graph->nodes.len;
     return ash_import__ok(im) && ash_build__begin_loop(im->graph, &r->loop);
 }
 
@@ -413,6 +519,8 @@ static bool import_body(ash_import *im, rolled *r) {
     ash_import_slices *outer = im->slices;
     r->slices = (ash_import_slices){.iteration = r->arguments[0], .trips = r->loop.trips};
     im->slices = &r->slices;
+    inside in = before_body(im);
+    in.nodes = r->nodes;
     im->rolled++;
     ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans);
     im->rolled--;
@@ -436,6 +544,8 @@ static bool import_body(ash_import *im, rolled *r) {
     }
     for (size_t k = 0; k < r->scans; k++)
         r->next[carried + k] = ash_import__materialize(im, r->outs[1 + r->states + k]);
+    for (size_t k = 0; k < carried + r->loop.stacked && ash_import__ok(im); k++)
+        leaves(&in, r->next[k], "result", k);
     return ash_import__ok(im);
 }
 
@@ -470,27 +580,34 @@ static void stacked_out(ash_import *im, const rolled *r, ash_value all, ash_dim 
     ash_import__out(im, out, all);
 }
 
+/* How many there were, as a dim of result k. */
+static ash_dim iterations(ash_import *im, const rolled *r, ash_value made, size_t k) {
+    const int64_t most = r->loop.trips - 1;
+    if (!r->bounded) return ash_onnx__settle(im, made, r->loop.trips, k, 0);
+    const char *name = ash_onnx__size_bound(im, k, 0, NULL);
+    if (!name) return 0;
+    return ash_onnx__settle(im, ash_onnx__within(im, made, 0, most, name), most, k, 0);
+}
+
 static void roll_loop(ash_import *im, bool has_lists) {
     rolled r = {.has_lists = has_lists};
     if (!open_loop(im, &r) || !import_body(im, &r) || !add_conditions(im, &r)) return;
     bool until = r.loop.go != ASH_NO_VALUE;
     const size_t carried = r.loop.carried, n = until + carried + r.loop.stacked;
-    if (r.loop.stacked && r.loop.trips == ASH_OPEN_MOST) {
-        if (r.most != ASH_NO_VALUE) need_known(im, 0);
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "scanned results of a loop whose number of iterations has no bound");
-        return;
-    }
     ash_value *outs = values(im, n);
     if (!outs || ash_build__end_loop(im->graph, &r.loop, outs) != ASH_OK) return;
+    ash_dim count = r.loop.trips;
+    bool counted = false;
     for (size_t s = 0, c = until, l = until + carried + r.scans; s < r.states + r.scans; s++) {
         bool is_list = s < r.states && r.is_list[s];
         if (s < r.states && !is_list) {
             ash_import__out(im, s, outs[c++]);
             continue;
         }
-        ash_dim count = r.loop.trips;
-        if (until && ash_import__wants(im, s)) count = ash_onnx__settle(im, outs[0], r.loop.trips, s, 0);
+        if (until && !counted && ash_import__wants(im, s)) {
+            count = iterations(im, &r, outs[0], s);
+            counted = true;
+        }
         stacked_out(im, &r, outs[is_list ? l++ : until + carried + s - r.states], count, s, is_list);
     }
 }
@@ -555,6 +672,7 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     for (size_t s = 0; s < n_scans; s++)
         if (n_xs + s < 62 && ash_onnx__list_entry(im, "scan_output_directions", s, 0))
             loop.backward |= UINT64_C(1) << (n_xs + s);
+    inside in = before_body(im);
     if (!ash_import__ok(im) || !ash_build__begin_loop(im->graph, &loop)) return;
     for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, arguments[1 + k]);
     if (!ash_import__ok(im)) return;
@@ -566,6 +684,7 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     im->slices = outer;
     if (!ash_import__ok(im)) return;
     for (size_t k = 0; k < n_outs; k++) next[k] = ash_import__materialize(im, results[k]);
+    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) leaves(&in, next[k], "result", k);
     if (!ash_import__ok(im) || ash_build__end_loop(im->graph, &loop, outs) != ASH_OK) return;
     for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) {
         unsigned axis = 0;

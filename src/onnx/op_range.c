@@ -43,8 +43,7 @@ static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     const int64_t *delta;
     size_t n;
     ash_dim dim;
-    if (im->rolled || ash_dtype_is_float(dtype) || !ash_import__try_ints(im, 2, &delta, &n) || n != 1 ||
-        delta[0] != 1)
+    if (ash_dtype_is_float(dtype) || !ash_import__try_ints(im, 2, &delta, &n) || n != 1 || delta[0] != 1)
         return false;
     const ash_onnx_number *start = ash_onnx__numbers(im, 0, true, &n);
     if (!start || n != 1 || start->value != ASH_NO_VALUE) return false;

@@ -11,10 +11,6 @@
 ash_dim ash_onnx__settle(ash_import *im, ash_value count, ash_dim limit, size_t k, unsigned axis) {
     const ash_span result = k < im->node->n_outs ? im->node->outs[k] : (ash_span){0};
     if (count == ASH_NO_VALUE || !ash_import__ok(im)) return 0;
-    if (im->rolled)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "a size that depends on data, in the body of a loop, which is not supported");
-    if (im->rolled) return 0;
     size_t room = result.len + 40;
     char *name = ash_arena_alloc(im->scratch, room, 1);
     if (!name) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), 0;

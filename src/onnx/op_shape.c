@@ -138,7 +138,7 @@ void ash_onnx__op_reshape(ash_import *im) {
     }
     if (!ash_import__ok(im)) return;
     if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
-    x = ash_reshape(im->graph, x, dims, (unsigned)n);
+    x = ash_reshape(im->graph, ash_import__reshapable(im, x, dims, (unsigned)n), dims, (unsigned)n);
     if (must) x = ash_onnx__held(im, x, hole, must);
     ash_import__out(im, 0, x);
 }
@@ -291,6 +291,11 @@ void ash_onnx__op_concat(ash_import *im) {
     if (n) ash_import__out(im, 0, ash_concat(im->graph, parts, n, axis));
 }
 
+/* A dim divided into n parts, the last of which may be smaller. */
+static ash_dim parts_of(ash_import *im, ash_dim dim, int64_t n) {
+    return ash_graph_dim_div(im->graph, ash_graph_dim_add(im->graph, dim, n - 1), n);
+}
+
 /* Sizes: an attribute before opset 13, an operand since; else equal parts, the last smaller (num_outputs,
  * opset 18). */
 void ash_onnx__op_split(ash_import *im) {
@@ -307,23 +312,22 @@ void ash_onnx__op_split(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu results", given, n);
         return;
     }
-    if (!has && !ash_dim_is_const(type.dims[axis])) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "equal parts of a dim that is not a number");
-        return;
-    }
-    ash_dim start = 0, rest = type.dims[axis],
-            part = has ? 0 : ash_ceil_div(rest, (int64_t)ASH_MAX(n, (size_t)1));
+    if (!n) return;
+    if (!has && im->opset < 18) x = ash_import__multiple(im, x, axis, (int64_t)n);
+    ash_dim start = 0, rest = ash_import__type(im, x).dims[axis],
+            part = has ? 0 : parts_of(im, rest, (int64_t)n);
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
-        ash_dim size = ASH_MIN(part, rest);
+        ash_dim size = has ? 0 : ash_graph_dim_min(im->graph, part, rest);
         if (list && list[k].value != ASH_NO_VALUE)
-            size = ash_onnx__settle_bound(
-                im, list[k].value, ash_graph_dim_sub(im->graph, type.dims[axis], start), (unsigned)k);
+            size = ash_onnx__settle_bound(im, list[k].value,
+                                          ash_graph_dim_sub(im->graph, type.dims[axis], start), (unsigned)k,
+                                          false);
         else if (has &&
                  !ash_import__size(im, list ? list[k].known : (ash_import_int){attr[k], false}, &size))
             return;
         ash_import__out(im, k, ash_slice_axis(im->graph, x, axis, start, size));
         start = ash_graph_dim_add(im->graph, start, size);
-        if (!has) rest -= size;
+        if (!has) rest = ash_graph_dim_sub(im->graph, rest, size);
     }
 }
 
@@ -331,7 +335,7 @@ void ash_onnx__op_split(ash_import *im) {
 static bool block_shape(ash_import *im, ash_type *type, int64_t *block) {
     *type = ash_import__in_type(im, 0);
     *block = ash_import__attr_int(im, "blocksize", 0);
-    if (type->rank == 4 && *block > 0 && *block <= INT32_MAX) return true;
+    if (type->rank == 4 && *block > 0 && *block <= 1 << 15) return true;
     ash_import__fail(im, ASH_ERROR_SHAPE, "a block size of %lld on a tensor of rank %u", (long long)*block,
                      type->rank);
     return false;
@@ -343,12 +347,13 @@ void ash_onnx__op_depth_to_space(ash_import *im) {
     int64_t b;
     if (!block_shape(im, &t, &b)) return;
     bool is_crd = ASH_IMPORT_CHOICE(im, "mode", "DCR", "CRD") != 0;
+    ash_value x = ash_import__multiple(im, ash_import__in(im, 0), 1, b * b);
     ash_dim c = ash_graph_dim_div(im->graph, t.dims[1], b * b);
     const ash_dim split_dcr[] = {t.dims[0], b, b, c, t.dims[2], t.dims[3]};
     const ash_dim split_crd[] = {t.dims[0], c, b, b, t.dims[2], t.dims[3]};
     const ash_dim out[] = {t.dims[0], c, ash_graph_dim_mul(im->graph, t.dims[2], b),
                            ash_graph_dim_mul(im->graph, t.dims[3], b)};
-    ash_value x = ash_reshape(im->graph, ash_import__in(im, 0), is_crd ? split_crd : split_dcr, 6);
+    x = ash_reshape(im->graph, x, is_crd ? split_crd : split_dcr, 6);
     x = ash_transpose(im->graph, x, is_crd ? crd : dcr);
     ash_import__out(im, 0, ash_reshape(im->graph, x, out, 4));
 }
@@ -363,7 +368,8 @@ void ash_onnx__op_space_to_depth(ash_import *im) {
     ash_dim h = ash_graph_dim_div(im->graph, t.dims[2], b), w = ash_graph_dim_div(im->graph, t.dims[3], b);
     const ash_dim split[] = {t.dims[0], t.dims[1], h, b, w, b};
     const ash_dim out[] = {t.dims[0], ash_graph_dim_mul(im->graph, t.dims[1], b * b), h, w};
-    ash_value x = ash_reshape(im->graph, ash_import__in(im, 0), split, 6);
+    ash_value x = ash_import__multiple(im, ash_import__multiple(im, ash_import__in(im, 0), 2, b), 3, b);
+    x = ash_reshape(im->graph, x, split, 6);
     ash_import__out(im, 0, ash_reshape(im->graph, ash_transpose(im->graph, x, is_crd ? crd : dcr), out, 4));
 }
 

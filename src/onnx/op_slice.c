@@ -41,7 +41,8 @@ static bool ends_inside(const ash_import *im, const slice_run *r, ash_dim dim) {
     return low > 0;
 }
 
-/* ONNX cuts the start to what a step can begin with: to [0, dim] or, stepping down, to [0, dim - 1]. */
+/* ONNX cuts the start to what a step can begin with: to [0, dim] or, stepping down, to [0, dim - 1]. Bounds
+ * are those of the reversed dim, where the step is below zero. */
 static slice_run slice_axis(ash_import *im, ash_import_int from, ash_import_int to, int64_t step,
                             ash_dim dim) {
     ash_graph *g = im->graph;
@@ -50,7 +51,6 @@ static slice_run slice_axis(ash_import *im, ash_import_int from, ash_import_int 
     int64_t low, high;
     ash_dims_bounds(g->dims, dim, &low, &high);
     out.step = ASH_MIN(out.step, ASH_MAX(high, 1)); /* a longer one takes one element as well */
-    if (out.reversed) from = mirrored(im, from), to = mirrored(im, to);
     if (!ash_import__position(im, from, dim, &out.start) || !ash_import__position(im, to, dim, &end))
         return out;
     if (out.reversed)
@@ -90,14 +90,12 @@ static const ash_onnx_number *slice_list(ash_import *im, const char *attr, size_
     return list;
 }
 
-/* A bound as a number or dim: one that is computed is a position in `dim`. */
+/* A bound as a number or dim, of the reversed dim where the step is below zero: one that is computed is a
+ * position in `dim`. */
 static ash_import_int bound_of(ash_import *im, ash_onnx_number bound, int64_t step, ash_dim dim,
                                unsigned axis) {
-    if (bound.value == ASH_NO_VALUE) return bound.known;
-    if (step < 0)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "a slice with a negative step, whose bounds are computed when the graph runs");
-    ash_dim at = ash_import__ok(im) ? ash_onnx__settle_bound(im, bound.value, dim, axis) : 0;
+    if (bound.value == ASH_NO_VALUE) return step < 0 ? mirrored(im, bound.known) : bound.known;
+    ash_dim at = ash_import__ok(im) ? ash_onnx__settle_bound(im, bound.value, dim, axis, step < 0) : 0;
     return (ash_import_int){at, !ash_dim_is_const(at)};
 }
 
@@ -298,9 +296,11 @@ void ash_onnx__op_pad(ash_import *im) {
 void ash_onnx__op_center_crop_pad(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    const int64_t *sizes, *axes = NULL;
+    ash_graph *g = im->graph;
+    const ash_import_int *sizes;
+    const int64_t *axes = NULL;
     size_t n, n_axes = type.rank;
-    if (!ash_import__ints(im, 1, &sizes, &n)) return;
+    if (!ash_onnx__sizes(im, 1, &sizes, &n)) return;
     if (!ash_import__attr_ints(im, "axes", &axes, &n_axes)) n_axes = type.rank;
     if (n != n_axes || n > type.rank) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu axes", n, n_axes);
@@ -308,18 +308,14 @@ void ash_onnx__op_center_crop_pad(ash_import *im) {
     }
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
         unsigned axis = ash_import__axis(im, axes ? axes[i] : (int64_t)i, type.rank);
-        ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0}, dim = type.dims[axis];
-        if (!ash_dim_is_const(dim) || sizes[i] < 0) {
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an axis whose size is not a number");
-            return;
-        }
-        if (sizes[i] <= dim) {
-            x = ash_slice_axis(im->graph, x, axis, (dim - sizes[i]) / 2, sizes[i]);
-            continue;
-        }
-        low[axis] = (sizes[i] - dim) / 2;
-        high[axis] = sizes[i] - dim - low[axis];
-        x = ash_build__pad(im->graph, x, 0, low, high, NULL);
+        ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0}, dim = type.dims[axis], want;
+        if (!ash_import__size(im, sizes[i], &want)) return;
+        ash_dim both = ash_graph_dim_min(g, dim, want), cut = ash_graph_dim_sub(g, dim, both),
+                added = ash_graph_dim_sub(g, want, both);
+        x = ash_slice_axis(g, x, axis, ash_graph_dim_div(g, cut, 2), both);
+        low[axis] = ash_graph_dim_div(g, added, 2);
+        high[axis] = ash_graph_dim_sub(g, added, low[axis]);
+        x = ash_build__pad(g, x, 0, low, high, NULL);
     }
     ash_import__out(im, 0, x);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "late.h"
 #include "ops.h"
 
 ash_value ash_import__fail(ash_import *im, ash_status code, const char *fmt, ...) {
@@ -178,10 +179,7 @@ ash_value ash_import__materialize(ash_import *im, size_t index) {
                                 ash_narrow_name(entry->narrow));
     if (entry->sequence)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a sequence where a tensor belongs");
-    if (entry->late)
-        return ash_import__fail(
-            im, ASH_ERROR_UNSUPPORTED,
-            "a tensor whose shape must be known at import, and is computed in a body of Loop, Scan or If");
+    if (entry->late && entry->value == ASH_NO_VALUE) return ash_late__settled(im, index);
     if (entry->value == ASH_NO_VALUE && entry->list)
         entry->value = tensor_of_list(im, entry);
     else if (entry->value == ASH_NO_VALUE && entry->tensor)
@@ -219,6 +217,7 @@ ash_value ash_import__in(ash_import *im, size_t k) {
 
 ash_type ash_import__in_type(ash_import *im, size_t k) {
     ash_import_value *entry = operand(im, k);
+    if (entry && entry->late) return ash_import__type(im, ash_import__in(im, k));
     return entry ? entry->type : (ash_type){.dtype = ASH_F32};
 }
 
@@ -272,7 +271,7 @@ static bool list_up_to(ash_import *im, size_t k, int64_t limit, const ash_import
     *list = NULL, *count = 0;
     ash_import_value *entry = ash_import__has(im, k) ? operand(im, k) : NULL;
     if (!entry) return false;
-    if (entry->sequence) return false;
+    if (entry->sequence || entry->late) return false;
     if (!entry->list && is_tracked(entry->type.dtype)) {
         size_t index = (size_t)(entry - im->values.at), n;
         const ash_blob *blob = known(im, k, limit, &n);
@@ -609,4 +608,60 @@ void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y
     if (!can_be(im, a, least) || !can_be(im, b, least)) return;
     cut_to(im, x, i, least);
     if (ash_import__ok(im)) cut_to(im, y, j, least);
+}
+
+ash_value ash_import__multiple(ash_import *im, ash_value value, unsigned axis, int64_t by) {
+    ash_graph *g = im->graph;
+    const ash_dim dim = ash_import__type(im, value).dims[axis];
+    if (!ash_import__ok(im) || ash_dim_is_const(dim) || by <= 1) return value;
+    cut_to(im, &value, axis, ash_graph_dim_mul(g, ash_graph_dim_div(g, dim, by), by));
+    return value;
+}
+
+/* Whether dims from `*at` on are a dim that is a variable, but for what is left over when it is divided by
+ * a number, *by; `*at` is behind them then. */
+static bool are_parts_of(const ash_import *im, ash_dim dim, const ash_dim *dims, unsigned rank,
+                         unsigned *at, int64_t *by) {
+    ash_dims *pool = im->graph->dims;
+    ash_dim all = 1, whole;
+    *by = 1;
+    for (unsigned i = *at; i < rank; i++) {
+        if (ash_dim_is_const(dims[i]) && (dims[i] < 1 || !ash_mul_i64(*by, dims[i], by))) return false;
+        if (ash_dims_combine(pool, ASH_DIM_MUL, all, dims[i], &all, NULL) != ASH_OK) return false;
+        if (ash_dims_combine(pool, ASH_DIM_DIV, dim, *by, &whole, NULL) != ASH_OK ||
+            ash_dims_combine(pool, ASH_DIM_MUL, whole, *by, &whole, NULL) != ASH_OK)
+            return false;
+        if (all != whole) continue;
+        *at = i + 1;
+        return true;
+    }
+    return false;
+}
+
+ash_value ash_import__reshapable(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank) {
+    ash_graph *g = im->graph;
+    ash_type type = ash_import__type(im, x);
+    if (!ash_import__ok(im)) return x;
+    ash_type want = {.rank = rank};
+    memcpy(want.dims, dims, rank * sizeof *dims);
+    const ash_dim total = ash_build__product(g, &type, 0, type.rank);
+    if (total == ash_build__product(g, &want, 0, rank)) return x;
+    int64_t by[ASH_MAX_RANK];
+    unsigned at = 0, axis = 0;
+    for (; axis < type.rank; axis++) { /* dims of the operand that are taken apart */
+        by[axis] = 1;
+        if (at < rank && dims[at] == type.dims[axis]) {
+            at++;
+            continue;
+        }
+        if (ash_dim_is_const(type.dims[axis]) ||
+            !are_parts_of(im, type.dims[axis], dims, rank, &at, &by[axis]))
+            break;
+    }
+    for (unsigned d = 0; axis == type.rank && at == rank && d < type.rank; d++)
+        x = ash_import__multiple(im, x, d, by[d]);
+    if (axis == type.rank && at == rank) return x;
+    at = 0;
+    if (!are_parts_of(im, total, dims, rank, &at, &by[0]) || at < rank) return x;
+    return ash_import__multiple(im, ash_reshape(g, x, &total, 1), 0, by[0]);
 }

@@ -47,8 +47,9 @@ ash_onnx_number ash_onnx__number_less(ash_import *im, ash_onnx_number a, ash_onn
  * same value. It has the limit that the options say; an execution with more, or with less than `low`,
  * fails. Less than 0 is 0. */
 bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64_t low, ash_dim *out);
-/* The dim that such a scalar is as a bound of `dim`, counted from its end when below 0, brought inside. */
-ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis);
+/* The dim that such a scalar is as a bound of `dim`, counted from its end when below 0, brought inside; or,
+ * `reversed`, as one of `dim` from its last element down. */
+ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed);
 /* ash_import__list, of sizes, which are settled where they are computed. */
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
 /* x, in an execution in which two dims are equal, one of which depends on data; any other fails. */

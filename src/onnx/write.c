@@ -93,8 +93,9 @@ static void name_values(ash_writer *w) {
 
 /* --- what is needed ------------------------------------------------------------------------------- */
 
-static void need(void *user, ash_value v) {
-    ((ash_writer *)user)->used[v] = true;
+static void need(void *user, uint32_t var, ash_value settler) {
+    (void)var;
+    ((ash_writer *)user)->used[settler] = true;
 }
 
 /* A convolution of bytes needs these, and not the numbers that they are cast to. */

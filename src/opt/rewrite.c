@@ -18,7 +18,8 @@ bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value) {
     return origin != ASH_NO_VALUE && rw->opt->kept[origin];
 }
 
-static void use_settler(void *user, ash_value settler) {
+static void use_settler(void *user, uint32_t var, ash_value settler) {
+    (void)var;
     ash_rewrite *rw = user;
     rw->uses[settler]++;
 }

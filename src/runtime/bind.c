@@ -12,12 +12,16 @@ void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base) {
     }
 }
 
-void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *type, uint64_t *bytes) {
+void ash_plan__type_now(const ash_plan *plan, const ash_buffer *buffer, ash_type *type, uint64_t *bytes) {
     const ash_dims *dims = plan->program->dims;
-    *type = plan->program->buffers.at[buffer].type;
+    *type = buffer->type;
     *bytes = (uint64_t)ash_type_count(dims, type, plan->vars) * ash_dtype_size(type->dtype);
     for (unsigned i = 0; i < type->rank; i++)
         type->dims[i] = ash_dims_eval(dims, type->dims[i], plan->vars);
+}
+
+void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *type, uint64_t *bytes) {
+    ash_plan__type_now(plan, &plan->program->buffers.at[buffer], type, bytes);
 }
 
 /* --- arenas ----------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ static const ash_step *resize(ash_plan *plan, uint32_t i) {
 
 void ash_plan__refresh_step(ash_plan *plan, uint32_t i) {
     const ash_step *step = resize(plan, i);
-    if (step->kind == ASH_STEP_CALL) ash_plan__refresh_call(plan, step->nest);
+    if (step->kind == ASH_STEP_CALL) ash_plan__refresh_call(&plan->calls[step->nest]);
 }
 
 void ash_plan__refresh_steps(ash_plan *plan) {
@@ -71,7 +71,7 @@ static ash_plan_step describe_step(ash_plan *plan, uint32_t index, ash_plan_sett
                                    .bytes = (uint64_t)work->ahead_bytes,
                                    .most = (uint64_t)work->ahead_most}};
         return s;
-    case ASH_STEP_CALL: s.work.host = ash_plan__call_host(plan, step->nest); break;
+    case ASH_STEP_CALL: s.work.host = ash_plan__call_host(&plan->calls[step->nest]); break;
     case ASH_STEP_LOOP: s.work.repeat = ash_plan__loop_repeat(&plan->loops[step->nest], table); return s;
     case ASH_STEP_SETTLE: s.work.host = ash_plan__settle_host((*settling)++); break;
     }
@@ -263,7 +263,7 @@ ash_status ash_plan__check_options(const ash_plan_options *options, ash_diag *di
 /* Everything of a plan but its core, as the core says. `like`: the capture of a replica, or NULL. */
 static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *diag) {
     ASH_TRY(make_state(plan, diag));
-    ASH_TRY(ash_plan__make_calls(plan, diag));
+    ASH_TRY(ash_plan__make_calls(plan, plan->program, plan->core->threads, &plan->calls, diag));
     ASH_TRY(ash_plan__make_loops(plan, diag));
     ASH_TRY(make_steps(plan, diag));
     ASH_TRY(make_arenas(plan, diag));

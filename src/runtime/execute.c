@@ -144,9 +144,10 @@ static void describe_var(const ash_plan *plan, size_t index, ash_plan_var *out) 
                           .value = index < own ? plan->opening->sizes[i] : plan->vars[i],
                           .settled = var->settled,
                           .open = var->open};
+    if (index >= own) out->bytes = ash_plan__bytes_of_var(plan, (uint32_t)i);
 }
 
-ASH_SIZED(ash_plan_var, value);
+ASH_SIZED(ash_plan_var, bytes);
 
 ash_status ash_plan_var_at(ash_plan *plan, size_t index, ash_plan_var *out, ash_diag *diag) {
     ash_plan_var own;

@@ -3,11 +3,11 @@
  *
  * A loop is a step like others, and a repeat (device/stream.h): commands that run once before the first
  * iteration, those of an iteration, and those behind the last one. On each kind of device the commands of
- * an iteration are launches and copies like those of other steps; what the host adds between two of them
- * is a few additions, the tables of addresses. The body has no memory of its own: what it computes lies
- * in the step's scratch memory, where the planner has put it (`offsets`), the iteration's number behind
- * that, and everything else in the step's operands and results; see kernel/loop.c. The carried values lie
- * in the results throughout.
+ * an iteration are launches and copies like those of other steps, and on processors functions of the host;
+ * what the host adds between two iterations is a few additions, the tables of addresses. The body has no
+ * memory of its own: what it computes lies in the step's scratch memory, where the planner has put it
+ * (`offsets`), the iteration's number behind that, and everything else in the step's operands and results;
+ * see kernel/loop.c. The carried values lie in the results throughout.
  *
  *     before       carried values are copied to the results; zeros where the loop may end early
  *     iteration    poison, the number, the body's steps, copies of what is stacked and lies elsewhere
@@ -157,6 +157,28 @@ static void add_before(ash_plan_loop *l) {
             (ash_fill){.buffer = &l->operands[first_result(l->loop) + p->stacks + k]};
 }
 
+/* A function of the host, on the thread that runs the loop. */
+static void add_host(ash_plan_loop *l, ash_host host, const ash_address *table) {
+    host.buffers = table;
+    add(l, ITERATION, ASH_COMMAND_HOST)->host = host;
+}
+
+/* buffers: the count, the result. What is refreshed are the commands of the iteration that runs, and of
+ * loops in it. */
+static void settle(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
+    const ash_plan_loop_settling *s = arg;
+    (void)worker;
+    if (begin < end && ash_plan__settle(s->loop->plan, s->var, buffers[0], buffers[1]))
+        ash_plan__refresh_loop(s->loop);
+}
+
+static ash_host settle_host(ash_plan_loop_settling *settling) {
+    ash_host host = ash_plan__settle_host(NULL);
+    host.fn = settle;
+    host.arg = settling;
+    return host;
+}
+
 /* A step of the body, whose table begins at `table`. */
 static void add_step(ash_plan_loop *l, const ash_step *step, const ash_address *table) {
     ash_plan *plan = l->plan;
@@ -170,6 +192,13 @@ static void add_step(ash_plan_loop *l, const ash_step *step, const ash_address *
         l->inner[step->nest].repeat = ash_plan__loop_repeat(&l->inner[step->nest], table);
         l->commands[l->n_commands - 1].repeat = &l->inner[step->nest].repeat;
         break;
+    case ASH_STEP_CALL: add_host(l, ash_plan__call_host(&l->calls[step->nest]), table); break;
+    case ASH_STEP_SETTLE: {
+        ash_plan_loop_settling *settling = &l->settlings[l->n_settlings++];
+        *settling = (ash_plan_loop_settling){l, step->var};
+        add_host(l, settle_host(settling), table);
+        break;
+    }
     default: {
         bool parallel = plan->schedule->streams == 1 &&
                         ash_plan_core__is_parallel(l->loop->body, l->loop->workers, step);
@@ -225,17 +254,23 @@ static ash_status make_loop(ash_plan *plan, const ash_program_loop *loop, ash_pl
     const ash_program *body = loop->body;
     const ash_loop_parts *p = &loop->parts;
     size_t entries = 2 * (size_t)p->stacked, parts = (size_t)p->scanned + p->stacked,
-           commands = (size_t)p->carried + 2 * (size_t)p->stacked + body->steps.len + 3;
+           commands = (size_t)p->carried + 2 * (size_t)p->stacked + body->steps.len + 3, settles = 0;
     *out = (ash_plan_loop){.plan = plan, .loop = loop};
-    for (size_t s = 0; s < body->steps.len; s++) entries += table_entries(plan, &body->steps.at[s]);
+    for (size_t s = 0; s < body->steps.len; s++) {
+        entries += table_entries(plan, &body->steps.at[s]);
+        settles += body->steps.at[s].kind == ASH_STEP_SETTLE;
+    }
     out->base = ash_arena_alloc(&plan->arena, body->buffers.len, sizeof *out->base);
     out->starts = ash_arena_alloc(&plan->arena, 2 * (size_t)p->carried, sizeof *out->starts);
     out->table = ash_arena_alloc(&plan->arena, entries, sizeof *out->table);
     out->slices = ash_arena_alloc(&plan->arena, parts, sizeof *out->slices);
     out->commands = ash_arena_alloc(&plan->arena, commands, sizeof *out->commands);
     out->works = ash_arena_alloc(&plan->arena, commands, sizeof *out->works);
-    if (!out->base || !out->starts || !out->table || !out->slices || !out->commands || !out->works)
+    out->settlings = ash_arena_alloc(&plan->arena, settles, sizeof *out->settlings);
+    if (!out->base || !out->starts || !out->table || !out->slices || !out->commands || !out->works ||
+        !out->settlings)
         return ASH_NO_MEMORY(diag);
+    ASH_TRY(ash_plan__make_calls(plan, body, loop->workers, &out->calls, diag));
     out->repeat = (ash_repeat){.next = next, .arg = out, .look = &out->look};
     out->repeat.lists[BEFORE].commands = out->commands;
     return make_loops(plan, body, &out->inner, diag);
@@ -260,6 +295,7 @@ ash_status ash_plan__make_loops(ash_plan *plan, ash_diag *diag) {
 static void move_loops(ash_plan_loop *loops, size_t count, ash_plan *plan) {
     for (size_t i = 0; i < count; i++) {
         loops[i].plan = plan;
+        for (size_t c = 0; c < loops[i].loop->body->calls.len; c++) loops[i].calls[c].plan = plan;
         move_loops(loops[i].inner, loops[i].loop->body->loops.len, plan);
     }
 }
@@ -284,6 +320,10 @@ static void refresh_step(ash_plan_loop *l, const ash_step *step, ash_plan_loop_w
         break;
     }
     case ASH_STEP_LOOP: ash_plan__refresh_loop(&l->inner[step->nest]); break;
+    case ASH_STEP_CALL: ash_plan__refresh_call(&l->calls[step->nest]); /* fall through */
+    case ASH_STEP_SETTLE:
+        work->host.chunks.end = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
+        break;
     default:
         work->launch.chunks.end = ASH_MAX(ash_dims_eval(plan->program->dims, step->chunks, plan->vars), 0);
     }

@@ -41,8 +41,9 @@
 /* What a step that calls a function of the caller passes on. */
 typedef struct ash_plan_call {
     struct ash_plan *plan;
+    const ash_program *in; /* the plan's program, or a loop's body */
     const ash_program_call *program;
-    uint32_t step;         /* of the program */
+    uint32_t step;         /* of `in` */
     int64_t chunks;        /* with the present variables, as types and bytes */
     ash_type *types;       /* of operands, then results */
     ash_operand *operands; /* the same, then the scratch if there is one */
@@ -54,16 +55,28 @@ typedef union ash_plan_loop_work {
     ash_transfer copy;
     ash_fill fill;
     ash_store store;
+    ash_host host;
 } ash_plan_loop_work;
+
+struct ash_plan_loop;
+
+/* What a step of a body that settles a variable passes on. */
+typedef struct ash_plan_loop_settling {
+    struct ash_plan_loop *loop;
+    uint32_t var;
+} ash_plan_loop_settling;
 
 /* A loop of the program, or of a body in it, as it runs. */
 typedef struct ash_plan_loop {
     struct ash_plan *plan;
     const ash_program_loop *loop;
     struct ash_plan_loop *inner; /* per loop of the body */
-    ash_repeat repeat;           /* its lists: what comes before, an iteration, what comes after */
-    ash_command *commands;       /* of all lists, */
-    ash_plan_loop_work *works;   /* and what they do */
+    ash_plan_call *calls;        /* per call of the body */
+    ash_plan_loop_settling *settlings;
+    uint32_t n_settlings;      /* that have a command */
+    ash_repeat repeat;         /* its lists: what comes before, an iteration, what comes after */
+    ash_command *commands;     /* of all lists, */
+    ash_plan_loop_work *works; /* and what they do */
     uint32_t n_commands, first_step;
     const ash_address *operands; /* the table of the step that runs it */
     ash_address *base;   /* per buffer of the body that is a root: its first byte in this iteration */
@@ -401,9 +414,14 @@ ash_status ash_plan__check_given(const ash_plan *plan, uint32_t buffer, const as
 
 /* --- settle.c --------------------------------------------------------------------------------- */
 
+/* Brings a count within 0 and the limit of the variable that it is for, and writes it to `result`; false:
+ * the variable has that value already. */
+bool ash_plan__settle(ash_plan *plan, uint32_t var, const void *count, void *result);
 /* Describes a step that settles a variable as a function of the host; `buffers` and chunks are the
  * caller's to fill in. */
 ash_host ash_plan__settle_host(ash_plan_settling *settling);
+/* ash_plan_var.bytes of a variable of the program. */
+uint64_t ash_plan__bytes_of_var(const ash_plan *plan, uint32_t var);
 /* Gives settled variables their bounds. */
 void ash_plan__unsettle(ash_plan *plan);
 
@@ -467,7 +485,8 @@ void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base);
 void ash_plan__drop_arenas(ash_plan *plan);
 /* Memory for the arenas, if there is none yet. */
 ash_status ash_plan__need_arenas(ash_plan *plan, ash_diag *diag);
-/* The type and the bytes of a buffer with the present variables. */
+/* The type and the bytes of a buffer with the present variables; of a body's as well. */
+void ash_plan__type_now(const ash_plan *plan, const ash_buffer *buffer, ash_type *type, uint64_t *bytes);
 void ash_plan__present_type(const ash_plan *plan, uint32_t buffer, ash_type *type, uint64_t *bytes);
 /* The calls of the same names, of a plan whose sizes are known; what they check of type and bytes is said
  * there. */
@@ -611,14 +630,15 @@ void ash_plan__point_at_weights(ash_plan *plan, const ash_address *base);
 
 /* --- call.c ----------------------------------------------------------------------------------- */
 
-/* What the calls of the program pass on, once there are variables. */
-ash_status ash_plan__make_calls(ash_plan *plan, ash_diag *diag);
+/* What the calls of the plan's program, or of a body in it, pass on, once there are variables; `threads`:
+ * that run chunks of one. */
+ash_status ash_plan__make_calls(ash_plan *plan, const ash_program *program, unsigned threads,
+                                ash_plan_call **out, ash_diag *diag);
 /* Types and chunks for the present variables. */
 void ash_plan__refresh_calls(ash_plan *plan);
-void ash_plan__refresh_call(ash_plan *plan, uint32_t call);
-/* Describes a call of the program as a function of the host; `buffers` and chunks are the caller's to fill
- * in. */
-ash_host ash_plan__call_host(ash_plan *plan, uint32_t call);
+void ash_plan__refresh_call(ash_plan_call *call);
+/* Describes a call as a function of the host; `buffers` and chunks are the caller's to fill in. */
+ash_host ash_plan__call_host(ash_plan_call *call);
 /* The status of a round that has ended: that of the function that failed in it, if one did. */
 ash_status ash_plan__round(ash_plan *plan, ash_status status, ash_diag *diag);
 

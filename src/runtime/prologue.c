@@ -87,7 +87,7 @@ static ash_status run_chunks(const struct prologue *run, const ash_step *step, a
     ash_host host;
     ash_launch launch;
     if (step->kind == ASH_STEP_CALL) {
-        host = ash_plan__call_host(run->plan, step->nest);
+        host = ash_plan__call_host(&run->plan->calls[step->nest]);
         host.buffers = run->room->table;
         host.chunks = chunks;
         ash_streams__host(stream_of(run), 0, &host, NULL);

@@ -1,0 +1,1 @@
+BsquaresJ0τ_?ξΖ>#=@§(@TN]AaRAª•4BTy/B:ΜεBΣµαBϋwCΆtC
