@@ -212,6 +212,9 @@ void ash_kern_access(ash_kern *k, ash_value value, bool write);
 
 /* The condition 0 <= at < limit as a scalar or vector of bool, or ASH_NO_REF when it always holds. */
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
+/* The same for neighbours from `first` on, of which the lower end is tested where `low` says so, and the upper
+ * one where there is a limit. `small`: 32 bits hold all of them, and the limit. */
+ash_ref ash_kern_lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit, bool small);
 /* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
 void ash_kern_narrow(ash_kern *k, ash_ref condition);
 
