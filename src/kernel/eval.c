@@ -74,9 +74,9 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 
 /* --- padding: an element of the operand, or the padding value ------------------------------------- */
 
-/* Numbers of lanes are compared, which are small, so that a compare has as many lanes as one of f32. Where 32
- * bits are enough for the positions themselves, and there are masks, both ends are one compare: below zero are
- * large numbers without a sign. */
+/* Numbers of lanes are compared, which are small, so that a compare has as many lanes as one of f32. Where
+ * 32 bits are enough for the positions themselves, and there are masks, both ends are one compare: below
+ * zero are large numbers without a sign. */
 ash_ref ash_kern_lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit, bool small) {
     ash_nest *n = &k->nest;
     if (small && low && limit != ASH_NO_REF && k->low->target->masks) {

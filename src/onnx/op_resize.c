@@ -327,8 +327,8 @@ static ash_value tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const s
     return ash_slice_axis(g, ash_reshape(g, part, dims, rank), axis, s->shift, s->out);
 }
 
-/* An extent that becomes a power of two times shorter: result i takes its first tap at by * i + first, and all
- * of them have the same weights. What the operand lacks before and behind are copies of its ends. */
+/* An extent that becomes a power of two times shorter: result i takes its first tap at by * i + first, and
+ * all of them have the same weights. What the operand lacks before and behind are copies of its ends. */
 typedef struct strides {
     int64_t by, first, before, behind;
     int taps;
@@ -374,8 +374,9 @@ static bool find_strides(ash_graph *g, const resize *r, ash_dim in, ash_dim out,
     return !r->exclude_outside || s->before + s->behind == 0;
 }
 
-/* Every so many elements along an axis, `count` of them from `start` on. Of longer strides as a part of what a
- * reshape shows, whose extents are `count` and the stride: a model that is written says those as they are. */
+/* Every so many elements along an axis, `count` of them from `start` on. Of longer strides as a part of
+ * what a reshape shows, whose extents are `count` and the stride: a model that is written says those as
+ * they are. */
 static ash_value every(ash_graph *g, ash_value x, unsigned axis, int64_t start, int64_t by, ash_dim count) {
     const ash_type *type = ash_graph_type(g, x);
     if (!type) return ASH_NO_VALUE;

@@ -199,9 +199,10 @@ static ash_value repeated(ash_graph *g, ash_value x, unsigned axis, ash_dim at, 
     return ash_broadcast_to(g, x, dims, type->rank);
 }
 
-/* Padding of a dim that is a variable, by numbers, as a piece of the operand in front of it and one behind:
- * most is copied then, and nothing gathered. ASH_NO_VALUE where the pieces may be longer than the operand:
- * a reflection that comes back from the other end, too, but for one element, which is its only neighbour. */
+/* Padding of a dim that is a variable, by numbers, as a piece of the operand in front of it and one
+ * behind: most is copied then, and nothing gathered. ASH_NO_VALUE where the pieces may be longer than the
+ * operand: a reflection that comes back from the other end, too, but for one element, which is its only
+ * neighbour. */
 static ash_value pad_by_parts(ash_graph *g, ash_value x, unsigned axis, int64_t before, int64_t after,
                               char mode) {
     const ash_dim dim = ash_graph_type(g, x)->dims[axis];

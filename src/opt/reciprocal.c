@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* reciprocal: a division by one number becomes a multiplication, and so do that of a softmax by each row's
- * sum, that of a normalisation, and of its gradient, by each row's deviation, and that of a mean by a number
- * that is a dim.
+ * sum, that of a normalisation, and of its gradient, by each row's deviation, and that of a mean by a
+ * number that is a dim.
  *
  *     x / c  ->  x * (1 / c)
  *
