@@ -302,6 +302,25 @@ static void test_padded_channels(void **state) {
     }
 }
 
+/* Images with their channels last and padding around them: rows that lie in it in part are turned in
+ * registers as others are. */
+static void test_padded_rows_are_turned(void **state) {
+    (void)state;
+    for (int64_t width = 13; width <= 31; width += 9)
+        for (int64_t before = 0; before <= 1; before++) {
+            ash_graph *g = new_graph();
+            const ash_dim all = (width + before + 15) / 16 * 16;
+            const ash_dim first[] = {0, 0, 1, before}, more[] = {0, 0, 2, all - width - before},
+                          none[4] = {0};
+            const ash_attr attrs[] = {ASH_ATTR_LIST(BEFORE, first, 4), ASH_ATTR_LIST(AFTER, more, 4),
+                                      ASH_ATTR_LIST(INTERIOR, none, 4)};
+            const ash_value ins[] = {INPUT(g, "x", 2, 32, 3, width), ash_scalar(g, ASH_F32, 0)};
+            ash_value y =
+                ash_transpose(g, ash_build(g, ASH_OP_PAD, ins, 2, attrs, 3), (int64_t[]){0, 2, 3, 1});
+            assert_int_equal(compare(g, y, 0).gathers, 0);
+        }
+}
+
 /* Some channels of many, no whole blocks of them, with padding around the image: they are brought in order
  * first, and nothing is gathered but for that. */
 static void test_windows_on_channels(void **state) {
@@ -377,6 +396,7 @@ int main(void) {
         cmocka_unit_test(test_light_windows),
         cmocka_unit_test(test_grouped_products),
         cmocka_unit_test(test_padded_channels),
+        cmocka_unit_test(test_padded_rows_are_turned),
         cmocka_unit_test(test_windows_on_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),

@@ -223,6 +223,52 @@ static void one_row_goes_along_the_keys(void **state) {
     }
 }
 
+/* --- padding ------------------------------------------------------------------------------------------ */
+
+/* Images of [h, w], each a variable where its number is 0, with zeros in front and so many behind that
+ * there are multiples of 8, as they are or with the channels last. */
+static ash_graph *padded_image(int64_t before, bool turned, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    ash_dim space[] = {size(g, "h", 1, 9, h), size(g, "w", 1, MOST, w)};
+    const ash_dim first[] = {0, 0, before, before}, none[4] = {0};
+    ash_dim more[4] = {0};
+    for (unsigned d = 0; d < 2; d++) {
+        const ash_dim all = ash_graph_dim_add(g, space[d], before);
+        more[2 + d] = ash_graph_dim_sub(g, ash_graph_dim_mul(g, up(g, all, 8), 8), all);
+    }
+    const ash_value ins[] = {INPUT(g, "x", BATCH, 19, space[0], space[1]), ash_scalar(g, ASH_F32, 3)};
+    ash_attr pads[] = {ASH_ATTR_LIST(BEFORE, first, 4), ASH_ATTR_LIST(AFTER, more, 4),
+                       ASH_ATTR_LIST(INTERIOR, none, 4)};
+    ash_value y = ASH_NO_VALUE;
+    ash_graph_add(g, ASH_OP_PAD, ins, 2, pads, 3, &y);
+    if (turned) y = ash_transpose(g, y, (int64_t[]){0, 2, 3, 1});
+    ash_graph_output(g, "y", y);
+    return g;
+}
+
+static void padding_of_every_width(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1},  {2, 7},  {9, 8},  {3, 13}, {5, 15}, {8, 16}, {4, 17},
+                                       {7, 29}, {1, 31}, {6, 32}, {2, 33}, {3, 47}, {8, 63}, {5, 75}};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        ash_diag diag;
+        assert_ok(ash_target__named(levels[l], &target, &diag));
+        for (int64_t before = 0; before <= 2; before++)
+            for (int turned = 0; turned < 2; turned++) {
+                ash_graph *open = padded_image(before, turned, 0, 0);
+                ash_program *p = lowered(open, &target);
+                for (size_t i = (l + (size_t)before) % 2; i < ASH_COUNT(sizes); i += 2) {
+                    ash_graph *known = padded_image(before, turned, sizes[i][0], sizes[i][1]);
+                    compare(open, p, known, sizes[i]);
+                    ash_graph_destroy(known);
+                }
+                ash_program__free(p);
+                ash_graph_destroy(open);
+            }
+    }
+}
+
 /* --- convolutions ------------------------------------------------------------------------------------- */
 
 typedef struct shape {
@@ -511,11 +557,17 @@ static void compiled(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_in_one_tile),    cmocka_unit_test(products_of_every_size),
-        cmocka_unit_test(products_are_tiles),          cmocka_unit_test(one_row_goes_along_the_keys),
-        cmocka_unit_test(convolutions_of_every_width), cmocka_unit_test(convolutions_are_tiles),
-        cmocka_unit_test(sums_survive_between_slices), cmocka_unit_test(pools_of_every_width),
-        cmocka_unit_test(groups_are_read_in_order),    cmocka_unit_test(compiled),
+        cmocka_unit_test(every_row_is_in_one_tile),
+        cmocka_unit_test(products_of_every_size),
+        cmocka_unit_test(products_are_tiles),
+        cmocka_unit_test(one_row_goes_along_the_keys),
+        cmocka_unit_test(convolutions_of_every_width),
+        cmocka_unit_test(convolutions_are_tiles),
+        cmocka_unit_test(sums_survive_between_slices),
+        cmocka_unit_test(pools_of_every_width),
+        cmocka_unit_test(groups_are_read_in_order),
+        cmocka_unit_test(padding_of_every_width),
+        cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -833,6 +833,30 @@ def resized():
                        for h, w, p, q in ((5, 6, 9, 7), (8, 3, 4, 3), (1, 4, 6, 1), (16, 16, 16, 16))]
 
 
+def shrunk():
+    """Opset 19: images whose sizes are variables, by scales below one, and with reflected, repeated and wrapped ends."""
+    n = Net("shrunk", 19)
+    x, y = n.input("x", [1, 3, "h", "w"]), n.input("y", [1, 2, "p", "q"])
+    pytorch, symmetric = ({"coordinate_transformation_mode": c} for c in ("pytorch_half_pixel", "half_pixel_symmetric"))
+    for scale, more in ((0.5, {"mode": "linear", **pytorch}), (0.5, {"mode": "cubic"}), (0.5, {"mode": "linear", **symmetric}),
+                        (0.25, {"mode": "cubic", **pytorch}), (0.25, {"mode": "cubic", "exclude_outside": 1}),
+                        (0.25, {"mode": "nearest", "nearest_mode": "round_prefer_ceil"})):
+        scales = n.const(np.array([1, 1, scale, scale], np.float32))
+        n.output(n.op("Add", n.op("Resize", x, "", scales, **more), n.const(np.float32(4))))  # far from 0
+    third = n.const(np.array([1, 1, 1 / 3, 0.75], np.float32))
+    n.output(n.op("Add", n.op("Resize", x, "", third, mode="linear"), n.const(np.float32(4))))
+    doubled = n.op("Concat", y, y, axis=3)  # an extent that is seen to be even
+    to = n.op("Concat", n.op("Shape", x, end=1), n.ints(2), n.op("Shape", y, start=2), axis=0)
+    for mode in ("linear", "nearest"):
+        n.output(n.op("Add", n.op("Resize", doubled, "", "", to, mode=mode), n.const(np.float32(4))))
+    wide = n.op("Pad", x, n.ints(0, 0, 2, 1, 0, 0, 1, 3))  # so that there are some
+    for mode, pads in (("reflect", (1, 1, 1, 1)), ("reflect", (3, 0, 2, 4)), ("edge", (1, 2, 3, 0)), ("wrap", (2, 1, 3, 1))):
+        n.output(n.op("Pad", wide, n.ints(0, 0, *pads[:2], 0, 0, *pads[2:]), mode=mode))
+        n.output(n.op("Pad", x, n.ints(0, 0, *(min(p, 1) for p in pads[:2]), 0, 0, *(min(p, 1) for p in pads[2:])), mode=mode))
+    return n.model(), [{"x": (1, 3, h, w), "y": (1, 2, p, q)}
+                       for h, w, p, q in ((5, 6, 3, 4), (17, 33, 1, 1), (4, 9, 8, 17), (7, 35, 2, 31))]
+
+
 def inner_names():
     """Opset 18: bodies whose names are those of later nodes around them."""
     n = Net("inner_names", 18)
@@ -1089,7 +1113,7 @@ FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_
             einsum, fused, quantized, half, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, packed_spec, quantized_more, blocks, newer, newest_spec, found, detector, proposals, uniques, edges,
             transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
-            inner_names]
+            shrunk, inner_names]
 
 
 def feed(net, info, shape, rng):

@@ -74,10 +74,16 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 
 /* --- padding: an element of the operand, or the padding value ------------------------------------- */
 
-/* The same for neighbours from `first` on: numbers of lanes are compared, which are small, so that a
- * compare has as many lanes as one of f32. */
-static ash_ref lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit) {
+/* Numbers of lanes are compared, which are small, so that a compare has as many lanes as one of f32. Where
+ * 32 bits are enough for the positions themselves, and there are masks, both ends are one compare: below
+ * zero are large numbers without a sign. */
+ash_ref ash_kern_lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit, bool small) {
     ash_nest *n = &k->nest;
+    if (small && low && limit != ASH_NO_REF && k->low->target->masks) {
+        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, ash_kern_splat(k, ash_nest_cast(n, ASH_U32, first)),
+                                     ash_nest_cast(n, ASH_U32, ash_nest_lanes(n, k->lanes)));
+        return ash_nest_binary(n, ASH_OP_LT, at, ash_kern_splat(k, ash_nest_cast(n, ASH_U32, limit)));
+    }
     ash_ref zero = ash_nest_index(n, 0), count = ash_nest_index(n, k->lanes), ok = ASH_NO_REF;
     ash_ref lane = ash_nest_cast(n, ASH_I32, ash_nest_lanes(n, k->lanes));
     if (low) {
@@ -111,7 +117,9 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     int64_t stride;
     if (ash_kern_is_vector(k, at) &&
         ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
-        return lanes_in_bounds(k, ash_kern_index(k, at), low, high ? ash_kern_dim(k, limit) : ASH_NO_REF);
+        return ash_kern_lanes_in_bounds(
+            k, ash_kern_index(k, at), low, high ? ash_kern_dim(k, limit) : ASH_NO_REF,
+            limit_max <= INT32_MAX && sum.min > INT32_MIN && sum.max < INT32_MAX);
     ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at),
             ok = ASH_NO_REF;
     if (low) ok = ash_kern_binary(k, ASH_OP_LE, ash_nest_index(n, 0), ref);

@@ -387,14 +387,14 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
         return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes,
                              value == k->roomy ? ASH_NO_REF : mask);
     ash_ref other, end = ASH_NO_REF;
+    const ash_type *type = ash_graph__type(k->graph, value);
     if (k->turn && mask != ASH_NO_REF && place->contiguous) {
-        const ash_type *type = ash_graph__type(k->graph, value);
         ash_dim count = 1;
         for (unsigned d = 0; d < type->rank; d++) count = ash_kern_product(k, count, type->dims[d]);
         end = ash_kern_dim(k, count);
     }
     if (k->turn && (mask == ASH_NO_REF || end != ASH_NO_REF) &&
-        ash_kern_turned_load(k, buf, linear, end, &other))
+        ash_kern_turned_load(k, buf, linear, end, ash_type_max_count(k->ixs.dims, type), &other))
         return other;
     if (ash_kern_load_near(k, buf, linear, value == k->roomy ? ASH_NO_REF : mask, &other) ||
         (mask == ASH_NO_REF && ash_kern_load_run(k, buf, linear, &other)))

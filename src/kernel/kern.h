@@ -212,6 +212,9 @@ void ash_kern_access(ash_kern *k, ash_value value, bool write);
 
 /* The condition 0 <= at < limit as a scalar or vector of bool, or ASH_NO_REF when it always holds. */
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
+/* The same for neighbours from `first` on, of which the lower end is tested where `low` says so, and the
+ * upper one where there is a limit. `small`: 32 bits hold all of them, and the limit. */
+ash_ref ash_kern_lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit, bool small);
 /* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
 void ash_kern_narrow(ash_kern *k, ash_ref condition);
 
@@ -271,8 +274,9 @@ ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, u
 
 /* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false
  * when it is not of that form. `end` (unless ASH_NO_REF): some lanes may lie outside of the first so many
- * elements of the buffer, and have any value. */
-bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, ash_ref *out);
+ * elements of the buffer, `most` at most, and have any value. */
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, int64_t most,
+                          ash_ref *out);
 
 /* loops_turn.c: whether an address has neighbours along another symbol, and a constant distance along the
  * vector symbol: so no number that was loaded for each lane is part of it. */

@@ -33,6 +33,31 @@ static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref 
     }
 }
 
+/* What full vectors leave, under a mask. */
+static void masked_rest(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
+                        const ash_loops_inner *inner) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    ash_kern_set_sym(k, a->sym, from);
+    ash_ref rest = ash_nest_splat(n, ash_nest_binary(n, ASH_OP_SUB, to, from), k->lanes);
+    k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), rest);
+    k->context++;
+    inner->body(l, inner->arg);
+    k->context--;
+    k->mask = ASH_NO_REF;
+}
+
+/* Whether half a vector is worth code of its own, where the rest is no more: of pools whose elements lie
+ * apart, the second half is loads of its own. */
+static bool halves_pay(const ash_loops *l) {
+    const ash_kern *k = l->k;
+    if (!l->anchor || ash_op_infos[l->anchor->op].class != ASH_CLASS_POOL ||
+        k->low->target->kind != ASH_TARGET_CPU || k->lanes < 8)
+        return false;
+    const ash_attr *strides = ash_node_attr(l->anchor, ASH_ATTR_STRIDES);
+    return strides->list[strides->count - 1] > 1;
+}
+
 void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
                        const ash_loops_inner *inner) {
     ash_kern *k = l->k;
@@ -57,13 +82,20 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
     if (left == 0) return;
     if (k->low->target->masks && k->lanes > 1) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, from, to));
-        ash_kern_set_sym(k, a->sym, from);
-        ash_ref rest = ash_nest_splat(n, ash_nest_binary(n, ASH_OP_SUB, to, from), k->lanes);
-        k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), rest);
-        k->context++;
-        inner->body(l, inner->arg);
-        k->context--;
-        k->mask = ASH_NO_REF;
+        const bool halves = halves_pay(l), known = ash_dim_is_const(a->extent);
+        if (halves && known && left <= k->lanes / 2) k->lanes /= 2;
+        if (halves && !known) {
+            ash_ref half = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, k->lanes / 2));
+            ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, to, half));
+            k->lanes /= 2;
+            masked_rest(l, a, from, to, inner);
+            k->lanes *= 2;
+            ash_kern_forget(k, mark);
+            ash_nest_else(n);
+        }
+        masked_rest(l, a, from, to, inner);
+        if (halves && !known) ash_nest_end(n);
+        k->lanes = l->narrow;
         ash_nest_end(n);
     } else {
         k->lanes = 1;

@@ -78,7 +78,8 @@ static int64_t visit(keep_survey *s, ash_value value) {
             (ash_kept){.value = value, .loop = first - 1, .dtype = ash_kern_dtype(info->type.dtype)};
         return c->work_load;
     }
-    return cost;
+    /* what is the same all along a row leaves the loop */
+    return runs_along_row(l, info->node, &info->type) ? cost : 0;
 }
 
 void ash_loops__choose_kept(ash_loops *l) {

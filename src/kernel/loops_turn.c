@@ -68,7 +68,8 @@ bool ash_kern_is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, un
     return ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
 }
 
-bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, ash_ref *out) {
+bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, int64_t most,
+                          ash_ref *out) {
     ash_kern_turn *t = k->turn;
     ash_nest *n = &k->nest;
     for (unsigned i = 0; i < t->n_loads; i++) {
@@ -76,21 +77,28 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
         *out = t->loads[i].rows[t->row];
         return true;
     }
-    for (size_t i = 0; i < k->ixs.facts.len; i++) /* then a row could lie in the padding in part */
-        if (ash_ix_depends(&k->ixs, k->ixs.facts.at[i].ix, t->along)) return false;
+    bool part = false; /* whether a row may lie in the padding in part */
+    for (size_t i = 0; i < k->ixs.facts.len; i++)
+        part |= ash_ix_depends(&k->ixs, k->ixs.facts.at[i].ix, t->along);
     if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
-        !ash_kern_is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes))
+        !ash_kern_is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes) ||
+        (part && (end == ASH_NO_REF || !k->low->target->masks)))
         return false;
+    const ash_sum sum = ash_ix_sum(&k->ixs, linear);
+    const bool small = most <= INT32_MAX && sum.min > INT32_MIN && sum.max < INT32_MAX;
     ash_ref v = k->sym_refs.at[k->vsym], *rows = t->loads[t->n_loads].rows;
     ash_ref zero = ash_nest_index(n, 0), last = ASH_NO_REF;
     if (end != ASH_NO_REF) last = ash_nest_binary(n, ASH_OP_SUB, end, ash_nest_index(n, k->lanes));
     for (unsigned i = 0; i < k->lanes; i++) {
         ash_kern_set_sym(k, k->vsym, ash_nest_binary(n, ASH_OP_ADD, v, ash_nest_index(n, i)));
-        ash_ref at = ash_kern_index(k, linear);
-        /* a row that is there lies wholly in the buffer, and stays where it is */
-        if (end != ASH_NO_REF)
+        ash_ref at = ash_kern_index(k, linear), mask = ASH_NO_REF;
+        /* a row that is there lies wholly in the buffer, and stays where it is; of one that is there in
+         * part what lies in the buffer is read, and what is not there dropped */
+        if (part)
+            mask = ash_kern_lanes_in_bounds(k, at, true, end, small);
+        else if (end != ASH_NO_REF)
             at = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, at, last), zero);
-        rows[i] = ash_nest_load(n, buf, at, k->lanes, ASH_NO_REF);
+        rows[i] = ash_nest_load(n, buf, at, k->lanes, mask);
     }
     ash_kern_set_sym(k, k->vsym, v);
     if (n->failed) return false;

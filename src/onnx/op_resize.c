@@ -3,7 +3,8 @@
  * few operand elements, at positions and with weights that depend on sizes alone: for nearest a gather,
  * else a gather per tap, times a constant, summed. Where sizes are variables, positions and weights are
  * computed when the graph runs, by the same formulas in double precision; of an extent that becomes a whole
- * multiple of itself every element is repeated, and nothing is gathered. */
+ * multiple of itself every element is repeated, of one that becomes a power of two times shorter every so
+ * many are taken, and nothing is gathered. */
 #include <math.h>
 
 #include "ops.h"
@@ -295,17 +296,16 @@ static bool find_stairs(ash_graph *g, const resize *r, ash_dim in, ash_dim out, 
 }
 
 /* The operand with its first and last element repeated, as often as taps reach out. */
-static ash_value with_ends(ash_graph *g, ash_value x, unsigned axis, const stairs *s, int64_t *before) {
+static ash_value with_ends(ash_graph *g, ash_value x, unsigned axis, ash_dim in, int64_t before,
+                           int64_t behind) {
     enum { MOST = 8 };
     ash_value all[MOST];
     size_t n = 0;
-    int64_t behind = ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0);
-    *before = ASH_MAX(-s->first, 0);
-    if (!*before && !behind) return x;
-    for (int64_t i = 0; i < *before; i++) all[n++] = ash_slice_axis(g, x, axis, 0, 1);
+    if (!before && !behind) return x;
+    for (int64_t i = 0; i < before; i++) all[n++] = ash_slice_axis(g, x, axis, 0, 1);
     all[n++] = x;
     for (int64_t i = 0; i < behind; i++)
-        all[n++] = ash_slice_axis(g, x, axis, ash_graph_dim_sub(g, s->in, 1), 1);
+        all[n++] = ash_slice_axis(g, x, axis, ash_graph_dim_sub(g, in, 1), 1);
     return ash_concat(g, all, n, axis);
 }
 
@@ -327,6 +327,93 @@ static ash_value tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const s
     return ash_slice_axis(g, ash_reshape(g, part, dims, rank), axis, s->shift, s->out);
 }
 
+/* An extent that becomes a power of two times shorter: result i takes its first tap at by * i + first, and
+ * all of them have the same weights. What the operand lacks before and behind are copies of its ends. */
+typedef struct strides {
+    int64_t by, first, before, behind;
+    int taps;
+    double weights[4], alone[4]; /* alone: of the only result, where it is another */
+    bool differs;                /* whether there may be one whose weights are others */
+} strides;
+
+static bool find_strides(ash_graph *g, const resize *r, ash_dim in, ash_dim out, double scale, strides *s) {
+    enum { MOST = 16 };
+    ash_dims *dims = g->dims;
+    int64_t least, most, fewest;
+    ash_dim all, rest;
+    ash_dims_bounds(dims, in, &least, &most);
+    ash_dims_bounds(dims, out, &fewest, &most);
+    *s = (strides){.by = 2, .taps = r->mode == 'n' ? 1 : r->mode == 'c' ? 4 : 2};
+    if (least < 1 || r->transform == ALIGN_CORNERS) return false;
+    while (s->by <= MOST && scale * (double)s->by != 1) {
+        if (scale == 0 && ash_dims_combine(dims, ASH_DIM_MUL, out, s->by, &all, NULL) == ASH_OK &&
+            all == in)
+            break;
+        s->by *= 2;
+    }
+    if (s->by > MOST || ash_dims_combine(dims, ASH_DIM_MUL, out, s->by, &all, NULL) != ASH_OK ||
+        (r->transform == HALF_PIXEL_SYMMETRIC && all != in) ||
+        ash_dims_combine(dims, ASH_DIM_SUB, in, all, &rest, NULL) != ASH_OK)
+        return false;
+    ash_dims_bounds(dims, rest, &least, &most);
+    if (least < 0) return false;
+    axis_plan p = {.in = 2 * s->by, .out = 2, .scale = 1 / (double)s->by};
+    for (int only = 0; only < 2; only++) {
+        double x = position(r, &p, 0);
+        int64_t from =
+            r->mode == 'n' ? (int64_t)nearest(r->rounding, x) : (int64_t)floor(x) - s->taps / 2 + 1;
+        for (int t = 0; t < s->taps; t++)
+            (only ? s->alone : s->weights)[t] = kernel(r, (double)(from + t) - x);
+        if (only && fewest < 2 && from != s->first) return false;
+        if (!only) s->first = from;
+        p.in = s->by, p.out = 1;
+    }
+    s->differs = fewest < 2 && memcmp(s->weights, s->alone, sizeof s->alone) != 0;
+    s->before = ASH_MAX(-s->first, 0);
+    s->behind = ASH_MAX(s->first + s->taps - s->by, 0);
+    return !r->exclude_outside || s->before + s->behind == 0;
+}
+
+/* Every so many elements along an axis, `count` of them from `start` on. Of longer strides as a part of
+ * what a reshape shows, whose extents are `count` and the stride: a model that is written says those as
+ * they are. */
+static ash_value every(ash_graph *g, ash_value x, unsigned axis, int64_t start, int64_t by, ash_dim count) {
+    const ash_type *type = ash_graph_type(g, x);
+    if (!type) return ASH_NO_VALUE;
+    const unsigned rank = type->rank;
+    ash_dim starts[ASH_MAX_RANK] = {0}, dims[ASH_MAX_RANK], parted[ASH_MAX_RANK];
+    int64_t steps[ASH_MAX_RANK];
+    for (unsigned d = 0; d < rank; d++) steps[d] = 1, dims[d] = d == axis ? count : type->dims[d];
+    if (by == 2 || rank == ASH_MAX_RANK || start >= by) {
+        starts[axis] = start, steps[axis] = by;
+        return ash_slice(g, x, starts, steps, dims);
+    }
+    for (unsigned d = 0; d <= rank; d++) parted[d] = d == axis + 1 ? by : dims[d > axis ? d - 1 : d];
+    x = ash_slice_axis(g, x, axis, 0, ash_graph_dim_mul(g, count, by));
+    x = ash_slice_axis(g, ash_reshape(g, x, parted, rank + 1), axis + 1, start, 1);
+    return ash_reshape(g, x, dims, rank);
+}
+
+static ash_value resize_by_strides(ash_import *im, const axis_formula *f, ash_value x, unsigned axis,
+                                   const strides *s, ash_dim in, ash_dim out) {
+    ash_graph *g = im->graph;
+    const ash_dtype dtype = ash_import__type(im, x).dtype;
+    ash_value sum = ASH_NO_VALUE;
+    x = with_ends(g, x, axis, in, s->before, s->behind);
+    for (int t = 0; t < s->taps; t++) {
+        ash_value tap = every(g, x, axis, s->before + s->first + t, s->by, out);
+        if (f->r->mode == 'n') return tap;
+        ash_value w = ash_scalar(g, s->differs ? ASH_F64 : dtype, s->weights[t]);
+        if (s->differs)
+            w = ash_cast(g,
+                         ash_select(g, ash_lt(g, ash_scalar(g, ASH_F64, 1), f->wanted), w,
+                                    ash_scalar(g, ASH_F64, s->alone[t])),
+                         dtype);
+        sum = t ? ash_add(g, sum, ash_mul(g, tap, w)) : ash_mul(g, tap, w);
+    }
+    return sum;
+}
+
 static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_value x, unsigned axis,
                                  const stairs *s, ash_dim out) {
     ash_graph *g = im->graph;
@@ -334,8 +421,8 @@ static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_valu
     const ash_onnx_taps taps = taps_of(f, ash_iota(g, ASH_F64, &out, 1, 0));
     ash_value sum = ASH_NO_VALUE;
     ash_dim line[ASH_MAX_RANK];
-    int64_t before = 0;
-    if (s) x = with_ends(g, x, axis, s, &before);
+    const int64_t before = s ? ASH_MAX(-s->first, 0) : 0;
+    if (s) x = with_ends(g, x, axis, s->in, before, ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0));
     for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? out : 1;
     for (int t = 0; t < taps.n; t++) {
         ash_value tap = s ? tap_of_stairs(g, x, axis, s, before + s->first + t)
@@ -495,6 +582,9 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
     stairs s;
+    strides down;
+    if (find_strides(g, r, t->in, t->out, t->scale, &down))
+        return resize_by_strides(im, &f, x, t->axis, &down, t->in, t->out);
     bool even =
         ash_import__type(im, x).rank < ASH_MAX_RANK && find_stairs(g, r, t->in, t->out, t->scale, &s);
     return resize_variable(im, &f, x, t->axis, even ? &s : NULL, t->out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* reciprocal: a division by one number becomes a multiplication, and so do that of a softmax by each row's
- * sum, and that of a normalisation, and of its gradient, by each row's deviation.
+ * sum, that of a normalisation, and of its gradient, by each row's deviation, and that of a mean by a
+ * number that is a dim.
  *
  *     x / c  ->  x * (1 / c)
  *
@@ -58,6 +59,16 @@ static bool is_normalisation(ash_rewrite *rw, const ash_node *node) {
     return many && ash_rewrite__splat(rw, ash_rewrite__get(rw, sum->ins[1]), &s) && s.f > 1e-30;
 }
 
+/* x / n with a dim as n, which is known when the graph runs, for many x: a mean. */
+static bool is_mean(const ash_rewrite *rw, const ash_node *node) {
+    const ash_node *number = source_of(rw, node->ins[1]);
+    if (!number || number->op != ASH_OP_CAST || !is_one_element(ash_graph__type(rw->from, number->out)))
+        return false;
+    const ash_node *at = source_of(rw, number->ins[0]);
+    const ash_node *iota = at && at->op == ASH_OP_SLICE ? source_of(rw, at->ins[0]) : NULL;
+    return iota && iota->op == ASH_OP_IOTA;
+}
+
 /* The image of a division that becomes a multiplication; ASH_NO_VALUE: it stays. */
 static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node) {
     ash_number s;
@@ -65,7 +76,7 @@ static ash_value multiply(ash_rewrite *rw, const facts *f, const ash_node *node)
         is_one_element(ash_graph__type(rw->from, node->out)))
         return ASH_NO_VALUE;
     ash_dtype dtype = ash_graph__type(rw->from, node->out)->dtype;
-    bool row = is_softmax(rw, node) || is_normalisation(rw, node);
+    bool row = is_softmax(rw, node) || is_normalisation(rw, node) || is_mean(rw, node);
     if ((dtype != ASH_F32 && dtype != ASH_F64) || (!row && !f->constant[node->ins[1]])) return ASH_NO_VALUE;
     ash_value x = ash_rewrite__get(rw, node->ins[0]), c = ash_rewrite__get(rw, node->ins[1]);
     if (!ash_rewrite__ok(rw)) return ASH_NO_VALUE;
