@@ -369,8 +369,8 @@ static ash_ref head_of(const ash_bits *b, uint16_t buf, ash_ref row, ash_ref rec
                           b->lanes);
 }
 
-/* A row's sums by its digits as one number, in f32. Where all of it is less than 2^31, it is put together as
- * a whole number: shifts, additions and one conversion leave the units of products alone. It is rounded
+/* A row's sums by its digits as one number, in f32. Where all of it is less than 2^31, it is put together
+ * as a whole number: shifts, additions and one conversion leave the units of products alone. It is rounded
  * once, as it is in f32 where higher digits come to less than 2^24: the bits are the same. */
 static ash_ref put_together(const ash_bits *b, const ash_ref *sums) {
     ash_nest *n = &b->k->nest;

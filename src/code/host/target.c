@@ -57,7 +57,8 @@ static ash_status host(ash_target *out, ash_diag *diag) {
     fits &= take(out->cpu, sizeof out->cpu, LLVMGetHostCPUName());
     fits &= take(out->features, sizeof out->features, LLVMGetHostCPUFeatures());
     ASH_FAIL_IF(!fits, diag, ASH_ERROR_INTERNAL, "the names of this processor's features are too long");
-    if (ash_target__has(out, "amx-tile", strlen("amx-tile")) && !may_use_tiles()) drop(out->features, "+amx-");
+    if (ash_target__has(out, "amx-tile", strlen("amx-tile")) && !may_use_tiles())
+        drop(out->features, "+amx-");
     /* LLVM shifts bytes by GF2P8AFFINEQB. On Zen 4 the units of products of bytes and of floats do that; a
      * shift of words and a mask leave them alone. */
     if (strncmp(out->cpu, "znver", strlen("znver")) == 0) drop(out->features, "+gfni");
