@@ -348,16 +348,23 @@ static void shared_digits(void **state) {
 
 enum { TERMS = 64, RESULTS = 16 };
 
-/* What rows of TERMS numbers make of some weights of so many bits with a scale for each of RESULTS
- * columns, read by the interpreter. `fixed`: the number of rows is one, and not a variable. */
-static void compute(fixture *f, const ash_target *target, int64_t bits, const double *terms, int64_t rows,
+/* Weights of so many bits. `extreme`: columns of the least number and of the largest, in turns. */
+typedef struct sample {
+    int64_t bits;
+    bool extreme;
+} sample;
+
+/* What rows of TERMS numbers make of some weights with a scale for each of RESULTS columns, read by the
+ * interpreter. `fixed`: the number of rows is one, and not a variable. */
+static void compute(fixture *f, const ash_target *target, sample s, const double *terms, int64_t rows,
                     bool fixed, float *out) {
     enum { K = TERMS, N = RESULTS };
     ash_graph *g = f->g;
     ash_lower_options options = {.fuse = true};
     ash_diag diag;
     int64_t all[K * N];
-    for (size_t i = 0; i < ASH_COUNT(all); i++) all[i] = (int64_t)(i * 2654435761 >> 7) & ((1 << bits) - 1);
+    for (size_t i = 0; i < ASH_COUNT(all); i++)
+        all[i] = (int64_t)(s.extreme ? -(i % 2) : i * 2654435761 >> 7) & ((1 << s.bits) - 1);
     ash_type q = TYPE(ASH_U8, K, N),
              type = TYPE(ASH_F32, fixed ? rows : ash_graph_var(g, "rows", 1, 50), K);
     ash_value x = ash_graph_input(g, "x", &type), w = ash_cast(g, ash_build__ints(g, &q, all), ASH_F32);
@@ -395,7 +402,7 @@ static void special_terms(void **state) {
         for (unsigned i = 0; i < K; i++)
             terms[2 * K + i] = i % 2 ? 1e-40 : 0, terms[3 * K + i] = i ? 1 : 1e30;
         restart(*state);
-        compute(*state, &target, 4, terms, ROWS, true, out);
+        compute(*state, &target, (sample){4, false}, terms, ROWS, true, out);
         for (unsigned i = 0; i < N; i++) {
             assert_true(out[i] == 0);
             assert_true(!isfinite(out[N + i]));
@@ -403,6 +410,29 @@ static void special_terms(void **state) {
             assert_true(isfinite(out[3 * N + i]) && (out[3 * N + i] == 0 || fabsf(out[3 * N + i]) > 1e25f));
             assert_true(out[4 * N + i] == 0);
         }
+    }
+}
+
+/* The largest sums that there are: all terms as large as their unit has them, by numbers at either end. */
+static void largest_sums(void **state) {
+    enum { K = TERMS, N = RESULTS, ROWS = 6 };
+    const double largest = 0x1.fffffep-1;
+    double terms[ROWS * K];
+    float out[ROWS * N];
+    for (unsigned i = 0; i < ROWS * K; i++) terms[i] = i / K % 2 ? largest : -largest;
+    for (size_t t = 0; t < ASH_COUNT(byte_makings); t++) {
+        ash_target target = made(byte_makings[t]);
+        for (int64_t bits = 2; bits <= 8; bits *= 2)
+            for (int64_t rows = 1; rows <= ROWS; rows += ROWS - 1) {
+                if (t == NARROW && bits == 2) continue;
+                restart(*state);
+                compute(*state, &target, (sample){bits, true}, terms, rows, true, out);
+                for (int64_t i = 0; i < rows * N; i++) {
+                    double true_sum = (i % 2 ? (1 << bits) - 1 : 0) * terms[i / N * K] * K *
+                                      (0.7 + 0.31 * (double)(i % N));
+                    assert_true(fabs((double)out[i] - true_sum) <= 2e-6 * fabs(true_sum));
+                }
+            }
     }
 }
 
@@ -422,12 +452,12 @@ static void rows_have_their_bits(void **state) {
             if (t == NARROW && bits == 2) continue;
             for (unsigned r = 0; r < ROWS; r++) {
                 restart(f);
-                compute(f, &target, bits, terms + r * K, 1, true, alone + r * N);
+                compute(f, &target, (sample){bits, false}, terms + r * K, 1, true, alone + r * N);
             }
             for (size_t i = 0; i < 2 * ASH_COUNT(some); i++) {
                 size_t rows = (size_t)some[i / 2];
                 restart(f);
-                compute(f, &target, bits, terms, (int64_t)rows, i % 2, out);
+                compute(f, &target, (sample){bits, false}, terms, (int64_t)rows, i % 2, out);
                 assert_memory_equal(out, alone, rows * N * sizeof *out);
             }
         }
@@ -564,6 +594,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(digits, begin, teardown),
         cmocka_unit_test_setup_teardown(shared_digits, begin, teardown),
         cmocka_unit_test_setup_teardown(special_terms, begin, teardown),
+        cmocka_unit_test_setup_teardown(largest_sums, begin, teardown),
         cmocka_unit_test_setup_teardown(rows_have_their_bits, begin, teardown),
         cmocka_unit_test_setup_teardown(half_scales, begin, teardown),
         cmocka_unit_test_setup_teardown(blocks_of_columns, begin, teardown),

@@ -67,8 +67,14 @@ static void ask_ahead(const ash_bits *b, uint16_t buf, ash_ref index, unsigned l
     ash_bits__ask(b, buf, index, ahead);
 }
 
+/* Weights of 8 bits leave less to compute for a line, and are asked for less far ahead. */
+static int64_t bytes_ahead(const ash_bits *b) {
+    int64_t ahead = b->k->low->target->costs.bits_ahead;
+    return b->bits == 8 ? ahead / 4 : ahead;
+}
+
 ash_ref ash_bits__load_words(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes) {
-    ask_ahead(b, buf, index, lanes, b->k->low->target->costs.bits_ahead);
+    ask_ahead(b, buf, index, lanes, bytes_ahead(b));
     return ash_nest_load(&b->k->nest, buf, index, lanes, ASH_NO_REF);
 }
 
@@ -77,7 +83,7 @@ static ash_ref load_span(const ash_bits *b, const ash_tile_operand *from) {
     ash_nest *n = &b->k->nest;
     const ash_costs *c = &b->k->low->target->costs;
     int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, from->buf));
-    uint64_t ahead = (uint64_t)(c->bits_ahead * size * 8 / (b->span * b->bits));
+    uint64_t ahead = (uint64_t)(bytes_ahead(b) * size * 8 / (b->span * b->bits));
     ash_ref index = ash_kern_index(b->k, from->linear);
     ask_ahead(b, from->buf, index, b->lanes, (int64_t)ash_align_up(ahead, (uint64_t)c->line_bytes));
     return ash_nest_cast(n, ASH_F32, ash_nest_load(n, from->buf, index, b->lanes, ASH_NO_REF));

@@ -369,14 +369,30 @@ static ash_ref head_of(const ash_bits *b, uint16_t buf, ash_ref row, ash_ref rec
                           b->lanes);
 }
 
+/* A row's sums by its digits as one number, in f32. Where all of it is less than 2^31, it is put together
+ * as a whole number: shifts, additions and one conversion leave the units of products alone. It is rounded
+ * once, as it is in f32 where higher digits come to less than 2^24: the bits are the same. */
+static ash_ref put_together(const ash_bits *b, const ash_ref *sums) {
+    ash_nest *n = &b->k->nest;
+    unsigned last = ash_bits__digits(b) - 1;
+    int64_t place = b->digits.wide ? WIDE_BITS : 8;
+    if (b->part << (b->bits - 1) < INT64_C(1) << (31 - DEPTH - 1)) {
+        ash_ref sum = ash_nest_bitcast(n, ASH_U32, sums[last]);
+        for (unsigned d = last; d-- > 0;)
+            sum = ash_nest_binary(n, ASH_OP_ADD, with(b, ASH_OP_SHL, sum, place),
+                                  ash_nest_bitcast(n, ASH_U32, sums[d]));
+        return ash_nest_cast(n, ASH_F32, ash_nest_bitcast(n, ASH_I32, sum));
+    }
+    ash_ref by = ash_nest_splat(n, ash_nest_float(n, ASH_F32, (double)(1 << place)), b->lanes);
+    ash_ref sum = ash_nest_cast(n, ASH_F32, sums[last]);
+    for (unsigned d = last; d-- > 0;) sum = ash_nest_fma(n, sum, by, ash_nest_cast(n, ASH_F32, sums[d]));
+    return sum;
+}
+
 void ash_bits__add_sums(const ash_bits *b, ash_ref cell, const ash_ref *sums, ash_ref row, ash_ref record,
                         ash_ref scale, ash_ref shift) {
     ash_nest *n = &b->k->nest;
-    unsigned last = ash_bits__digits(b) - 1;
-    ash_ref by = ash_nest_float(n, ASH_F32, b->digits.wide ? 1 << WIDE_BITS : 256);
-    by = ash_nest_splat(n, by, b->lanes);
-    ash_ref sum = ash_nest_cast(n, ASH_F32, sums[last]);
-    for (unsigned d = last; d-- > 0;) sum = ash_nest_fma(n, sum, by, ash_nest_cast(n, ASH_F32, sums[d]));
+    ash_ref sum = put_together(b, sums);
     if (b->has_zeros) {
         ash_ref of = head_of(b, b->digits.f32, row, record, SUM);
         sum = ash_nest_binary(n, ASH_OP_SUB, sum, ash_nest_binary(n, ASH_OP_MUL, shift, of));

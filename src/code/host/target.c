@@ -46,9 +46,8 @@ static bool may_use_tiles(void) {
 #endif
 }
 
-/* Takes all features that have to do with tiles away. */
-static void drop_tiles(char *features) {
-    static const char name[] = "+amx-";
+/* Takes all features away whose names begin like this. */
+static void drop(char *features, const char *name) {
     for (char *at = features; (at = strstr(at, name)); at++) *at = '-';
 }
 
@@ -58,7 +57,11 @@ static ash_status host(ash_target *out, ash_diag *diag) {
     fits &= take(out->cpu, sizeof out->cpu, LLVMGetHostCPUName());
     fits &= take(out->features, sizeof out->features, LLVMGetHostCPUFeatures());
     ASH_FAIL_IF(!fits, diag, ASH_ERROR_INTERNAL, "the names of this processor's features are too long");
-    if (ash_target__has(out, "amx-tile", strlen("amx-tile")) && !may_use_tiles()) drop_tiles(out->features);
+    if (ash_target__has(out, "amx-tile", strlen("amx-tile")) && !may_use_tiles())
+        drop(out->features, "+amx-");
+    /* LLVM shifts bytes by GF2P8AFFINEQB. On Zen 4 the units of products of bytes and of floats do that; a
+     * shift of words and a mask leave them alone. */
+    if (strncmp(out->cpu, "znver", strlen("znver")) == 0) drop(out->features, "+gfni");
     ash_target__fill(out);
     return ASH_OK;
 }
