@@ -404,6 +404,57 @@ static void walks(void **state) {
     }
 }
 
+/* Windows of several places, as the optimiser leaves them: tiles are pieces of images, whose input comes to
+ * the block's memory once. No bank conflicts, whatever the step, the dilation and the size. */
+static void patches(void **state) {
+    (void)state;
+    static const struct {
+        int64_t images, channels, filters, size[2], window[2], stride, dilation, before, groups;
+        bool infinite;
+        double most; /* bytes that are copied for a multiply-add; 0: those of infinite sums are more */
+    } cases[] = {
+        {1, 64, 64, {56, 56}, {3, 3}, 1, 1, 1, 1, false, 0.16},   /* 64 x 32 */
+        {1, 128, 256, {14, 14}, {3, 3}, 1, 1, 1, 4, false, 0.17}, /* sums in parts are groups */
+        {2, 64, 96, {7, 7}, {3, 3}, 1, 1, 1, 1, true, 0.23},      /* lanes that reach past a row */
+        {2, 64, 64, {15, 13}, {3, 3}, 2, 1, 1, 1, false, 0.24},   /* steps of two, odd sizes */
+        {1, 64, 64, {17, 20}, {5, 5}, 1, 1, 2, 1, false, 0.16},
+        {1, 32, 64, {19, 24}, {1, 5}, 1, 2, 0, 1, false, 0.19},
+        {1, 32, 48, {24, 19}, {3, 1}, 1, 3, 3, 1, false, 0.24},
+        {1, 3, 64, {64, 64}, {7, 7}, 2, 1, 3, 1, false, 0.19}, /* first layers: one patch for all */
+        {2, 3, 32, {33, 31}, {3, 3}, 1, 1, 1, 1, true, 0},
+        {1, 1, 32, {28, 28}, {5, 5}, 1, 1, 2, 1, false, 0.3},
+    };
+    enum { MOST = 64 * 64 * 25 };
+    static float numbers[MOST];
+    optimised = true;
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        const int64_t c = cases[i].channels, o = cases[i].filters, g = cases[i].groups;
+        const ash_type of = {
+            .dtype = ASH_F32, .rank = 4, .dims = {o, c / g, cases[i].window[0], cases[i].window[1]}};
+        const int64_t around[] = {cases[i].window[0] > 1 ? cases[i].before : 0,
+                                  cases[i].window[1] > 1 ? cases[i].before : 0};
+        const ash_window windows[] = {{0, cases[i].stride, cases[i].dilation, around[0], around[0]},
+                                      {0, cases[i].stride, cases[i].dilation, around[1], around[1]}};
+        for (size_t j = 0; j < MOST; j++) numbers[j] = (float)((int)(j * 37 % 15) - 7) / 8;
+        if (cases[i].infinite) numbers[100] = INFINITY; /* zeros around the image are not multiplied */
+        ash_graph *graph_of = next_graph();
+        ash_value x = INPUT(graph_of, "x", cases[i].images, c, cases[i].size[0], cases[i].size[1]);
+        size_t bytes = (size_t)(o * c / g * of.dims[2] * of.dims[3]) * sizeof(float);
+        assert_true(bytes <= sizeof numbers);
+        ash_value w = ash_graph_constant(graph_of, &of, numbers, bytes, ASH_DATA_COPY);
+        ash_value y = ash_conv(graph_of, x, w, windows, 2, g);
+        ash_graph_output(graph_of, "y", ash_relu(graph_of, y));
+        seed = i % 2;
+        ptx_counters n = run_within(i % 4 == 3 ? "sm_90" : "sm_80", 1, 2, 1e-5);
+        assert_int_equal(n.shared_load.conflicts, 0);
+        assert_int_equal(n.shared_store.conflicts, 0);
+        double each = (double)n.global_load.bytes / (double)n.multiply_adds;
+        if (cases[i].most > 0 && each > cases[i].most) fail_msg("case %zu: %g bytes", i, each);
+    }
+    optimised = false;
+    seed = 7;
+}
+
 /* Sizes that no tile divides, and what is at the edges of an image; blocks that take several chunks. */
 static void edges(void **state) {
     (void)state;
@@ -519,6 +570,7 @@ int main(void) {
         cmocka_unit_test_teardown(shapes, drop_graph),
         cmocka_unit_test_teardown(slices, drop_graph),
         cmocka_unit_test_teardown(walks, drop_graph),
+        cmocka_unit_test_teardown(patches, drop_graph),
         cmocka_unit_test_teardown(edges, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test_teardown(maps, drop_graph),

@@ -13,28 +13,28 @@ static const struct {
     double share;
     unsigned room;
 } shapes[] = {
-    {{8, 4, 16, 8, 1, 16, ASH_GPU_FMA}, 0.93, 2}, /* 128 x 128, 128 threads */
-    {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA}, 0.92, 4}, /* 64 x 64, 64 threads, as all below */
-    {{16, 2, 8, 4, 2, 32, ASH_GPU_FMA}, 0.91, 3}, /* 128 x 32 */
-    {{8, 2, 8, 8, 1, 32, ASH_GPU_FMA}, 0.88, 4},
-    {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA}, 0.91, 4}, /* 64 x 32 */
-    {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA}, 0.89, 6},
-    {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA}, 0.84, 5},
-    {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA}, 0.91, 4}, /* 32 x 32 */
-    {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA}, 0.88, 6},
-    {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA}, 0.75, 8},
-    {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES}, 0.8, 2}, /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES}, 0.7, 4}, /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 32, ASH_GPU_HALVES}, 0.4, 8}, /* 32 x 32, 128 threads */
-    {{8, 4, 2, 4, 1, 16, ASH_GPU_TF32}, 0.8, 2},   /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32}, 0.7, 4},   /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32}, 0.4, 6},   /* 32 x 32, 128 threads */
-    {{4, 4, 2, 4, 1, 16, ASH_GPU_TF32X3}, 0.8, 2}, /* 64 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32X3}, 0.7, 4}, /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32X3}, 0.5, 6}, /* 32 x 32, 128 threads */
-    {{8, 4, 2, 4, 1, 64, ASH_GPU_BYTES}, 0.8, 2},  /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 64, ASH_GPU_BYTES}, 0.7, 4},  /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 64, ASH_GPU_BYTES}, 0.4, 8},  /* 32 x 32, 128 threads */
+    {{8, 4, 16, 8, 1, 16, ASH_GPU_FMA, 0}, 0.93, 2}, /* 128 x 128, 128 threads */
+    {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA, 0}, 0.92, 4}, /* 64 x 64, 64 threads, as all below */
+    {{16, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 0.91, 3}, /* 128 x 32 */
+    {{8, 2, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.88, 4},
+    {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.91, 4}, /* 64 x 32 */
+    {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 0.89, 6},
+    {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.84, 5},
+    {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA, 0}, 0.91, 4}, /* 32 x 32 */
+    {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.88, 6},
+    {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.75, 8},
+    {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES, 0}, 0.8, 2}, /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.7, 4}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.4, 8}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 1, 16, ASH_GPU_TF32, 0}, 0.8, 2},   /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32, 0}, 0.7, 4},   /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32, 0}, 0.4, 6},   /* 32 x 32, 128 threads */
+    {{4, 4, 2, 4, 1, 16, ASH_GPU_TF32X3, 0}, 0.8, 2}, /* 64 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32X3, 0}, 0.7, 4}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32X3, 0}, 0.5, 6}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 1, 64, ASH_GPU_BYTES, 0}, 0.8, 2},  /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 64, ASH_GPU_BYTES, 0}, 0.7, 4},  /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 64, ASH_GPU_BYTES, 0}, 0.4, 8},  /* 32 x 32, 128 threads */
 };
 
 /* Multiply-adds of a multiprocessor in a cycle: of numbers half as wide, twice as many. */
@@ -80,12 +80,29 @@ static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
     return s;
 }
 
+/* The same of a piece of an image, of which the copies are those of the weights and of the next patch. */
+static double share_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
+    enum { RUN = 4, AROUND = 40 };
+    const double of_copy = 1.8, of_scattered = 3.5;
+    ash_gpu_piece piece;
+    if (!ash_gpu_piece_of(w, s, &piece)) return 1;
+    double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
+           loads =
+               ((double)s.thread_rows / RUN + (double)s.thread_vectors * VECTOR / piece.channels) * terms;
+    double copies = of_copy * s.terms * ash_gpu_rows(s) / VECTOR / ash_gpu_threads(s),
+           patch = (double)piece.positions * ASH_GPU_QUAD / ash_gpu_threads(s);
+    if (ash_gpu_piece_groups(w, &piece) > 1)
+        copies += of_scattered * patch * (double)ash_gpu_piece_step(w, &piece);
+    return adds / (adds + loads + copies + AROUND);
+}
+
 /* The share of multiply-adds among what threads do in a k-tile, by counting: vectors that they load, and
  * copies, of which those of positions in a window are one number each. Of matrices, of the time. */
 static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
     enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
     const double of_copy = 1.5, of_scattered = 3; /* with its address */
     if (ash_gpu_by_warp(s)) return shapes[i].share;
+    if (s.wide) return share_of_piece(work->window, s);
     bool scattered = work->runs > 1;
     double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
            loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms;
@@ -96,23 +113,51 @@ static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
 }
 
 /* Cycles of a round of so many blocks. */
-static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, double blocks) {
-    ash_gpu_shape s = shape_for(i, work);
+static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, ash_gpu_shape s,
+                       double blocks) {
     double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / share_of(work, i, s),
            adds = adds_of(target, work->math);
     double warps = blocks * ash_gpu_threads(s) / 32, busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
     double k_tile = ASH_MAX(blocks * tile / (adds * busy), target->costs.block_copy);
     double k_tiles = (double)ash_ceil_div(work->terms, s.terms) * (double)work->runs;
+    if (s.wide) k_tiles = (double)work->terms * (double)work->runs / s.terms;
     return k_tiles * k_tile + target->costs.block_begin;
+}
+
+/* In rounds of as many blocks as a multiprocessor has room for. */
+static double in_rounds(const ash_target *target, const ash_gpu_work *work, size_t i, ash_gpu_shape s,
+                        double blocks, double room) {
+    double each = __builtin_ceil(blocks / target->multiprocessors);
+    double rounds = __builtin_floor(each / room), rest = each - rounds * room;
+    return rounds * round_of(target, work, i, s, room) +
+           (rest > 0 ? round_of(target, work, i, s, rest) : 0);
 }
 
 static double time_of(const ash_target *target, const ash_gpu_work *work, size_t i) {
     ash_gpu_shape s = shape_for(i, work);
     double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) *
                     (double)ash_ceil_div(work->columns, ash_gpu_columns(s)) * work->batches;
-    double each = __builtin_ceil(blocks / target->multiprocessors), room = shapes[i].room;
-    double rounds = __builtin_floor(each / room), rest = each - rounds * room;
-    return rounds * round_of(target, work, i, room) + (rest > 0 ? round_of(target, work, i, rest) : 0);
+    return in_rounds(target, work, i, s, blocks, shapes[i].room);
+}
+
+/* The same with columns that are pieces of images; 0: there are none such. */
+static double time_of_pieces(const ash_target *target, const ash_gpu_work *work, size_t i,
+                             ash_gpu_shape *out) {
+    enum { MEMORY = 160 << 10 /* of a multiprocessor */ };
+    const ash_gpu_window *w = work->window;
+    ash_gpu_shape s = shapes[i].shape;
+    ash_gpu_piece piece;
+    if (!w || !ash_gpu_piece_of(w, s, &piece)) return 0;
+    s.wide = piece.wide;
+    s.terms = ash_gpu_piece_terms(w, &piece);
+    double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) * w->images *
+                    (double)(piece.across * piece.down) * work->batches;
+    double bytes =
+               (double)(2 * ash_gpu_piece_weights(w, s, &piece) + 2 * ash_gpu_piece_patch(&piece)) * BYTES,
+           room = ASH_MIN((double)shapes[i].room, __builtin_floor(MEMORY / bytes));
+    double time = in_rounds(target, work, i, s, blocks, room);
+    *out = s;
+    return time;
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
@@ -170,9 +215,15 @@ double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gp
         ash_gpu_shape s = shapes[i].shape;
         if (s.math != work->math || (work->exact && s.slices > 1)) continue;
         double time = time_of(target, work, i);
-        if (least > 0 && time >= least) continue;
+        if (least <= 0 || time < least) {
+            least = time;
+            *out = shape_for(i, work);
+        }
+        ash_gpu_shape pieces;
+        time = time_of_pieces(target, work, i, &pieces);
+        if (time <= 0 || time >= least) continue;
         least = time;
-        *out = shape_for(i, work);
+        *out = pieces;
     }
     unsigned groups = strip ? ash_gpu_strip_groups(target, work) : 0;
     double time = strip ? time_of_strip(target, work, groups) : 0;
@@ -194,8 +245,14 @@ int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
     for (int64_t parts = 2; parts <= MOST_PARTS && work->terms / parts >= FEW; parts++) {
         if (work->terms % (parts * vector)) continue; /* vectors lie in one part */
         ash_gpu_work cut = *work;
+        ash_gpu_window window;
         cut.terms /= parts;
         cut.batches *= (double)parts;
+        if (work->window) {
+            window = *work->window;
+            window.channels /= parts;
+            cut.window = &window;
+        }
         double sums = 2 * (double)parts * result / (target->memory * c->near_memory);
         double time = ash_gpu_choose(target, &cut, &shape) + c->kernel_begin + sums;
         if (time < least) {

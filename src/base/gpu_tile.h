@@ -18,6 +18,8 @@
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, slices, terms;
     ash_gpu_math math;
+    unsigned
+        wide; /* columns are a piece of an image, rows of so many positions (ash_gpu_piece_of); 0: not */
 } ash_gpu_shape;
 
 static inline bool ash_gpu_by_warp(ash_gpu_shape s) {
@@ -56,6 +58,13 @@ static inline unsigned ash_gpu_strip_unroll(int64_t lines) {
     return lines <= 4 ? 8 : 4;
 }
 
+/* A convolution's window, of two axes, where what a tile's positions read of the input can come to the
+ * block's memory once for all of its places (kernel/gpu/patch.c). Numbers of a group. */
+typedef struct ash_gpu_window {
+    int64_t channels, out[2], kernel[2], strides[2], dilations[2];
+    double images;
+} ash_gpu_window;
+
 /* Products of one size. */
 typedef struct ash_gpu_work {
     int64_t rows, columns; /* of the result of one */
@@ -65,7 +74,45 @@ typedef struct ash_gpu_work {
     int64_t few;           /* rows or columns, where these are ASH_GPU_STRIP at most, or 0 */
     ash_gpu_math math;
     unsigned bits; /* of an element of the longer operand, where it is packed; 0: those of `math` */
+    const ash_gpu_window *window; /* NULL: none that comes in pieces */
 } ash_gpu_work;
+
+enum { ASH_GPU_QUAD = 4 }; /* channels of a position that lie side by side in the block's memory */
+
+/* The piece of an image that a tile has, of `high` rows of `wide` positions, and the patch of the input
+ * that it reads. Vectors of positions have numbers: of the two lowest bits one is along rows where
+ * `beside`, else both are across them; then those along rows, then the others (ash_gpu_piece_at). So four
+ * threads that are neighbours read from different banks. */
+typedef struct ash_gpu_piece {
+    unsigned wide, high;
+    bool beside;
+    int64_t across, down;         /* pieces of an image */
+    int64_t row, rows, positions; /* of the patch: of a row, with what fills up; rows; places for all */
+    unsigned quads, channels;     /* quads of a k-tile; channels of each, ASH_GPU_QUAD but of few */
+} ash_gpu_piece;
+
+/* False: the shape has none for this window. With shape.wide 0 the piece that has the fewest of them. */
+bool ash_gpu_piece_of(const ash_gpu_window *window, ash_gpu_shape shape, ash_gpu_piece *out);
+/* Row and column in the piece of the first position of a vector. */
+void ash_gpu_piece_at(const ash_gpu_piece *piece, unsigned vector, unsigned *row, unsigned *column);
+/* Terms of a k-tile: those of its channels in one row of the window. */
+static inline unsigned ash_gpu_piece_terms(const ash_gpu_window *window, const ash_gpu_piece *piece) {
+    return piece->quads * piece->channels * (unsigned)window->kernel[1];
+}
+/* How many patches there are, one after the other: of all channels. */
+static inline int64_t ash_gpu_piece_groups(const ash_gpu_window *window, const ash_gpu_piece *piece) {
+    return window->channels / ASH_MAX(piece->quads * piece->channels, 1u);
+}
+/* Elements of the block's memory: of half of the weights, and of one patch. */
+int64_t ash_gpu_piece_weights(const ash_gpu_window *window, ash_gpu_shape shape,
+                              const ash_gpu_piece *piece);
+static inline int64_t ash_gpu_piece_patch(const ash_gpu_piece *piece) {
+    return (int64_t)piece->quads * piece->positions * ASH_GPU_QUAD;
+}
+/* Quads of the next patch that come while one k-tile is multiplied. */
+static inline int64_t ash_gpu_piece_step(const ash_gpu_window *window, const ash_gpu_piece *piece) {
+    return ash_ceil_div(piece->quads, window->kernel[0]);
+}
 
 /* `few` of an ash_gpu_work with so many rows and columns; 0: a number that is not known. */
 int64_t ash_gpu_few_of(int64_t rows, int64_t columns);

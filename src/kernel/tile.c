@@ -291,6 +291,37 @@ static ash_ref lanes_of(ash_nest *n, ash_ref vector, unsigned from, unsigned cou
     return ash_nest_shuffle(n, vector, ASH_NO_REF, count, pick);
 }
 
+void ash_tile_ends(ash_tile *t, ash_ix at, ash_dim end) {
+    t->ends[t->n_ends].at = at;
+    t->ends[t->n_ends++].end = end;
+}
+
+ash_ref ash_tile_inside(const ash_tile *t) {
+    ash_nest *n = &t->k->nest;
+    ash_ref all = ASH_NO_REF;
+    for (unsigned i = 0; i < t->n_ends; i++) {
+        ash_ref at = ash_kern_index(t->k, t->ends[i].at),
+                ok = ash_nest_binary(n, ASH_OP_LT, at, ash_kern_dim(t->k, t->ends[i].end));
+        all = all == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, all, ok);
+    }
+    return all;
+}
+
+/* How many lanes of the present block are stored; ASH_NO_REF: all. */
+static ash_ref lanes_left(ash_tile *t, ash_ref block) {
+    ash_kern *k = t->k;
+    ash_nest *n = &k->nest;
+    if (!ash_dim_is_const(t->columns) || t->columns % t->lanes) {
+        ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
+        return ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->columns), first);
+    }
+    if (!t->n_ends || !ash_ix_depends(&k->ixs, t->ends[t->n_ends - 1].at, t->lane)) return ASH_NO_REF;
+    ash_dim end = t->ends[t->n_ends - 1].end;
+    if (ash_dim_is_const(end) && end % t->lanes == 0) return ASH_NO_REF;
+    return ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, end),
+                           ash_kern_index(k, t->ends[t->n_ends - 1].at));
+}
+
 /* Evaluates and stores the root for one run of neighbouring lanes. */
 static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     ash_kern *k = t->k;
@@ -298,12 +329,10 @@ static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     ash_value root = k->graph->nodes.at[k->group->root].out;
     size_t mark = ash_kern_mark(k), known = k->known.len;
     ash_kern_set_sym(k, t->block, block);
-    if (!ash_dim_is_const(t->columns) || t->columns % t->lanes) {
-        ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
-        ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->columns), first);
+    ash_ref left = lanes_left(t, block);
+    if (left != ASH_NO_REF)
         k->mask =
             ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
-    }
     ash_kern_know(k, t->anchor->out, value);
     ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
     k->known.len = known;
@@ -332,11 +361,17 @@ static void store_vector(ash_tile *t, ash_ref v, ash_ref vector) {
     ash_ref first =
         t->columns_end ? ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, t->lanes)) : number;
     bool limited = open_below(t, t->columns_end, first, t->columns);
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, t->block, number);
+    ash_ref inside = ash_tile_inside(t);
+    ash_kern_forget(k, mark);
+    if (inside != ASH_NO_REF) ash_nest_if(n, inside);
     for (unsigned r = 0; r < runs; r++) {
         ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
         store_run(t, ash_nest_binary(n, ASH_OP_ADD, block, ash_nest_index(n, r)),
                   lanes_of(n, vector, r * t->store_lanes, t->store_lanes, t->lanes));
     }
+    if (inside != ASH_NO_REF) ash_nest_end(n);
     if (limited) ash_nest_end(n);
 }
 

@@ -166,6 +166,12 @@ typedef struct ash_tile {
     int64_t rows_apart, vectors_apart;
     ash_dim rows_end; /* rows from here on are not stored; 0: there are none such */
     bool columns_end; /* neither are vectors that begin behind the columns */
+    /* Nor what is not below these ends, of which the last runs along the lanes, or none does. */
+    struct {
+        ash_ix at;
+        ash_dim end;
+    } ends[2];
+    unsigned n_ends;
     /* Sums in registers for tiles, not in cells: rows are tall * height, vectors wide. height 0: they are
        not. The first `again` rows are not stored. */
     ash_nest_tiles tiles;
@@ -174,6 +180,9 @@ typedef struct ash_tile {
 
 /* Sets the root's index from that of the anchor's result. */
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index);
+/* Adds an end. Whether the result is below all of them at the present symbols; ASH_NO_REF: it is. */
+void ash_tile_ends(ash_tile *t, ash_ix at, ash_dim end);
+ash_ref ash_tile_inside(const ash_tile *t);
 /* The dtype of the accumulators. */
 ash_dtype ash_tile_dtype(ash_tile_math math);
 /* Makes the accumulators of all levels: zero. */

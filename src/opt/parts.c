@@ -92,6 +92,22 @@ static ash_value product(ash_rewrite *rw, const ash_node *node, int64_t parts) {
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
+/* The window of a convolution over images, as tiles may have pieces of these. */
+static bool window_of(const ash_rewrite *rw, const ash_node *node, ash_gpu_window *out) {
+    enum { SPACE = 2 };
+    const ash_type *w = ash_graph__type(rw->from, node->ins[1]), *y = ash_graph__type(rw->from, node->out);
+    if (w->rank != 2 + SPACE) return false;
+    *out = (ash_gpu_window){.channels = w->dims[1], .images = (double)most_of(rw->from, y->dims[0])};
+    for (unsigned s = 0; s < SPACE; s++) {
+        if (!ash_dim_is_const(y->dims[2 + s]) || y->dims[2 + s] < 1) return false;
+        out->out[s] = y->dims[2 + s];
+        out->kernel[s] = w->dims[2 + s];
+        out->strides[s] = ash_node_list(node, ASH_ATTR_STRIDES)[s];
+        out->dilations[s] = ash_node_list(node, ASH_ATTR_DILATIONS)[s];
+    }
+    return true;
+}
+
 static int64_t parts_of_conv(const ash_rewrite *rw, const ash_node *node) {
     const ash_type *w = ash_graph__type(rw->from, node->ins[1]), *y = ash_graph__type(rw->from, node->out);
     ash_gpu_math math;
@@ -108,6 +124,8 @@ static int64_t parts_of_conv(const ash_rewrite *rw, const ash_node *node) {
     for (unsigned d = 2; d < w->rank; d++) work.runs *= w->dims[d];
     if (columns > INT32_MAX) return 1; /* tiles enough */
     work.columns = (int64_t)columns;
+    ash_gpu_window window;
+    if (math == ASH_GPU_FMA && window_of(rw, node, &window)) work.window = &window;
     return ash_gpu_parts(rw->opt->target, &work);
 }
 

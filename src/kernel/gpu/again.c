@@ -69,9 +69,11 @@ static void store_again(const ash_tile *t, ash_sym row, ash_ref row0, const ash_
     ash_ref column = add(n, times(n, block, t->lanes), lane);
     ash_kern_set_sym(k, t->block, block);
     ash_kern_set_sym(k, t->lane, lane);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, column, ash_kern_dim(k, t->columns)));
+    ash_ref inside = ash_tile_inside(t);
+    if (t->columns) inside = ash_nest_binary(n, ASH_OP_LT, column, ash_kern_dim(k, t->columns));
+    if (inside != ASH_NO_REF) ash_nest_if(n, inside);
     store_one(t, axes);
-    for (unsigned i = 0; i < 4 + (t->rows_end != 0); i++) ash_nest_end(n);
+    for (unsigned i = 0; i < 3u + (inside != ASH_NO_REF) + (t->rows_end != 0); i++) ash_nest_end(n);
 }
 
 void ash_gpu_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_gpu_axes *again) {

@@ -344,15 +344,20 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     if (!read_node(&c)) return false;
     ash_gpu_math math = ash_gpu_math_of(k, c.node);
     choose_terms(&c, math != ASH_GPU_FMA);
+    ash_gpu_window window;
     const ash_gpu_work work = {.rows = c.filters,
                                .columns = ash_kern_max(k, c.positions),
                                .batches = (double)c.groups,
                                .terms = c.terms,
                                .runs = c.runs,
                                .exact = !(c.of_terms >> CHANNEL & 1),
-                               .math = math};
+                               .math = math,
+                               .window = ash_gpu_window_of(k, c.node, &window) ? &window : NULL};
     ash_gpu_shape shape;
+    ash_gpu_axes axes = {.n = c.axes};
+    memcpy(axes.extents, c.extents, c.axes * sizeof *c.extents);
     ash_gpu_choose(k->low->target, &work, &shape);
+    if (shape.wide) return ash_gpu_lower_patch(k, shape, &axes, chunks);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
     c.tile.b.in_lines = work.exact; /* places in the window are numbers then */
     make_symbols(&c);
@@ -378,8 +383,6 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     t.columns_end = !ash_dim_is_const(c.positions) || c.positions % columns;
     ash_tile_set_root(&t, c.anchor);
     ash_gpu_tile_sum(&c.tile, &t, row, column, &row0);
-    ash_gpu_axes axes = {.n = c.axes};
-    memcpy(axes.extents, c.extents, c.axes * sizeof *c.extents);
     ash_gpu_store(&t, c.row, row0,
                   (c.padded && math != ASH_GPU_BYTES) || math == ASH_GPU_TF32X3 ? &axes : NULL);
     ash_nest_end(n);

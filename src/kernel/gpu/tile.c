@@ -132,16 +132,16 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
 static void add_memory(ash_gpu_tile *g) {
     ash_gpu_operand *a = &g->a, *b = &g->b;
     ash_nest *n = &g->k->nest;
-    const unsigned slices = g->shape.slices;
+    const unsigned slices = g->shape.slices, b_halves = g->copy ? g->b_halves : 2;
     if (slices == 1) {
         a->memory = ash_nest_shared_add(n, dtype_of(g, a), (uint32_t)(2 * a->half));
-        b->memory = ash_nest_shared_add(n, dtype_of(g, b), (uint32_t)(2 * b->half));
+        b->memory = ash_nest_shared_add(n, dtype_of(g, b), (uint32_t)(b_halves * b->half));
         return;
     }
     int64_t sums = (int64_t)slices * ash_gpu_rows(g->shape) * ash_gpu_columns(g->shape);
     b->begin = 2 * a->half;
     a->memory = b->memory =
-        ash_nest_shared_add(n, ASH_F32, (uint32_t)ASH_MAX(b->begin + 2 * b->half, sums));
+        ash_nest_shared_add(n, ASH_F32, (uint32_t)ASH_MAX(b->begin + b_halves * b->half, sums));
 }
 
 /* --- copies --------------------------------------------------------------------------------------- */
@@ -366,6 +366,10 @@ static ash_ref begin_of(ash_nest *n, const ash_gpu_operand *o, ash_ref odd) {
 
 static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
     ash_nest *n = &g->k->nest;
+    if (g->copy) {
+        g->copy(g->arg, tile, first, odd);
+        return;
+    }
     ash_ref term0 = g->set(g->arg, tile, first);
     copy(g, &g->a, begin_of(n, &g->a, odd), term0);
     copy(g, &g->b, begin_of(n, &g->b, odd), term0);
@@ -414,7 +418,7 @@ void ash_gpu_tile_open(ash_gpu_tile *g) {
         g->slice = ash_nest_idiv(&g->k->nest, g->thread,
                                  ash_nest_index(&g->k->nest, ash_gpu_slice_threads(g->shape)));
     settle(g, &g->a, ash_gpu_rows(g->shape));
-    settle(g, &g->b, ash_gpu_columns(g->shape));
+    if (!g->copy) settle(g, &g->b, ash_gpu_columns(g->shape));
     add_memory(g);
 }
 
@@ -563,8 +567,11 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     copy_both(g, later, false, next);
     ash_nest_end(n);
     ash_nest_copy_commit(n);
-    add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), begin_a),
-              ADD(n, begin_of(n, &g->b, now), begin_b));
+    if (g->add)
+        g->add(g->arg, t, now);
+    else
+        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), begin_a),
+                  ADD(n, begin_of(n, &g->b, now), begin_b));
     ash_nest_set(n, odd, next);
     ash_nest_end(n);
     ash_nest_copy_wait(n, 0); /* of a sum without terms */

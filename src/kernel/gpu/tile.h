@@ -77,6 +77,12 @@ typedef struct ash_gpu_tile {
     /* Sets all symbols that say which k-tile is copied, and *term to its first term; for the first one
      * (`tile` is 0), then, within the loop, for number `tile`. */
     ash_ref (*set)(void *arg, ash_ref tile, bool first);
+    /* In the place of that and of all that copies and multiplies, if not NULL (patch.c): copies k-tile
+     * `tile` to the half of the first operand that is `odd`, or the first one; multiplies that of `odd`.
+     * The second operand's memory is `b_halves` times b.half, not settled. */
+    void (*copy)(void *arg, ash_ref tile, bool first, ash_ref odd);
+    void (*add)(void *arg, ash_tile *t, ash_ref odd);
+    unsigned b_halves;
     void *arg;
     /* made by ash_gpu_tile_open */
     ash_ref thread, slice;
@@ -137,5 +143,9 @@ void ash_gpu_lower_bits(ash_kern *k,
 void ash_gpu_lower_attend(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks);
+/* patch.c: a convolution with pieces of images for tiles; `again` as above. The window of one that can be
+ * so, of packed weights. */
+bool ash_gpu_lower_patch(ash_kern *k, ash_gpu_shape shape, const ash_gpu_axes *again, ash_dim *chunks);
+bool ash_gpu_window_of(const ash_kern *k, const ash_node *node, ash_gpu_window *out);
 
 #endif
