@@ -63,7 +63,8 @@ typedef enum ash_plan_order {
 ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" outside the enumeration */
 
 /* How products and convolutions of f32 multiply, where that is worth it: what has one or two rows, or is no
- * tile, is always IEEE. Sums are f32 in all. */
+ * tile, is always IEEE, and so is what is done first so, by the forecasts (docs/cuda.md): a precision
+ * allows, and is not slower than a finer one. Sums are f32 in all. */
 typedef enum ash_precision {
     ASH_PRECISION_IEEE,   /* as f32 */
     ASH_PRECISION_TF32X3, /* each number as the sum of two of TF32, three products of four, on tensor

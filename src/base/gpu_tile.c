@@ -116,7 +116,7 @@ static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
 static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, ash_gpu_shape s,
                        double blocks) {
     double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / share_of(work, i, s),
-           adds = adds_of(target, work->math);
+           adds = adds_of(target, s.math);
     double warps = blocks * ash_gpu_threads(s) / 32, busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
     double k_tile = ASH_MAX(blocks * tile / (adds * busy), target->costs.block_copy);
     double k_tiles = (double)ash_ceil_div(work->terms, s.terms) * (double)work->runs;
@@ -204,7 +204,8 @@ int64_t ash_gpu_few_of(int64_t rows, int64_t columns) {
     return few > 0 && few <= ASH_GPU_STRIP ? few : 0;
 }
 
-double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
+/* The same for what is multiplied in this way and no other. */
+static double choose_shape(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
     double elements = rows * terms * (double)work->runs + columns * terms + rows * columns;
     double bytes = elements * work->batches * ash_gpu_math_bytes(work->math), least = 0;
@@ -234,31 +235,61 @@ double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gp
     return ASH_MAX(least, bytes / target->memory);
 }
 
-int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
+/* The way to multiply that is taken instead of the one that is allowed, unless that gains what a second
+ * kernel has to (parts_gain); false: there is none. */
+static bool finer(const ash_gpu_work *work, ash_gpu_work *out) {
+    if (work->math != ASH_GPU_TF32 && work->math != ASH_GPU_TF32X3) return false;
+    *out = *work;
+    out->math = ASH_GPU_FMA;
+    return true;
+}
+
+double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
+    ash_gpu_work other;
+    ash_gpu_shape shape;
+    double least = choose_shape(target, work, out);
+    if (!finer(work, &other)) return least;
+    double time = choose_shape(target, &other, &shape);
+    if (time >= least * target->costs.parts_gain) return least;
+    *out = shape;
+    return time;
+}
+
+/* The same in parts, of which there are *parts then. */
+static double choose_parts(const ash_target *target, const ash_gpu_work *work, int64_t *parts) {
     const ash_costs *c = &target->costs;
     ash_gpu_shape shape;
-    double least = ash_gpu_choose(target, work, &shape);
+    double whole = choose_shape(target, work, &shape), least = whole;
     /* a strip is bound by memory: what a second kernel saves has to be seen */
     least /= shape.across && !shape.thread_rows ? ASH_MAX(c->parts_gain, 2) : c->parts_gain;
     double result = (double)work->rows * (double)work->columns * work->batches * BYTES;
-    int64_t best = 1, vector = COPY / ash_gpu_math_bytes(work->math);
-    for (int64_t parts = 2; parts <= MOST_PARTS && work->terms / parts >= FEW; parts++) {
-        if (work->terms % (parts * vector)) continue; /* vectors lie in one part */
+    int64_t vector = COPY / ash_gpu_math_bytes(work->math);
+    *parts = 1;
+    for (int64_t n = 2; n <= MOST_PARTS && work->terms / n >= FEW; n++) {
+        if (work->terms % (n * vector)) continue; /* vectors lie in one part */
         ash_gpu_work cut = *work;
         ash_gpu_window window;
-        cut.terms /= parts;
-        cut.batches *= (double)parts;
+        cut.terms /= n;
+        cut.batches *= (double)n;
         if (work->window) {
             window = *work->window;
-            window.channels /= parts;
+            window.channels /= n;
             cut.window = &window;
         }
-        double sums = 2 * (double)parts * result / (target->memory * c->near_memory);
-        double time = ash_gpu_choose(target, &cut, &shape) + c->kernel_begin + sums;
+        double sums = 2 * (double)n * result / (target->memory * c->near_memory);
+        double time = choose_shape(target, &cut, &shape) + c->kernel_begin + sums;
         if (time < least) {
             least = time;
-            best = parts;
+            *parts = n;
         }
     }
-    return best;
+    return *parts > 1 ? least : whole;
+}
+
+int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
+    ash_gpu_work other;
+    int64_t parts, others;
+    double time = choose_parts(target, work, &parts);
+    time *= target->costs.parts_gain;
+    return finer(work, &other) && choose_parts(target, &other, &others) < time ? others : parts;
 }

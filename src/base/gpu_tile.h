@@ -72,8 +72,8 @@ typedef struct ash_gpu_work {
     int64_t terms, runs;   /* a sum has `runs` runs of `terms` terms, which k-tiles do not cross */
     bool exact;            /* a k-tile is a run */
     int64_t few;           /* rows or columns, where these are ASH_GPU_STRIP at most, or 0 */
-    ash_gpu_math math;
-    unsigned bits; /* of an element of the longer operand, where it is packed; 0: those of `math` */
+    ash_gpu_math math;     /* of TF32 and pairs of it: FMA as well, where that is done as soon */
+    unsigned bits;         /* of an element of the longer operand, where it is packed; 0: those of `math` */
     const ash_gpu_window *window; /* NULL: none that comes in pieces */
 } ash_gpu_work;
 

@@ -25,6 +25,8 @@ typedef struct request {
     request_state state;
     uint32_t group;
     bool repeated; /* LABELLED: the group reads an element more than once, along axes without a label */
+    uint8_t depth, turns; /* the most nodes that a group goes back through to come here, and reshapes that
+                             regroup dims among them */
     int8_t labels[ASH_MAX_RANK];
 } request;
 
@@ -40,7 +42,6 @@ typedef struct fuser {
      * makes the group rows. */
     bool *from_reduction;
     bool *meets; /* per value: computed element by element from results of several reductions */
-    bool *deep;  /* per value: stored, since too many nodes would be gone through to compute it */
     bool
         *light; /* per value: made of one byte, of positions, or of one number that is stored beside it, and
                     computed anew by each group that reads it */
@@ -83,6 +84,8 @@ static void add_request(request *r, const request *wanted) {
         *r = *wanted;
         return;
     }
+    r->depth = ASH_MAX(r->depth, wanted->depth);
+    r->turns = ASH_MAX(r->turns, wanted->turns);
     bool same = r->state == LABELLED && wanted->state == LABELLED && r->group == wanted->group &&
                 !memcmp(r->labels, wanted->labels, sizeof r->labels);
     if (!same)
@@ -104,8 +107,15 @@ static void ask(fuser *f, ash_value value, const request *wanted) {
     add_nearest(&f->nearest[value], wanted);
 }
 
-static void ask_stored(fuser *f, ash_value value, uint32_t group) {
-    const request wanted = {.state = OPERAND, .group = group};
+/* What a node that is asked for so asks of its operands. */
+static request one_further(request r) {
+    r.depth++;
+    return r;
+}
+
+static void ask_stored(fuser *f, ash_value value, const request *of_result) {
+    const request wanted = {
+        .state = OPERAND, .group = of_result->group, .depth = of_result->depth, .turns = of_result->turns};
     ask(f, value, &wanted);
     f->requests[value].state = OPERAND;
 }
@@ -144,10 +154,20 @@ static void through_reshape(const ash_type *in, const ash_type *out, request *r)
     }
 }
 
+/* Whether a reshape does more than add and drop dims of 1. */
+static bool regroups(const ash_graph *graph, const ash_node *node) {
+    if (node->op != ASH_OP_RESHAPE) return false;
+    request r = {.state = LABELLED};
+    through_reshape(ash_graph__type(graph, node->ins[0]), ash_graph__type(graph, node->out), &r);
+    return r.state != LABELLED;
+}
+
 /* What a request for a virtual node's result asks of its operand. */
 static request behind(const fuser *f, const ash_node *node, request r) {
     const ash_type *in = ash_graph__type(f->graph, node->ins[0]),
                    *out = ash_graph__type(f->graph, node->out);
+    r = one_further(r);
+    r.turns += regroups(f->graph, node);
     if (r.state == LABELLED) {
         request from = r;
         memset(r.labels, ASH_LABEL_NONE, sizeof r.labels);
@@ -181,10 +201,11 @@ static void pass_on(fuser *f, const ash_node *node) {
 
 /* The same for a value that each of its readers computes. */
 static void pass_anew(fuser *f, const ash_node *node) {
-    const request all = {.state = STORED}, *nearest = &f->nearest[node->out];
+    const request all = one_further(f->requests[node->out]), nearest = one_further(f->nearest[node->out]);
+    const request wanted = {.state = STORED, .depth = all.depth, .turns = all.turns};
     for (unsigned i = 0; i < node->n_ins; i++) {
-        add_request(&f->requests[node->ins[i]], &all);
-        add_nearest(&f->nearest[node->ins[i]], nearest);
+        add_request(&f->requests[node->ins[i]], &wanted);
+        add_nearest(&f->nearest[node->ins[i]], &nearest);
     }
 }
 
@@ -371,6 +392,7 @@ static bool new_group(fuser *f, uint32_t n) {
     }
     r->group = (uint32_t)f->fusion->groups.len;
     r->repeated = false;
+    r->depth = r->turns = 0;
     f->nearest[node->out] = *r;
     return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
 }
@@ -384,9 +406,12 @@ static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_
         syms[d] = ash_ix_new_sym(ixs, type->dims[d]);
         at[d] = ash_ix_sym(ixs, syms[d]);
     }
-    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
+    unsigned depth = 0, turns = 0;
+    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value]) {
         const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
+        turns += regroups(g, node);
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) break;
+        if (++depth > MAX_DEPTH || turns > MAX_TURNS) break;
         ash_ix_behind(ixs, g, node, at, to);
         memcpy(at, to, sizeof at);
         value = node->ins[0];
@@ -481,19 +506,11 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     return true;
 }
 
-/* Whether a reshape does more than add and drop dims of 1. */
-static bool regroups(const ash_graph *graph, const ash_node *node) {
-    if (node->op != ASH_OP_RESHAPE) return false;
-    request r = {.state = LABELLED};
-    through_reshape(ash_graph__type(graph, node->ins[0]), ash_graph__type(graph, node->out), &r);
-    return r.state != LABELLED;
-}
-
 /* Whether a value that movement makes is taken out of dims that lie otherwise, as channels are out of
  * blocks: then what a window reads beside the edge of an image has no address of its own. */
 static bool is_regrouped(const fuser *f, ash_value value) {
     const ash_graph *g = f->graph;
-    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value] && !f->deep[value]) {
+    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value]) {
         const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
         if (node->op == ASH_OP_RESHAPE && regroups(g, node)) return true;
@@ -512,13 +529,14 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     f->fusion->group_of[n] = group;
     memcpy(f->fusion->labels[n], r.labels, sizeof r.labels);
     g->n_nodes++;
-    if (ash_op_is_elementwise(node->op)) {
-        for (unsigned i = 0; i < node->n_ins; i++) ask(f, node->ins[i], &r);
-        return;
-    }
     if (ash_op_is_virtual(node->op)) {
         f->requests[node->out] = f->nearest[node->out] = r;
         pass_on(f, node);
+        return;
+    }
+    r = one_further(r);
+    if (ash_op_is_elementwise(node->op)) {
+        for (unsigned i = 0; i < node->n_ins; i++) ask(f, node->ins[i], &r);
         return;
     }
     if (ash_node_reduces_nothing(f->graph, node)) {
@@ -532,7 +550,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     ash_value bytes = ash_node__looked_up(f->graph, node);
     if (bytes != ASH_NO_VALUE) { /* without the cast to an index */
-        ask_stored(f, node->ins[0], group);
+        ask_stored(f, node->ins[0], &r);
         ask(f, bytes, &r);
         return;
     }
@@ -549,12 +567,12 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     bool attends = node->op == ASH_OP_ATTEND && ask_scores(f, node, g, &r);
     for (unsigned i = attends; i < node->n_ins; i++) {
-        request through = {.state = REARRANGED, .group = group};
+        request through = {.state = REARRANGED, .group = group, .depth = r.depth, .turns = r.turns};
         memset(through.labels, ASH_LABEL_NONE, sizeof through.labels);
         if (node->op == ASH_OP_GATHER && i == 0 && picks(f, node->ins[0]))
             ask(f, node->ins[0], &through);
         else
-            ask_stored(f, node->ins[i], group);
+            ask_stored(f, node->ins[i], &r);
     }
     for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
         f->packed[node->ins[i]] = true;
@@ -616,9 +634,17 @@ static bool may_lie_beside(const fuser *f, const ash_node *node, const request *
     return ash_op_is_elementwise(node->op) || ash_op_is_reduction(node->op);
 }
 
+/* Whether too many nodes would be gone back through to compute a value. Only a group's own nodes count: a
+ * chain of them that goes through a value in a buffer ends there. */
+static bool is_deep(const fuser *f, const ash_node *node) {
+    const request *r = &f->requests[node->out];
+    return node->n_ins && (ash_op_is_virtual(node->op) || is_pointwise(f, node)) &&
+           (r->depth >= MAX_DEPTH || r->turns + regroups(f->graph, node) > MAX_TURNS);
+}
+
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = f->packed[node->out] || f->deep[node->out] || node->n_outs > 1;
+    bool must_store = f->packed[node->out] || is_deep(f, node) || node->n_outs > 1;
     for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
     bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(f->graph, node);
@@ -687,31 +713,6 @@ static void mark_from_reduction(const ash_graph *graph, bool *from) {
     }
 }
 
-/* Marks values that the chain of nodes behind them makes too deep. False when there is no memory. */
-static bool mark_deep(fuser *f) {
-    typedef struct chain {
-        uint8_t depth, turns;
-    } chain;
-    const ash_graph *graph = f->graph;
-    chain *chains = ash_mem_calloc(graph->allocator, graph->values.len, sizeof *chains);
-    for (size_t n = 0; chains && n < graph->nodes.len; n++) {
-        const ash_node *node = &graph->nodes.at[n];
-        if (!ash_op_is_virtual(node->op) && !is_pointwise(f, node)) continue;
-        chain c = {0};
-        unsigned first = ash_node__looked_up(graph, node) != ASH_NO_VALUE; /* a table is stored */
-        for (unsigned i = first; i < node->n_ins; i++) {
-            c.depth = ASH_MAX(c.depth, chains[node->ins[i]].depth);
-            c.turns = ASH_MAX(c.turns, chains[node->ins[i]].turns);
-        }
-        c.depth++;
-        c.turns += regroups(graph, node);
-        f->deep[node->out] = c.depth > MAX_DEPTH || c.turns > MAX_TURNS;
-        if (!f->deep[node->out]) chains[node->out] = c;
-    }
-    ash_mem_free(graph->allocator, chains, graph->values.len, sizeof *chains);
-    return chains;
-}
-
 /* Lists the nodes of each group. */
 static bool list_members(ash_fusion *fusion) {
     size_t groups = fusion->groups.len, total = 0;
@@ -751,14 +752,13 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
     f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
-    f.deep = ash_mem_calloc(a, values, sizeof *f.deep);
     f.light = ash_mem_calloc(a, values, sizeof *f.light);
     f.nearest = ash_mem_calloc(a, values, sizeof *f.nearest);
     f.meets = ash_mem_calloc(a, values, sizeof *f.meets);
     out->beside = ash_mem_calloc(a, nodes, sizeof *out->beside);
     ash_status status = ASH_OK;
     if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction || !f.packed ||
-        !f.deep || !f.light || !f.nearest || !f.meets || !out->beside || !mark_deep(&f)) {
+        !f.light || !f.nearest || !f.meets || !out->beside) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -782,7 +782,6 @@ done:
     ash_mem_free(a, f.nearest, values, sizeof *f.nearest);
     ash_mem_free(a, f.meets, values, sizeof *f.meets);
     ash_mem_free(a, f.light, values, sizeof *f.light);
-    ash_mem_free(a, f.deep, values, sizeof *f.deep);
     ash_mem_free(a, f.packed, values, sizeof *f.packed);
     ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);
     ash_mem_free(a, f.requests, values, sizeof *f.requests);

@@ -12,8 +12,14 @@
 
 /* --- loops ---------------------------------------------------------------------------------------- */
 
-unsigned ash_loops__unroll(const ash_kern *k, const ash_partial_blocks *blocks) {
+unsigned ash_loops__unroll(const ash_loops *l, const ash_partial_blocks *blocks, ash_dim extent,
+                           int64_t apart) {
+    const ash_kern *k = l->k;
     const ash_costs *c = &k->low->target->costs;
+    if (c->unroll_loads > 1 && blocks && !l->anchor) {
+        int64_t steps = ash_ceil_div(ash_kern_max(k, extent), apart);
+        return (unsigned)ASH_MAX(ASH_MIN(steps, c->unroll_loads), 1);
+    }
     return blocks && blocks->n && ash_loops__work(k) <= c->unroll_body ? (unsigned)c->unroll_copies : 1;
 }
 
@@ -24,7 +30,7 @@ static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref 
     int64_t apart = ash_loops__apart(l);
     from = ash_loops__own(l, from);
     if (blocks) ash_blocks_open(&k->nest, blocks, apart, &from, &to);
-    ash_kern_loop(k, a->sym, from, to, apart, ash_loops__unroll(k, blocks));
+    ash_kern_loop(k, a->sym, from, to, apart, ash_loops__unroll(l, blocks, a->extent, apart));
     inner->body(l, inner->arg);
     ash_nest_end(&k->nest);
     for (unsigned i = 0; blocks && i < blocks->n; i++) {

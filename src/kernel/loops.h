@@ -102,9 +102,11 @@ typedef struct ash_loops_inner {
  * one. `whole`: nothing is left. */
 void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
                        const ash_loops_inner *inner);
-/* Copies of the body for a loop that is cut into blocks: how long it runs is not a number then, so the
- * compiler does not see that it pays. */
-unsigned ash_loops__unroll(const ash_kern *k, const ash_partial_blocks *blocks);
+/* Copies of the body for a loop over so much, in such steps. Of one that is cut into blocks: how long it
+ * runs is not a number then, so the compiler does not see that it pays. Of all that sum (those with blocks,
+ * or none of them) where threads wait for each load: so many are on their way at once. */
+unsigned ash_loops__unroll(const ash_loops *l, const ash_partial_blocks *blocks, ash_dim extent,
+                           int64_t apart);
 /* Evaluates and stores the root at the present position. */
 void ash_loops__store(ash_loops *l, void *arg);
 /* The same of what a group of rows stores beside its root, behind its reductions. */

@@ -114,16 +114,33 @@ static dry_run *merge_axes(const ash_loops *l, dry_run *run, dry_run *spare, uin
     return run;
 }
 
-/* Addresses that are neighbours along a symbol, less those that are neither neighbours nor equal. */
-static int score(const ash_kern *dry, ash_sym sym, ash_dim extent) {
+enum { NONE = INT32_MIN, ROW_MOST = 16 }; /* more steps of a row than that are many */
+
+/* How often an address is read for each row: once, where no step of it moves it. */
+static int times_of(const dry_run *run, ash_ix address) {
+    const ash_loops *l = &run->loops;
+    int64_t stride, steps = 1;
+    for (unsigned a = 0; a < l->n_inner && !l->anchor; a++) {
+        const ash_axis *axis = &l->inner[a];
+        bool same = ash_ix_lane_stride(&run->kern.ixs, address, axis->sym, ROW_MOST, true, &stride);
+        if (!same || stride) steps *= ASH_MIN(ash_kern_max(&run->kern, axis->extent), ROW_MOST);
+    }
+    return (int)ASH_MAX(ASH_MIN(steps, ROW_MOST), 1);
+}
+
+/* Addresses that are neighbours along a symbol, less those that are neither neighbours nor equal, as often
+ * as they are read. */
+static int score(const dry_run *run, ash_sym sym, ash_dim extent) {
+    const ash_kern *dry = &run->kern;
     int points = 0;
     int64_t stride;
-    if (extent == 1) return -1000;
+    if (extent == 1) return NONE;
     for (size_t i = 0; i < dry->leaves.len; i++) {
+        int times = times_of(run, dry->leaves.at[i]);
         if (!ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], sym, 16, true, &stride))
-            points -= 2;
+            points -= 2 * times;
         else
-            points += stride == 1 ? 2 : stride == 0 ? 0 : -2;
+            points += stride == 1 ? 2 * times : stride == 0 ? 0 : -2 * times;
     }
     return points;
 }
@@ -160,7 +177,7 @@ void ash_loops__choose_axes(ash_loops *l) {
     dry_run rooms[2], *run = merge_axes(l, &rooms[0], &rooms[1], &joined);
     ash_kern *dry = &run->kern;
     const ash_loops *trial = &run->loops;
-    int best = -1001;
+    int best = NONE;
     bool inner = false;
     for (unsigned kind = 0; kind < 2; kind++) {
         unsigned n = kind ? trial->n_inner : trial->n_outer;
@@ -168,13 +185,13 @@ void ash_loops__choose_axes(ash_loops *l) {
         /* A vector along a window, or along the channels that a convolution sums, has no use. */
         if (kind && l->anchor && ash_op_infos[l->anchor->op].class != ASH_CLASS_MATMUL) continue;
         if (!n) continue;
-        int points = score(dry, list[n - 1].sym, list[n - 1].extent);
+        int points = score(run, list[n - 1].sym, list[n - 1].extent);
         if (points > best) best = points, inner = kind;
     }
     l->vector_inner = inner;
     l->lanes = l->narrow = 1;
     l->turn = -1;
-    if (best > -1000) {
+    if (best > NONE) {
         const ash_axis *a = inner ? &trial->inner[trial->n_inner - 1] : &trial->outer[trial->n_outer - 1];
         l->narrow = ash_kern_lanes(l->k);
         /* windows begin anywhere: there neighbouring threads read neighbouring elements, not vectors */

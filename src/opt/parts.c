@@ -125,7 +125,7 @@ static int64_t parts_of_conv(const ash_rewrite *rw, const ash_node *node) {
     if (columns > INT32_MAX) return 1; /* tiles enough */
     work.columns = (int64_t)columns;
     ash_gpu_window window;
-    if (math == ASH_GPU_FMA && window_of(rw, node, &window)) work.window = &window;
+    if (window_of(rw, node, &window)) work.window = &window;
     return ash_gpu_parts(rw->opt->target, &work);
 }
 

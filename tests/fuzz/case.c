@@ -126,7 +126,8 @@ void case_free(fuzz_case *c) {
 
 /* --- making it smaller ------------------------------------------------------------------------ */
 
-static void need(void *user, ash_value value) {
+static void need(void *user, uint32_t var, ash_value value) {
+    (void)var;
     if (value != ASH_NO_VALUE) ((bool *)user)[value] = true;
 }
 

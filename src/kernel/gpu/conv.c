@@ -338,28 +338,47 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
 
 /* --- chunks ---------------------------------------------------------------------------------------- */
 
+/* A k-tile is a run: the window's last axes. */
+static bool is_exact(const gpu_conv *c) {
+    return !(c->of_terms >> CHANNEL & 1);
+}
+
+/* How long it takes, as ash_gpu_choose says. */
+static double time_in(gpu_conv *c, ash_gpu_math math, ash_gpu_shape *out) {
+    choose_terms(c, math != ASH_GPU_FMA);
+    ash_gpu_window window;
+    const ash_gpu_work work = {.rows = c->filters,
+                               .columns = ash_kern_max(c->k, c->positions),
+                               .batches = (double)c->groups,
+                               .terms = c->terms,
+                               .runs = c->runs,
+                               .exact = is_exact(c),
+                               .math = math,
+                               .window = ash_gpu_window_of(c->k, c->node, &window) ? &window : NULL};
+    return ash_gpu_choose(c->k->low->target, &work, out);
+}
+
+/* The quickest tile. Of f32, which FMA may always multiply, terms are others where matrices do. */
+static ash_gpu_shape choose(gpu_conv *c) {
+    ash_gpu_math math = ash_gpu_math_of(c->k, c->node);
+    ash_gpu_shape best, other;
+    double time = time_in(c, math, &best);
+    if (math != ASH_GPU_TF32 && math != ASH_GPU_TF32X3) return best;
+    if (time_in(c, ASH_GPU_FMA, &other) < time * c->k->low->target->costs.parts_gain) return other;
+    choose_terms(c, true);
+    return best;
+}
+
 bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     gpu_conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
     ash_nest *n = &k->nest;
     if (!read_node(&c)) return false;
-    ash_gpu_math math = ash_gpu_math_of(k, c.node);
-    choose_terms(&c, math != ASH_GPU_FMA);
-    ash_gpu_window window;
-    const ash_gpu_work work = {.rows = c.filters,
-                               .columns = ash_kern_max(k, c.positions),
-                               .batches = (double)c.groups,
-                               .terms = c.terms,
-                               .runs = c.runs,
-                               .exact = !(c.of_terms >> CHANNEL & 1),
-                               .math = math,
-                               .window = ash_gpu_window_of(k, c.node, &window) ? &window : NULL};
-    ash_gpu_shape shape;
+    ash_gpu_shape shape = choose(&c);
     ash_gpu_axes axes = {.n = c.axes};
     memcpy(axes.extents, c.extents, c.axes * sizeof *c.extents);
-    ash_gpu_choose(k->low->target, &work, &shape);
     if (shape.wide) return ash_gpu_lower_patch(k, shape, &axes, chunks);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
-    c.tile.b.in_lines = work.exact; /* places in the window are numbers then */
+    c.tile.b.in_lines = is_exact(&c); /* places in the window are numbers then */
     make_symbols(&c);
     if (!find_operands(&c)) return false;
     int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
@@ -367,7 +386,7 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     int64_t tiles_down = ash_ceil_div(c.filters, rows);
     ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
     ash_gpu_tile_open(&c.tile);
-    c.walks = math == ASH_GPU_FMA && find_walk(&c);
+    c.walks = shape.math == ASH_GPU_FMA && find_walk(&c);
     c.tile.k_tiles = ash_nest_index(n, k_tiles);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
@@ -384,7 +403,7 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_tile_set_root(&t, c.anchor);
     ash_gpu_tile_sum(&c.tile, &t, row, column, &row0);
     ash_gpu_store(&t, c.row, row0,
-                  (c.padded && math != ASH_GPU_BYTES) || math == ASH_GPU_TF32X3 ? &axes : NULL);
+                  (c.padded && shape.math != ASH_GPU_BYTES) || shape.math == ASH_GPU_TF32X3 ? &axes : NULL);
     ash_nest_end(n);
     *chunks = ash_kern_product(k, tiles_across, tiles_down * c.groups);
     return true;
