@@ -169,4 +169,7 @@ ash_value ash_onnx__apply_body(ash_import *im, const char *name, ash_value value
 /* Quantised to u8 with a scale and zero point that cover the operand's range, 0 included. */
 ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale, ash_value *zero);
 
+/* x with zeros behind its elements along an axis, so that there are `n`, which is no less: op_shape.c. */
+ash_value ash_onnx__fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n);
+
 #endif
