@@ -434,10 +434,28 @@ static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
     return 0;
 }
 
+/* The extent that a scale makes which is a quotient of sizes: mostly one over this dim, so that the other is
+ * the result. A quotient is exact here, though the model rounds it. */
+static bool scale_by(ash_import *im, const ash_onnx_quotient *q, resize_target *t) {
+    const ash_import_int in = {t->in, !ash_dim_is_const(t->in)};
+    ash_import_int out = q->above;
+    const bool over_this = q->below.dim == in.dim && q->below.v == in.v;
+    if (!q->above.dim && !q->below.dim) {
+        t->scale = (double)((float)q->above.v / (float)q->below.v);
+        t->out = t->scale == 1 ? t->in : scaled(im, t->in, t->scale);
+        return ash_import__ok(im);
+    }
+    if (!over_this && (!ash_import__combine(im, ASH_OP_MUL, in, q->above, &out) ||
+                       !ash_import__combine(im, ASH_OP_DIV, out, q->below, &out)))
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a scale that is computed"), false;
+    return ash_import__size(im, out, &t->out);
+}
+
 /* Which axes change, by how much, and to what size: from scales, or from sizes. */
 static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, resize_target *targets,
                        size_t *n) {
     const double *given = NULL;
+    const ash_onnx_quotient *quotients = NULL;
     const ash_import_int *want = NULL;
     const int64_t *listed = NULL;
     size_t n_axes = type->rank;
@@ -445,7 +463,10 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
     if (im->opset >= 18) ash_import__attr_ints(im, "axes", &listed, &n_axes);
     if (!listed) n_axes = type->rank;
     const ash_onnx_attr *attr = im->opset < 9 ? ash_import__attr(im, "scales", ONNX_ATTR_FLOATS) : NULL;
-    if (ash_import__has(im, k_scales) && !(by_scale = ash_import__floats(im, k_scales, &given, n)))
+    if (ash_import__has(im, k_scales) && !ash_import__try_floats(im, k_scales, &given, n))
+        quotients = ash_onnx__quotients(im, k_scales, n);
+    if (ash_import__has(im, k_scales) &&
+        !(by_scale = quotients || ash_import__floats(im, k_scales, &given, n)))
         return false;
     by_scale = by_scale && *n > 0;
     if (!by_scale && ash_import__has(im, k_scales + 1) &&
@@ -461,15 +482,20 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
         resize_target *t = &targets[i];
         t->axis = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
         t->in = type->dims[t->axis];
-        t->scale = attr ? (double)attr->floats[i] : by_scale ? given[i] : 0;
-        if (!by_size)
+        t->scale = attr ? (double)attr->floats[i] : given && by_scale ? given[i] : 0;
+        if (quotients) {
+            if (!scale_by(im, &quotients[i], t)) return false;
+        } else if (!by_size)
             t->out = t->scale == 1 ? t->in : scaled(im, t->in, t->scale);
         else if (!want[i].dim)
             t->out = want[i].v; /* make_plan refuses a negative one */
         else if (!ash_import__size(im, want[i], &t->out))
             return false;
-        t->is_known = ash_dim_is_const(t->in) && (!by_size || !want[i].dim || ash_dim_is_const(t->out));
-        if (by_size && t->is_known) t->scale = t->in ? (double)t->out / (double)t->in : 1;
+        t->is_known =
+            ash_dim_is_const(t->in) &&
+            (quotients ? ash_dim_is_const(t->out) : !by_size || !want[i].dim || ash_dim_is_const(t->out));
+        if ((by_size || (quotients && t->scale == 0)) && t->is_known)
+            t->scale = t->in ? (double)t->out / (double)t->in : 1;
     }
     if (by_size && ash_import__ok(im)) keep_aspect(im, targets, *n);
     return ash_import__ok(im);
