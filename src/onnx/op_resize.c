@@ -380,8 +380,9 @@ static bool read_resize(ash_import *im, resize *r) {
 typedef struct resize_target {
     unsigned axis;
     ash_dim in, out;
-    double scale;  /* out / in; of extents that are variables 0, unless the model gives it */
-    bool is_known; /* both extents are numbers */
+    double scale;                /* out / in; of extents that are variables 0, unless the model gives it */
+    bool is_known;               /* both extents are numbers */
+    const ash_onnx_quotient *by; /* what the model has computed of sizes instead of out / in, or NULL */
 } resize_target;
 
 /* keep_aspect_ratio_policy: one scale for all axes, the smallest or the largest of those that the sizes ask
@@ -448,6 +449,7 @@ static bool scale_by(ash_import *im, const ash_onnx_quotient *q, resize_target *
     if (!over_this && (!ash_import__combine(im, ASH_OP_MUL, in, q->above, &out) ||
                        !ash_import__combine(im, ASH_OP_DIV, out, q->below, &out)))
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a scale that is computed"), false;
+    if (!over_this) t->by = q;
     return ash_import__size(im, out, &t->out);
 }
 
@@ -480,6 +482,7 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
     }
     for (size_t i = 0; i < *n && ash_import__ok(im); i++) {
         resize_target *t = &targets[i];
+        *t = (resize_target){0};
         t->axis = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
         t->in = type->dims[t->axis];
         t->scale = attr ? (double)attr->floats[i] : given && by_scale ? given[i] : 0;
@@ -520,6 +523,10 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
                                 "antialiasing, or a region, along a dim that is not a number");
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
+    ash_dim above, below;
+    if (t->by && ash_import__to_dim(im, t->by->above, &above) &&
+        ash_import__to_dim(im, t->by->below, &below))
+        f.scale = ash_div(g, double_of(g, above), double_of(g, below));
     stairs s;
     bool even =
         ash_import__type(im, x).rank < ASH_MAX_RANK && find_stairs(g, r, t->in, t->out, t->scale, &s);
