@@ -343,9 +343,9 @@ static void test_names_of_bodies_hide(void **state) {
 
 /* If on the largest element of an input f32 [dims...], through Cast to bool: the input, or exp of it. The
  * condition is computed when the graph runs, and both ways are taken. `second`, in place of Exp, may be a
- * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. Or, of one
- * element, a scalar: the result is one then, whichever is taken. Or a sequence in either, which wants a
- * condition that is known, as does a result of another type. */
+ * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. Or, of
+ * one element, a scalar: the result is one then, whichever is taken. Or a sequence in either, which wants
+ * a condition that is known, as does a result of another type. */
 static void check_condition(ash_context *context, const int64_t *dims, size_t rank, const char *second) {
     bool unfit = !strcmp(second, "MatMul"), scalar = !strcmp(second, "Squeeze"),
          smaller = scalar || !strcmp(second, "ReduceMax"), list = !strcmp(second, "SequenceEmpty");

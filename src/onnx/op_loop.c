@@ -218,8 +218,8 @@ static bool is_single(const ash_type *type) {
     return true;
 }
 
-/* Branches that give one element each, in other ranks, as where a flag was a scalar and became bool[1]: both
- * in the lower rank, in which it broadcasts as in the higher one. */
+/* Branches that give one element each, in other ranks, as where a flag was a scalar and became bool[1]:
+ * both in the lower rank, in which it broadcasts as in the higher one. */
 static void level(ash_import *im, ash_value *x, ash_value *y) {
     ash_dim ones[ASH_MAX_RANK];
     const ash_type a = ash_import__type(im, *x), b = ash_import__type(im, *y);

@@ -435,8 +435,8 @@ static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
     return 0;
 }
 
-/* The extent that a scale makes which is a quotient of sizes: mostly one over this dim, so that the other is
- * the result. A quotient is exact here, though the model rounds it. */
+/* The extent that a scale makes which is a quotient of sizes: mostly one over this dim, so that the other
+ * is the result. A quotient is exact here, though the model rounds it. */
 static bool scale_by(ash_import *im, const ash_onnx_quotient *q, resize_target *t) {
     const ash_import_int in = {t->in, !ash_dim_is_const(t->in)};
     ash_import_int out = q->above;
