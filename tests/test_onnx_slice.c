@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Slices and pads whose bounds are computed: every pair of the bounds below, over sizes that are numbers
- * and sizes that are variables, against the specification's words. */
+/* Slices whose bounds are computed: every pair of the bounds below, over sizes that are numbers and sizes
+ * that are variables, against the specification's words. And scales that are quotients of such sizes. */
 
 #include "ashlar/onnx.h"
 #include "ashlar/reference.h"
@@ -200,10 +200,89 @@ static void test_bounds_of_numbers(void **state) {
                 for (int64_t n = 0; n <= MOST; n += 3) check_numbers(bounds[i], bounds[k], steps[s], n, 2);
 }
 
+/* --- scales --------------------------------------------------------------------------------------- */
+
+/* y = x f32[n] resized by `above` over `below`, of which one depends on the sizes of x and t f32[m]. */
+static bytes make_resize(const char *above, const char *below, int opset) {
+    bytes graph = {.len = 0}, to = {.len = 0}, mode = {.len = 0}, node = {.len = 0};
+    bytes x = make_info("x", (int64_t[]){-1}, 1), t = make_info("t", (int64_t[]){-2}, 1),
+          y = make_info("y", NULL, 0);
+    bytes up = make_node(NULL, "Cast", "a", NULL, "af"), down = make_node(NULL, "Cast", "b", NULL, "bf"),
+          scale = make_node(NULL, "Div", "af", "bf", "scale");
+    put_message(&graph, 11, &x);
+    put_message(&graph, 11, &t);
+    put_bound(&graph, above, 'a');
+    put_bound(&graph, below, 'b');
+    put_text(&to, 1, "to");
+    put_int(&to, 3, 1);
+    put_int(&to, 20, 2);
+    put_message(&up, 5, &to);
+    put_message(&down, 5, &to);
+    put_message(&graph, 1, &up);
+    put_message(&graph, 1, &down);
+    put_message(&graph, 1, &scale);
+    put_text(&node, 1, "x");
+    if (opset > 10) put_text(&node, 1, "");
+    put_text(&node, 1, "scale");
+    put_text(&node, 2, "y");
+    put_text(&node, 4, opset > 9 ? "Resize" : "Upsample");
+    static const char *const choices[][2] = {{"coordinate_transformation_mode", "asymmetric"},
+                                             {"nearest_mode", "floor"}};
+    for (size_t i = 0; i < ASH_COUNT(choices) && opset > 10; i++) {
+        mode.len = 0;
+        put_text(&mode, 1, choices[i][0]);
+        put_text(&mode, 4, choices[i][1]);
+        put_int(&mode, 20, 3);
+        put_message(&node, 5, &mode);
+    }
+    put_message(&graph, 1, &node);
+    put_message(&graph, 12, &y);
+    return make_model(&graph, opset);
+}
+
+/* Element i is the operand's at i / scale, downwards: quotients of small numbers are exact enough. */
+static void check_resize(const char *above, const char *below, int opset) {
+    static const float data[MOST] = {0, 1, 2, 3, 4, 5, 6};
+    static const char *const names[] = {"n", "m"};
+    const void *ins[] = {data, data};
+    bytes model = make_resize(above, below, opset);
+    ash_graph *graph = parse(&model, 1);
+    if (!graph) fail_msg("%s over %s: %s", above, below, diag.message);
+    for (int64_t n = 1; n <= MOST; n++)
+        for (int64_t m = 1; m <= MOST; m++) {
+            const int64_t values[] = {n, m}, a = value_of(above, n, m), b = value_of(below, n, m);
+            ash_reference *run;
+            size_t count;
+            assert_int_equal(ash_reference_run(graph, ins, 2, names, values, 2, &run, &diag), ASH_OK);
+            const double *got = ash_reference_output(run, 0, NULL, &count);
+            assert_int_equal(count, n * a / b);
+            for (size_t i = 0; i < count; i++)
+                if (got[i] != (double)ASH_MIN((int64_t)i * b / a, n - 1))
+                    fail_msg("%s over %s, n = %lld, m = %lld: element %zu is %g", above, below,
+                             (long long)n, (long long)m, i, got[i]);
+            ash_reference_destroy(run);
+        }
+    ash_graph_destroy(graph);
+}
+
+static void test_scales_of_sizes(void **state) {
+    (void)state;
+    static const int opsets[] = {9, 10, 17};
+    for (size_t i = 0; i < ASH_COUNT(opsets); i++) {
+        check_resize("m", "n", opsets[i]);
+        check_resize("m 2 *", "n", opsets[i]);
+        check_resize("m", "2", opsets[i]);
+        check_resize("4", "m", opsets[i]);
+        check_resize("n 2 *", "n", opsets[i]);
+        check_resize("2", "1", opsets[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bounds_with_variables),
         cmocka_unit_test(test_bounds_of_numbers),
+        cmocka_unit_test(test_scales_of_sizes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

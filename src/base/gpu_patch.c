@@ -56,7 +56,7 @@ bool ash_gpu_piece_of(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piec
                    sums = shape.thread_rows * shape.thread_vectors * VECTOR;
     ash_gpu_piece piece = {.channels = quad, .quads = shape.slices};
     int64_t least = 0, least_positions = 0;
-    if (shape.math != ASH_GPU_FMA || w->kernel[0] * w->kernel[1] == 1 || shape.across < VECTOR ||
+    if (ash_gpu_by_warp(shape) || w->kernel[0] * w->kernel[1] == 1 || shape.across < VECTOR ||
         w->channels % (shape.slices * quad) || (shape.slices > 1 && quad < ASH_GPU_QUAD))
         return false;
     if (sums * quad * w->kernel[1] > MOST_SUMS) return false;

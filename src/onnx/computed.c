@@ -324,6 +324,65 @@ static bool is_input(const ash_import *im, ash_value x) {
     return info->kind == ASH_VALUE_INPUT;
 }
 
+/* Element i of floating point numbers, in row-major order, as a quotient of whole numbers or dims. */
+static bool quotient_at(ash_import *im, ash_value x, int64_t i, unsigned *visits, ash_onnx_quotient *out) {
+    const ash_value_info info = *ash_graph__value(im->graph, x);
+    ash_onnx_quotient a, b;
+    int64_t count;
+    if (ash_type_static_count(&info.type, &count) && count == 1) i = 0;
+    *out = (ash_onnx_quotient){.below = {1, false}};
+    if (info.kind == ASH_VALUE_CONSTANT && info.blob) {
+        const double f = ash_import__float_at(info.blob, info.type.dtype, (size_t)i);
+        if (!(fabs(f) <= 0x1p24) || f != trunc(f)) return false;
+        out->above.v = (int64_t)f;
+        return true;
+    }
+    if (info.kind != ASH_VALUE_NODE || !*visits || !ash_import__ok(im)) return false;
+    const ash_node node = im->graph->nodes.at[info.node];
+    --*visits;
+    switch (node.op) {
+    case ASH_OP_RESHAPE: return quotient_at(im, node.ins[0], i, visits, out);
+    case ASH_OP_CAST: {
+        if (ash_dtype_is_float(ash_import__type(im, node.ins[0]).dtype))
+            return quotient_at(im, node.ins[0], i, visits, out);
+        const number n = number_at(im, node.ins[0], i, visits);
+        out->above = n.known;
+        return is_known(n);
+    }
+    case ASH_OP_CONCAT:
+        for (size_t k = 0; k < node.n_ins; k++) {
+            const ash_type *part = ash_graph__type(im->graph, node.ins[k]);
+            if (part->rank != 1 || !ash_dim_is_const(part->dims[0])) return false;
+            if (i < part->dims[0]) return quotient_at(im, node.ins[k], i, visits, out);
+            i -= part->dims[0];
+        }
+        return false;
+    case ASH_OP_DIV:
+        if (!quotient_at(im, node.ins[0], i, visits, &a) || !quotient_at(im, node.ins[1], i, visits, &b) ||
+            a.below.dim || a.below.v != 1 || b.below.dim || b.below.v != 1)
+            return false;
+        *out = (ash_onnx_quotient){a.above, b.above};
+        return b.above.dim || b.above.v > 0;
+    default: return false;
+    }
+}
+
+const ash_onnx_quotient *ash_onnx__quotients(ash_import *im, size_t k, size_t *count) {
+    const ash_value x = ash_import__in(im, k);
+    const ash_type type = ash_import__type(im, x);
+    int64_t n;
+    if (!ash_import__ok(im) || !ash_dtype_is_float(type.dtype) || type.rank != 1 ||
+        !ash_type_static_count(&type, &n) || n >= PLACES)
+        return NULL;
+    ash_onnx_quotient *all = ash_arena_alloc(im->scratch, (size_t)n, sizeof *all);
+    for (int64_t i = 0; all && i < n; i++) {
+        unsigned visits = VISITS;
+        if (!quotient_at(im, x, i, &visits, &all[i])) return NULL;
+    }
+    *count = (size_t)n;
+    return all;
+}
+
 number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count) {
     const ash_import_int *list;
     int64_t n;

@@ -281,17 +281,6 @@ static void take_only(ash_import *im, const char *name, ash_value other, const c
     add_advice(im);
 }
 
-/* x with zeros behind its elements along an axis, so that there are `n`, which is no less. */
-static ash_value fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n) {
-    ash_graph *g = im->graph;
-    ash_type type = ash_import__type(im, x);
-    ash_dim have = type.dims[axis];
-    if (have == n) return x;
-    type.dims[axis] = ash_graph_dim_sub(g, n, have);
-    ash_value parts[] = {x, ash_build__fill(g, type.dtype, 0, type.dims, type.rank)};
-    return have == 0 ? parts[1] : ash_concat(g, parts, 2, axis);
-}
-
 /* Branches that no graph can join: one type stands behind them. */
 static void refuse_types(ash_import *im, size_t k, const ash_type *a, const ash_type *b) {
     ash_text text;
@@ -306,10 +295,28 @@ static void refuse_types(ash_import *im, size_t k, const ash_type *a, const ash_
     add_advice(im);
 }
 
+static bool is_single(const ash_type *type) {
+    for (unsigned d = 0; d < type->rank; d++)
+        if (type->dims[d] != 1) return false;
+    return true;
+}
+
+/* Branches that give one element each, in other ranks, as where a flag was a scalar and became bool[1]:
+ * both in the lower rank, in which it broadcasts as in the higher one. */
+static void level(ash_import *im, ash_value *x, ash_value *y) {
+    ash_dim ones[ASH_MAX_RANK];
+    const ash_type a = ash_import__type(im, *x), b = ash_import__type(im, *y);
+    if (a.rank == b.rank || !is_single(&a) || !is_single(&b)) return;
+    ash_value *higher = a.rank > b.rank ? x : y;
+    for (unsigned d = 0; d < ASH_MAX_RANK; d++) ones[d] = 1;
+    *higher = ash_reshape(im->graph, *higher, ones, ASH_MIN(a.rank, b.rank));
+}
+
 /* Result k of either branch. Where they differ in a dim, that is a size which is settled when it is known
  * which branch is taken. */
 static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value y) {
     ash_graph *g = im->graph;
+    level(im, &x, &y);
     const ash_type a = ash_import__type(im, x), b = ash_import__type(im, y);
     ash_dim most[ASH_MAX_RANK];
     bool same = ash_type_equal(&a, &b);
@@ -322,8 +329,8 @@ static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value 
         most[d] = a.dims[d] == b.dims[d] ? a.dims[d]
                   : none                 ? a.dims[d] + b.dims[d]
                                          : ash_graph_dim_max(g, a.dims[d], b.dims[d]);
-        x = fill_up(im, x, d, most[d]);
-        y = fill_up(im, y, d, most[d]);
+        x = ash_onnx__fill_up(im, x, d, most[d]);
+        y = ash_onnx__fill_up(im, y, d, most[d]);
     }
     ash_value all = ash_select(g, go, x, y);
     for (unsigned d = 0; d < a.rank && ash_import__ok(im); d++) {

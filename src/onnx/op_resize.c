@@ -467,8 +467,9 @@ static bool read_resize(ash_import *im, resize *r) {
 typedef struct resize_target {
     unsigned axis;
     ash_dim in, out;
-    double scale;  /* out / in; of extents that are variables 0, unless the model gives it */
-    bool is_known; /* both extents are numbers */
+    double scale;                /* out / in; of extents that are variables 0, unless the model gives it */
+    bool is_known;               /* both extents are numbers */
+    const ash_onnx_quotient *by; /* what the model has computed of sizes instead of out / in, or NULL */
 } resize_target;
 
 /* keep_aspect_ratio_policy: one scale for all axes, the smallest or the largest of those that the sizes ask
@@ -521,10 +522,29 @@ static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
     return 0;
 }
 
+/* The extent that a scale makes which is a quotient of sizes: mostly one over this dim, so that the other
+ * is the result. A quotient is exact here, though the model rounds it. */
+static bool scale_by(ash_import *im, const ash_onnx_quotient *q, resize_target *t) {
+    const ash_import_int in = {t->in, !ash_dim_is_const(t->in)};
+    ash_import_int out = q->above;
+    const bool over_this = q->below.dim == in.dim && q->below.v == in.v;
+    if (!q->above.dim && !q->below.dim) {
+        t->scale = (double)((float)q->above.v / (float)q->below.v);
+        t->out = t->scale == 1 ? t->in : scaled(im, t->in, t->scale);
+        return ash_import__ok(im);
+    }
+    if (!over_this && (!ash_import__combine(im, ASH_OP_MUL, in, q->above, &out) ||
+                       !ash_import__combine(im, ASH_OP_DIV, out, q->below, &out)))
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a scale that is computed"), false;
+    if (!over_this) t->by = q;
+    return ash_import__size(im, out, &t->out);
+}
+
 /* Which axes change, by how much, and to what size: from scales, or from sizes. */
 static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, resize_target *targets,
                        size_t *n) {
     const double *given = NULL;
+    const ash_onnx_quotient *quotients = NULL;
     const ash_import_int *want = NULL;
     const int64_t *listed = NULL;
     size_t n_axes = type->rank;
@@ -532,7 +552,10 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
     if (im->opset >= 18) ash_import__attr_ints(im, "axes", &listed, &n_axes);
     if (!listed) n_axes = type->rank;
     const ash_onnx_attr *attr = im->opset < 9 ? ash_import__attr(im, "scales", ONNX_ATTR_FLOATS) : NULL;
-    if (ash_import__has(im, k_scales) && !(by_scale = ash_import__floats(im, k_scales, &given, n)))
+    if (ash_import__has(im, k_scales) && !ash_import__try_floats(im, k_scales, &given, n))
+        quotients = ash_onnx__quotients(im, k_scales, n);
+    if (ash_import__has(im, k_scales) &&
+        !(by_scale = quotients || ash_import__floats(im, k_scales, &given, n)))
         return false;
     by_scale = by_scale && *n > 0;
     if (!by_scale && ash_import__has(im, k_scales + 1) &&
@@ -546,17 +569,23 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
     }
     for (size_t i = 0; i < *n && ash_import__ok(im); i++) {
         resize_target *t = &targets[i];
+        *t = (resize_target){0};
         t->axis = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
         t->in = type->dims[t->axis];
-        t->scale = attr ? (double)attr->floats[i] : by_scale ? given[i] : 0;
-        if (!by_size)
+        t->scale = attr ? (double)attr->floats[i] : given && by_scale ? given[i] : 0;
+        if (quotients) {
+            if (!scale_by(im, &quotients[i], t)) return false;
+        } else if (!by_size)
             t->out = t->scale == 1 ? t->in : scaled(im, t->in, t->scale);
         else if (!want[i].dim)
             t->out = want[i].v; /* make_plan refuses a negative one */
         else if (!ash_import__size(im, want[i], &t->out))
             return false;
-        t->is_known = ash_dim_is_const(t->in) && (!by_size || !want[i].dim || ash_dim_is_const(t->out));
-        if (by_size && t->is_known) t->scale = t->in ? (double)t->out / (double)t->in : 1;
+        t->is_known =
+            ash_dim_is_const(t->in) &&
+            (quotients ? ash_dim_is_const(t->out) : !by_size || !want[i].dim || ash_dim_is_const(t->out));
+        if ((by_size || (quotients && t->scale == 0)) && t->is_known)
+            t->scale = t->in ? (double)t->out / (double)t->in : 1;
     }
     if (by_size && ash_import__ok(im)) keep_aspect(im, targets, *n);
     return ash_import__ok(im);
@@ -581,6 +610,10 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
                                 "antialiasing, or a region, along a dim that is not a number");
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
+    ash_dim above, below;
+    if (t->by && ash_import__to_dim(im, t->by->above, &above) &&
+        ash_import__to_dim(im, t->by->below, &below))
+        f.scale = ash_div(g, double_of(g, above), double_of(g, below));
     stairs s;
     strides down;
     if (find_strides(g, r, t->in, t->out, t->scale, &down))

@@ -166,6 +166,18 @@ static bool axes_mask(ash_import *im, unsigned rank, uint32_t *mask) {
     return true;
 }
 
+ash_value ash_onnx__fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n) {
+    ash_graph *g = im->graph;
+    ash_type type = ash_import__type(im, x);
+    ash_dim have = type.dims[axis];
+    if (have == n) return x;
+    type.dims[axis] = ash_graph_dim_sub(g, n, have);
+    ash_value parts[] = {x, ash_build__fill(g, type.dtype, 0, type.dims, type.rank)};
+    return have == 0 ? parts[1] : ash_concat(g, parts, 2, axis);
+}
+
+/* A dim of at most one element is one that the model knows to be there, as the last result of a loop whose
+ * number of iterations is computed: where there was none, it is zero. */
 void ash_onnx__op_squeeze(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x), out = type;
@@ -173,8 +185,12 @@ void ash_onnx__op_squeeze(ash_import *im) {
     bool given = axes_mask(im, type.rank, &mask);
     out.rank = 0;
     for (unsigned i = 0; i < type.rank; i++) {
+        int64_t least, most;
         bool drop = given ? mask >> i & 1 : type.dims[i] == 1;
-        if (drop && type.dims[i] != 1)
+        ash_graph_dim_bounds(im->graph, type.dims[i], &least, &most);
+        if (drop && !ash_dim_is_const(type.dims[i]) && most == 1)
+            x = ash_onnx__fill_up(im, x, i, 1);
+        else if (drop && type.dims[i] != 1)
             ash_import__fail(im, ASH_ERROR_SHAPE, "dim %u, which is to go, is not 1", i);
         if (!drop) out.dims[out.rank++] = type.dims[i];
     }

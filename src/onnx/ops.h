@@ -170,4 +170,15 @@ ash_value ash_onnx__apply_body(ash_import *im, const char *name, ash_value value
 /* Quantised to u8 with a scale and zero point that cover the operand's range, 0 included. */
 ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale, ash_value *zero);
 
+/* x with zeros behind its elements along an axis, so that there are `n`, which is no less: op_shape.c. */
+ash_value ash_onnx__fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n);
+
+/* A floating point number as a model computes it of sizes: a whole number or a dim by another, above 0. */
+typedef struct ash_onnx_quotient {
+    ash_import_int above, below;
+} ash_onnx_quotient;
+
+/* The elements of operand k, which has rank 1, as such quotients; NULL where they are none: computed.c. */
+const ash_onnx_quotient *ash_onnx__quotients(ash_import *im, size_t k, size_t *count);
+
 #endif
