@@ -226,57 +226,6 @@ static void test_max_is_one_instruction(void **state) {
     free(text);
 }
 
-/* Numbers from memory behind a tile's loop, which takes all registers but a few, are loaded behind it: 24
- * sums in the loop over k, and for each of them the scales and shifts of a requantisation. */
-static void test_numbers_wait_behind_tiles(void **state) {
-    (void)state;
-    enum { ROWS = 8, COLS = 3, SUMS = ROWS * COLS, LANES = 16, NUMBERS = 9 };
-    ash_nest n = test_nest();
-    uint16_t a = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false});
-    uint16_t b = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, false});
-    uint16_t c = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 2, true});
-    uint16_t numbers = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 4, 3, false});
-    uint16_t sums = ash_nest_shared_add(&n, ASH_F32, SUMS * LANES);
-    ash_ref cells[SUMS], columns[COLS];
-    ash_ref t = test_chunks(&n);
-    ash_ref zero = ash_nest_splat(&n, ash_nest_float(&n, ASH_F32, 0), LANES);
-    for (int k = 0; k < SUMS; k++) cells[k] = ash_nest_cell(&n, zero);
-    ash_ref k = ash_nest_loop(&n, ash_nest_index(&n, 0), ash_nest_index(&n, 256), 1, 0);
-    for (int v = 0; v < COLS; v++) {
-        ash_ref at = test_add(&n, test_mul(&n, k, COLS * LANES), ash_nest_index(&n, v * LANES));
-        columns[v] = ash_nest_load(&n, b, at, LANES, ASH_NO_REF);
-    }
-    for (int r = 0; r < ROWS; r++) {
-        ash_ref at = test_add(&n, test_mul(&n, k, ROWS), ash_nest_index(&n, r));
-        ash_ref one = ash_nest_splat(&n, ash_nest_load(&n, a, at, 1, ASH_NO_REF), LANES);
-        for (int v = 0; v < COLS; v++) {
-            ash_ref cell = cells[COLS * r + v];
-            ash_nest_set(&n, cell, ash_nest_fma(&n, one, columns[v], ash_nest_get(&n, cell)));
-        }
-    }
-    ash_nest_end(&n);
-    for (int i = 0; i < SUMS; i++)
-        ash_nest_store(&n, sums, ash_nest_index(&n, i * LANES), ash_nest_get(&n, cells[i]), ASH_NO_REF);
-    ash_ref i = ash_nest_loop(&n, ash_nest_index(&n, 0), ash_nest_index(&n, SUMS), 1, 0);
-    ash_ref v = ash_nest_load(&n, sums, test_mul(&n, i, LANES), LANES, ASH_NO_REF);
-    for (int j = 0; j < NUMBERS; j++) {
-        ash_ref x = ash_nest_load(&n, numbers, ash_nest_index(&n, j), 1, ASH_NO_REF);
-        v = ash_nest_binary(&n, j % 2 ? ASH_OP_ADD : ASH_OP_MUL, v, ash_nest_splat(&n, x, LANES));
-    }
-    ash_nest_store(&n, c, test_add(&n, test_mul(&n, t, SUMS * LANES), test_mul(&n, i, LANES)), v,
-                   ASH_NO_REF);
-    ash_nest_end(&n);
-    ash_nest_end(&n);
-    char *text = assembly("x86-64-v4", &n);
-    char *first = strstr(text, "vfmadd231ps"), *last = first;
-    for (char *at = first; at; at = strstr(at + 1, "vfmadd231ps")) last = at;
-    assert_non_null(last);
-    *strchr(last, '\n') = 0;
-    assert_int_equal(count(first, "vfmadd231ps"), SUMS);
-    assert_int_equal(count(first, "(%rsp)"), 0);
-    free(text);
-}
-
 static void test_exp_is_short(void **state) {
     (void)state;
     ash_nest n = unary(ASH_OP_EXP, ASH_F32, ASH_F32, 16);
@@ -344,15 +293,10 @@ static void test_ir_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tile_code),
-        cmocka_unit_test(test_bytes_code),
-        cmocka_unit_test(test_tile_speed),
-        cmocka_unit_test(test_max_is_one_instruction),
-        cmocka_unit_test(test_exp_is_short),
-        cmocka_unit_test(test_no_calls),
-        cmocka_unit_test(test_masks_are_registers),
-        cmocka_unit_test(test_ir_text),
-        cmocka_unit_test(test_numbers_wait_behind_tiles),
+        cmocka_unit_test(test_tile_code),           cmocka_unit_test(test_bytes_code),
+        cmocka_unit_test(test_tile_speed),          cmocka_unit_test(test_max_is_one_instruction),
+        cmocka_unit_test(test_exp_is_short),        cmocka_unit_test(test_no_calls),
+        cmocka_unit_test(test_masks_are_registers), cmocka_unit_test(test_ir_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

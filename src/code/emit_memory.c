@@ -246,8 +246,8 @@ static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *
     return ptr;
 }
 
-/* The same, to load from. What is the same throughout is loaded behind the loops that are beside its use: the
- * sums of a tile take all registers, and the scales and zero points behind them would have some throughout. */
+/* The same, to load from. What does not vary is loaded behind the loops that are beside its use: the sums
+ * of a tile take all registers, and the scales and zero points behind them would have some throughout. */
 static LLVMValueRef source(ash_emit *e, const ash_inst *inst, uint64_t *multiple) {
     int64_t number;
     if (inst->lanes > 1 || inst->buf & ASH_NEST_SHARED || !as_number(e, inst->a, &number))
