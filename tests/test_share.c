@@ -68,6 +68,45 @@ static void thousands_become_a_few(void **state) {
         }
 }
 
+/* What layers of one shape differ in is loaded behind the loop over their inner dimension, where sums
+ * take the registers. */
+static void numbers_are_behind_products(void **state) {
+    enum { LAYERS = 3 };
+    struct room *r = *state;
+    ash_target target;
+    ash_program *p;
+    assert_ok(ash_target__named("x86-64-v4", &target, &diag));
+    fresh_graph(r);
+    ash_value x = plane_input(r->g, "x", ASH_F32, 64, 64);
+    for (int k = 0; k < LAYERS; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", k);
+        x = ash_matmul(r->g, x, plane_input(r->g, name, ASH_F32, 64, 64));
+        x = ash_mul(r->g, x, ash_scalar(r->g, ASH_F32, 0.3 + 0.1 * k));
+    }
+    ash_graph_output(r->g, "y", x);
+    assert_ok(ash_graph_status(r->g, &diag));
+    assert_ok(ash_program__lower(r->g, &target, NULL, &p, &diag));
+    size_t found = 0;
+    for (size_t i = 0; i < p->nests.len; i++) {
+        const ash_nest *n = &p->nests.at[i];
+        size_t loops = 0, ended = 0;
+        for (size_t k = 0; k < n->code.len; k++) {
+            const ash_inst *inst = &n->code.at[k];
+            loops += inst->op == ASH_NEST_LOOP;
+            ended += inst->op == ASH_NEST_END;
+            if (inst->op != ASH_NEST_LOAD || inst->buf != n->buffers.len - 1 ||
+                n->buffers.at[inst->buf].align != sizeof(float))
+                continue;
+            assert_in_range(loops, 2, 99);
+            assert_in_range(ended, 1, loops - 1); /* the product's has, that around it has not */
+            found++;
+        }
+    }
+    assert_int_not_equal(found, 0);
+    ash_program__free(p);
+}
+
 /* Those whose chunks are long look whether they are to stop, and so does what they become. */
 static void long_ones_still_look(void **state) {
     struct room *r = *state;
@@ -322,6 +361,7 @@ static void in_every_mode(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(thousands_become_a_few, setup, teardown),
+        cmocka_unit_test_setup_teardown(numbers_are_behind_products, setup, teardown),
         cmocka_unit_test_setup_teardown(long_ones_still_look, setup, teardown),
         cmocka_unit_test_setup_teardown(bits_are_those_of_immediates, setup, teardown),
         cmocka_unit_test_setup_teardown(few_share_what_costs_nothing, setup, teardown),

@@ -586,6 +586,27 @@ def few_bits():
     return n.model(), [{"x": (2, 3, 40), "ids": (2, 3)}]
 
 
+def nibble_rows():
+    """Opset 21 and com.microsoft: rows of int4 and uint4 that are gathered, with scales for blocks of them."""
+    n = Net("nibble_rows", 21)
+    ids = n.input("ids", ["b", 3], I64)
+
+    def nibbles(dtype, rows, columns):
+        n.count += 1
+        numbers = n.rng.integers(0, 16, rows * columns)
+        n.inits.append(helper.make_tensor(f"w_{n.count}", dtype, (rows, columns), bytes((numbers[0::2] | numbers[1::2] << 4).astype(U8)), raw=True))
+        return n.inits[-1].name
+
+    for dtype in (TensorProto.INT4, TensorProto.UINT4):
+        for columns, blocks in ((48, 3), (40, 3)):  # the last block is whole, or has 8
+            rows, zeros = nibbles(dtype, 32, columns), nibbles(dtype, 32, blocks)
+            scales = n.const((0.01 + 0.1 * n.rng.random((32, blocks))).astype(np.float32))
+            attrs = {"block_size": 16, "quantize_axis": 1, "gather_axis": 0, "domain": MS}
+            n.output(n.op("GatherBlockQuantized", rows, ids, scales, **attrs))
+            n.output(n.op("GatherBlockQuantized", rows, ids, scales, zeros, **attrs))
+    return n.model(), [{"ids": (2, 3)}, {"ids": (1, 3)}]
+
+
 def quantized_more():
     """Opset 17 and com.microsoft: quantised operators with channels last, of 16 bits, and a recurrent one."""
     n = Net("quantized_more", 17)
@@ -1111,8 +1132,8 @@ def edges():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, packed_spec, quantized_more, blocks, newer, newest_spec, found, detector, proposals, uniques, edges,
-            transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
+            attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, blocks, newer, newest_spec, found, detector, proposals, uniques,
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
             shrunk, inner_names]
 
 

@@ -63,7 +63,9 @@ typedef struct parameter {
     bool indexes; /* memory has it divided by TOGETHER, which is what `low` is lower by than the number */
     uint64_t low;
     uint32_t column; /* in its dtype's rows */
-    ash_ref ref;     /* its value in the merged nest */
+    uint16_t buffer; /* of the merged nest, that has it */
+    ash_ref ref;     /* its value in the merged nest; ASH_NO_REF: not loaded here */
+    size_t block;    /* that it was loaded in */
 } parameter;
 
 /* The nests of one outline. */
@@ -419,8 +421,8 @@ static ash_ref emit_constant(ash_nest *n, const number *x) {
     return x->is_float ? ash_nest_float(n, x->dtype, f) : ash_nest_int(n, x->dtype, i);
 }
 
-/* Before all else: a buffer for the numbers of each dtype, and the parameters, which are loaded once. */
-static void emit_parameters(sharer *s, ash_nest *n) {
+/* A buffer for the numbers of each dtype. */
+static void add_buffers(sharer *s, ash_nest *n) {
     uint16_t buffers[ASH_DTYPE_COUNT] = {0};
     for (unsigned d = 0; d < ASH_DTYPE_COUNT; d++)
         if (s->columns[d])
@@ -428,10 +430,15 @@ static void emit_parameters(sharer *s, ash_nest *n) {
                                                                   .align = (uint32_t)ash_dtype_size(d),
                                                                   .group = (uint16_t)n->buffers.len});
     for (size_t i = 0; i < s->parameters.len; i++) {
-        parameter *p = &s->parameters.at[i];
-        p->ref = ash_nest_load(n, buffers[p->dtype], ash_nest_index(n, p->column), 1, ASH_NO_REF);
-        if (p->indexes) p->ref = ash_nest_binary(n, ASH_OP_MUL, p->ref, ash_nest_index(n, TOGETHER));
+        s->parameters.at[i].buffer = buffers[s->parameters.at[i].dtype];
+        s->parameters.at[i].ref = ASH_NO_REF;
     }
+}
+
+static void load_parameter(ash_nest *n, parameter *p, size_t block) {
+    p->ref = ash_nest_load(n, p->buffer, ash_nest_index(n, p->column), 1, ASH_NO_REF);
+    if (p->indexes) p->ref = ash_nest_binary(n, ASH_OP_MUL, p->ref, ash_nest_index(n, TOGETHER));
+    p->block = block;
 }
 
 /* The merged nest while it is written, from the first of its family. */
@@ -441,7 +448,25 @@ typedef struct writing {
     ash_nest *nest;
     ash_ref *to;      /* per instruction of the first: its result in the merged one */
     size_t next_free; /* number */
+    size_t block;     /* loops and conditions around what is written */
 } writing;
+
+/* Before all else, for what shapes addresses, and on GPUs; otherwise in the block where it is asked for
+ * first, and once more when that has ended: behind a tile's loop it takes no register there. */
+static ash_ref parameter_here(writing *w, parameter *p) {
+    if (p->ref == ASH_NO_REF) load_parameter(w->nest, p, w->block);
+    return p->ref;
+}
+
+static void enter_or_leave(writing *w, const ash_inst *inst) {
+    bool ends = inst->op == ASH_NEST_END || inst->op == ASH_NEST_ELSE;
+    for (size_t i = 0; i < w->s->parameters.len && ends; i++) {
+        parameter *p = &w->s->parameters.at[i];
+        if (p->block == w->block) p->ref = ASH_NO_REF;
+    }
+    w->block -= inst->op == ASH_NEST_END;
+    w->block += inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF;
+}
 
 static ash_ref emit_operand(writing *w, ash_ref user, unsigned which, ash_ref ref) {
     if (ref == ASH_NO_REF) return ref;
@@ -449,7 +474,7 @@ static ash_ref emit_operand(writing *w, ash_ref user, unsigned which, ash_ref re
     number x = number_of(w->s, w->from, user, which, ref);
     const role *r = x.free ? &w->s->roles.at[w->next_free++] : NULL;
     if (!r || !r->varies) return ash_nest_splat(w->nest, emit_constant(w->nest, &x), x.lanes);
-    ash_ref value = w->s->parameters.at[r->of].ref;
+    ash_ref value = parameter_here(w, &w->s->parameters.at[r->of]);
     if (r->more)
         value = ash_nest_binary(w->nest, ASH_OP_ADD, value, ash_nest_index(w->nest, (int64_t)r->more));
     return ash_nest_splat(w->nest, value, x.lanes);
@@ -463,6 +488,7 @@ static void emit_code(writing *w) {
         inst.b = emit_operand(w, i, 1, inst.b);
         inst.c = emit_operand(w, i, 2, inst.c);
         w->to[i] = ash_nest_add(w->nest, inst);
+        enter_or_leave(w, &inst);
     }
 }
 
@@ -481,7 +507,10 @@ static ash_status emit_merged(sharer *s, kernel_family *f) {
         ash_nest_shared_add(w.nest, w.from->shared.at[i].dtype, w.from->shared.at[i].count);
     w.nest->threads = w.from->threads;
     w.nest->polls = w.from->polls;
-    emit_parameters(s, w.nest);
+    add_buffers(s, w.nest);
+    const bool behind = s->low->target->kind == ASH_TARGET_CPU;
+    for (size_t i = 0; i < s->parameters.len; i++)
+        if (!behind || s->parameters.at[i].indexes) load_parameter(w.nest, &s->parameters.at[i], 0);
     emit_code(&w);
     ash_mem_free(s->a, w.to, length, sizeof *w.to);
     ASH_TRY(ash_nest_status(w.nest, diag));

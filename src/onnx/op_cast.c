@@ -215,6 +215,7 @@ static ash_import_fn *const readers[] = {
     ash_onnx__op_constant,
     ash_onnx__op_constant_of_shape,
     ash_onnx__op_dequantize,
+    ash_onnx__op_gather_block_quantized,
     ash_onnx__op_quantize,
     ash_onnx__op_sequence_construct,
     ash_onnx__op_sequence_insert,

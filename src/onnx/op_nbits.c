@@ -29,8 +29,9 @@ ash_value ash_onnx__unpack(ash_import *im, ash_value x, int64_t bits) {
 }
 
 /* (x - zero point) * scale for x [rows, blocks, block] and zero points that are packed along the blocks,
- * or as many floating point numbers, or, without a value, the middle of the range. */
-static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, ash_value zero, int64_t bits) {
+ * or as many floating point numbers, or, without a value, `middle`. */
+static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, ash_value zero, int64_t bits,
+                            int64_t middle) {
     ash_type t = ash_import__type(im, x);
     ash_dtype dtype = ash_import__type(im, scales).dtype;
     const ash_dim each[] = {t.dims[0], t.dims[1], 1};
@@ -44,7 +45,7 @@ static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, ash_v
         zero = ash_reshape(im->graph, ash_cast(im->graph, zero, dtype), each, 3);
         x = ash_sub(im->graph, x, zero);
     } else {
-        x = ash_build__with(im->graph, ASH_OP_SUB, x, (double)(1 << (bits - 1)));
+        x = ash_build__with(im->graph, ASH_OP_SUB, x, (double)middle);
     }
     return ash_mul(im->graph, x, ash_reshape(im->graph, scales, each, 3));
 }
@@ -71,30 +72,31 @@ void ash_onnx__op_matmul_nbits(ash_import *im) {
     ash_dim blocks = (k + block - 1) / block;
     const ash_dim bytes[] = {n, blocks, block * bits / 8}, flat[] = {n, blocks * block};
     ash_value b = ash_onnx__unpack(im, ash_reshape(im->graph, ash_import__in(im, B), bytes, 3), bits);
-    b = dequantize(im, b, ash_import__in(im, SCALES), zero_points(im, ZEROS), bits);
+    b = dequantize(im, b, ash_import__in(im, SCALES), zero_points(im, ZEROS), bits, 1 << (bits - 1));
     b = ash_slice_axis(im->graph, ash_reshape(im->graph, b, flat, 2), 1, 0, k);
     ash_value y = ash_matmul(im->graph, ash_import__in(im, A), ash_build__swap(im->graph, b, 0, 1));
     if (ash_import__has(im, BIAS)) y = ash_add(im->graph, y, ash_import__in(im, BIAS));
     ash_import__out(im, 0, y);
 }
 
-/* Rows of a matrix of packed bytes, with blocks along its columns: an embedding. */
+/* Rows of a matrix of packed bytes, or of int4 or uint4, with blocks along its columns: an embedding. */
 void ash_onnx__op_gather_block_quantized(ash_import *im) {
     enum { DATA, INDICES, SCALES, ZEROS };
     int64_t bits, block;
     ash_type data = ash_import__in_type(im, DATA), scales = ash_import__in_type(im, SCALES);
+    const ash_narrow narrow = ash_import__in_narrow(im, DATA);
     if (!read_bits(im, &bits, &block)) return;
     unsigned rank = data.rank,
              along = ash_import__axis(im, ash_import__attr_int(im, "quantize_axis", 1), rank);
     if (ash_import__axis(im, ash_import__attr_int(im, "gather_axis", 0), rank) != 0 || rank != 2 ||
-        along != 1 || data.dtype != ASH_U8 || !ash_dim_is_const(data.dims[1]) ||
-        !ash_dim_is_const(scales.dims[1]) || scales.rank != 2 ||
+        along != 1 || (narrow ? !ash_onnx__is_narrow_int(narrow) : data.dtype != ASH_U8) ||
+        !ash_dim_is_const(data.dims[1]) || !ash_dim_is_const(scales.dims[1]) || scales.rank != 2 ||
         ash_import__in_type(im, INDICES).rank == ASH_MAX_RANK) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "other weights than rows of bytes with blocks along them");
         return;
     }
-    ash_dim columns = data.dims[1] * (8 / bits), blocks = scales.dims[1];
+    ash_dim columns = data.dims[1] * (narrow ? 1 : 8 / bits), blocks = scales.dims[1];
     if (blocks != (columns + block - 1) / block) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "scales that do not fit the blocks");
         return;
@@ -104,13 +106,18 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
     ash_dim high[2] = {0, blocks * block - columns};
     const ash_dim apart[] = {count, blocks, block}, flat[] = {count, blocks * block};
     ash_value at = ash_reshape(im->graph, ash_import__in(im, INDICES), &count, 1);
-    ash_value rows = ash_onnx__unpack(im, ash_gather(im->graph, ash_import__in(im, DATA), at, 0), bits);
+    ash_value rows = ash_gather(im->graph, ash_import__in(im, DATA), at, 0);
+    if (!narrow) rows = ash_onnx__unpack(im, rows, bits);
     rows = ash_build__pad(im->graph, rows, 0, low, high, NULL);
     ash_value scale = ash_gather(im->graph, ash_import__in(im, SCALES), at, 0),
               zero = zero_points(im, ZEROS);
     const ash_dim bytes[] = {data.dims[0], (blocks * bits + 7) / 8};
-    if (zero != ASH_NO_VALUE) zero = ash_gather(im->graph, ash_reshape(im->graph, zero, bytes, 2), at, 0);
-    rows = dequantize(im, ash_reshape(im->graph, rows, apart, 3), scale, zero, bits);
+    if (zero != ASH_NO_VALUE && narrow)
+        zero = ash_gather(im->graph, ash_cast(im->graph, zero, ash_import__type(im, scale).dtype), at, 0);
+    else if (zero != ASH_NO_VALUE)
+        zero = ash_gather(im->graph, ash_reshape(im->graph, zero, bytes, 2), at, 0);
+    rows = dequantize(im, ash_reshape(im->graph, rows, apart, 3), scale, zero, bits,
+                      narrow ? 0 : 1 << (bits - 1));
     rows = ash_slice_axis(im->graph, ash_reshape(im->graph, rows, flat, 2), 1, 0, columns);
     ids.dims[ids.rank] = columns;
     ash_import__out(im, 0, ash_reshape(im->graph, rows, ids.dims, ids.rank + 1));
