@@ -61,7 +61,7 @@ static bool halves_pay(const ash_loops *l) {
         k->low->target->kind != ASH_TARGET_CPU || k->lanes < 8)
         return false;
     const ash_attr *strides = ash_node_attr(l->anchor, ASH_ATTR_STRIDES);
-    return strides->list[strides->count - 1] > 1;
+    return strides->count && strides->list[strides->count - 1] > 1; /* of no axis: nothing is pooled */
 }
 
 void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,

@@ -2,6 +2,8 @@
 /* Control flow whose course is known at import, and short: the bodies are lowered in place. What depends on
  * data, and what is long, becomes loops of the graph (op_loop.c); but a body that no loop can have, because
  * shapes in it change from one iteration to the next, is laid out as often as it takes. */
+#include <stdio.h>
+
 #include "control.h"
 
 enum { MAX_ITERATIONS = 1024, MAX_SCANS = 64 };
@@ -186,6 +188,14 @@ static void lay_out(ash_import *im, loop *l) {
     }
 }
 
+/* A body that no loop can have is told with what would lay it out. */
+static void add_advice(ash_import *im) {
+    size_t used = strlen(im->diag.message);
+    snprintf(im->diag.message + used, sizeof im->diag.message - used, "%s",
+             "; the iterations can be laid out instead, but for that their number must be known at import: "
+             "where an input decides it, bind that input");
+}
+
 void ash_onnx__op_loop(ash_import *im) {
     loop l = {0};
     if (!open_loop(im, &l)) return;
@@ -194,7 +204,9 @@ void ash_onnx__op_loop(ash_import *im) {
     if (!ash_import__ok(im) || (!many && !l.lost)) return;
     ash_onnx__roll_loop(im);
     ash_status status = ash_import__ok(im) ? ASH_OK : im->status;
-    if (!known || l.lost || l.limit > MAX_ITERATIONS || !ash_onnx__is_about_types(status)) return;
+    if (!ash_onnx__is_about_types(status)) return;
+    if (!known) add_advice(im);
+    if (!known || l.lost || l.limit > MAX_ITERATIONS) return;
     ash_onnx__forgive(im);
     lay_out(im, &l);
     if (l.lost && ash_import__ok(im))
