@@ -36,7 +36,6 @@ struct ash_code_target {
     /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where
      * variables of outer loops need not be hidden from the code generator (emit.c). */
     const char *same_register;
-    const char *same_register_with; /* the same with one more operand, of which nothing is done */
     /* Finds the addresses of the words that are looked at: ash_emit.asked and left_out. */
     void (*stop)(ash_emit *e);
     bool looks_first; /* every kernel looks at them before its first chunk, as nobody else could for it */

@@ -216,32 +216,17 @@ static bool has_inner_loop(const ash_emit *e, ash_ref loop) {
     return false;
 }
 
-/* The value as something of which nothing is known, in the same register; or NULL. With another value: and
- * that comes of it. */
-static LLVMValueRef as_unknown(ash_emit *e, const char *constraints, LLVMValueRef value,
-                               LLVMValueRef with) {
-    if (!constraints) return NULL;
-    LLVMTypeRef own = LLVMTypeOf(value), types[] = {own, with ? LLVMTypeOf(with) : NULL};
-    LLVMTypeRef type = LLVMFunctionType(own, types, with ? 2 : 1, false);
+/* The value as something of which nothing is known, in the same register. */
+static LLVMValueRef hidden(ash_emit *e, LLVMValueRef value) {
+    const char *constraints = e->kind->same_register;
+    if (!constraints) return value;
+    LLVMTypeRef own = LLVMTypeOf(value), type = LLVMFunctionType(own, &own, 1, false);
     LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, constraints, strlen(constraints), false, false,
                                             LLVMInlineAsmDialectATT, false);
-    LLVMValueRef call =
-        LLVMBuildCall2(e->b, type, nothing, (LLVMValueRef[]){value, with}, with ? 2 : 1, "");
+    LLVMValueRef call = LLVMBuildCall2(e->b, type, nothing, &value, 1, "");
     unsigned memory = LLVMGetEnumAttributeKindForName("memory", 6); /* none: the value 0 */
     LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, memory, 0));
     return call;
-}
-
-static LLVMValueRef hidden(ash_emit *e, LLVMValueRef value) {
-    LLVMValueRef out = as_unknown(e, e->kind->same_register, value, NULL);
-    return out ? out : value;
-}
-
-LLVMValueRef ash_emit__stay_behind(ash_emit *e, LLVMValueRef address) {
-    const ash_emit_around *l = e->around;
-    while (l && !l->passed) l = l->outer;
-    LLVMValueRef out = l ? as_unknown(e, e->kind->same_register_with, address, l->variable) : NULL;
-    return out ? out : address;
 }
 
 /* Begins a count at a number, or at an address, before the loop. */
@@ -352,11 +337,7 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
                  variable = narrow ? LLVMBuildZExt(e->b, phi, i64, "") : hidden(e, phi);
     e->inner = (ash_emit_inner){.loop = loop, .from = from, .before = before, .head = body};
     if (variable != phi && !narrow && !has_inner_loop(e, loop)) e->inner.variable = variable;
-    ash_emit_around here = {.outer = e->around, .variable = variable};
-    e->around = &here;
     emit_bodies(e, loop, variable, 0, copies);
-    e->around = here.outer;
-    if (e->around) e->around->passed = true;
     const int64_t step = ash_nest_at(e->nest, loop)->i * (int64_t)copies;
     LLVMValueRef next = narrow ? LLVMBuildNSWAdd(e->b, phi, LLVMConstInt(i32, (uint64_t)step, true), "")
                                : count_on(e, variable, step);

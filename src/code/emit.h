@@ -59,13 +59,6 @@ typedef struct ash_emit_inner {
     ash_emit_place places[ASH_EMIT_WALKERS]; /* that walkers begin at */
 } ash_emit_inner;
 
-/* A loop that is being emitted, and is one of LLVM's. */
-typedef struct ash_emit_around {
-    struct ash_emit_around *outer; /* the loop around it, or NULL */
-    LLVMValueRef variable;
-    bool passed; /* its body has had a loop that has ended */
-} ash_emit_around;
-
 typedef struct ash_emit {
     const ash_nest *nest;
     const ash_target *target;
@@ -88,10 +81,9 @@ typedef struct ash_emit {
     bool *constant;          /* per buffer: nothing of its group is written */
     unsigned kind_scope, kind_noalias, kind_invariant;
     ash_emit_inner inner;
-    ash_emit_around *around; /* the innermost loop */
-    bool has_tiles;          /* the nest multiplies tiles, and the kind of machine has them */
-    LLVMValueRef tiles;      /* of hosts: where the shapes of registers for tiles lie, as they are set */
-    const char *lacks; /* what this kind of machine does not have, and the nest needs; NULL: nothing */
+    bool has_tiles;     /* the nest multiplies tiles, and the kind of machine has them */
+    LLVMValueRef tiles; /* of hosts: where the shapes of registers for tiles lie, as they are set */
+    const char *lacks;  /* what this kind of machine does not have, and the nest needs; NULL: nothing */
 } ash_emit;
 
 /* Emits `nest` as the function `symbol` into a module whose data layout is set, for a target and in the way
@@ -130,9 +122,6 @@ LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLV
 LLVMValueRef ash_emit__counter(ash_emit *e, int64_t bytes);
 LLVMValueRef ash_emit__walker(ash_emit *e, const ash_emit_place *place, LLVMValueRef address,
                               int64_t bytes);
-/* An address that does not vary, as one that nobody loads from ahead of the loops that have ended beside
- * this place: what is loaded there would take a register from these loops. */
-LLVMValueRef ash_emit__stay_behind(ash_emit *e, LLVMValueRef address);
 
 /* --- concepts ---------------------------------------------------------------------------------------- */
 

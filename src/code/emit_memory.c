@@ -246,18 +246,6 @@ static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *
     return ptr;
 }
 
-/* The same, to load from. What does not vary is loaded behind the loops that are beside its use: the sums
- * of a tile take all registers, and the scales and zero points behind them would have some throughout. */
-static LLVMValueRef source(ash_emit *e, const ash_inst *inst, uint64_t *multiple) {
-    int64_t number;
-    if (inst->lanes > 1 || inst->buf & ASH_NEST_SHARED || !as_number(e, inst->a, &number))
-        return address(e, inst->buf, inst->a, multiple);
-    LLVMTypeRef element = memory_element(e, ash_nest_dtype(e->nest, inst->buf));
-    *multiple = (uint64_t)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf)) << ASH_MIN(twos(number), 12);
-    return offset_by(e, element, ash_emit__stay_behind(e, base_of(e, inst->buf)),
-                     LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)number, true));
-}
-
 /* --- what is known about overlap --------------------------------------------------------------------- */
 
 enum {
@@ -378,7 +366,7 @@ static LLVMValueRef load_parts(ash_emit *e, uint16_t buf, LLVMTypeRef element, L
 
 static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     uint64_t multiple;
-    LLVMValueRef ptr = source(e, inst, &multiple), v;
+    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), v;
     LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
     unsigned align = alignment(e, inst, multiple);
     unsigned most = ash_dtype_size(dtype) == 1 ? e->kind->byte_lanes : 0;

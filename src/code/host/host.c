@@ -436,7 +436,6 @@ const ash_code_target ash_code__host = {
     .buffer = buffer,
     .shared = shared,
     .same_register = "=r,0",
-    .same_register_with = "=r,0,r",
     .stop = stop,
     .round = round_to,
     .scale = scale,

@@ -393,7 +393,8 @@ bool ash_gpu_lower_patch(ash_kern *k, ash_gpu_shape shape, const ash_gpu_axes *a
     c.groups = ash_node_int(c.node, ASH_ATTR_GROUPS);
     c.w_block = ash_node_int(c.node, ASH_ATTR_W_BLOCK);
     c.filters = y->dims[1] / c.groups;
-    if (!ash_gpu_window_of(k, c.node, &c.window) || !ash_gpu_piece_of(&c.window, shape, &c.piece))
+    if (!ash_gpu_window_of(k, c.node, &c.window) || !ash_gpu_piece_of(&c.window, shape, &c.piece) ||
+        !c.piece.high)
         return false;
     c.channel_groups = ash_gpu_piece_groups(&c.window, &c.piece);
     const int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape),
