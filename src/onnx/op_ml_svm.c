@@ -5,6 +5,12 @@
 
 typedef enum kernel { LINEAR, POLY, RBF, SIGMOID } kernel;
 
+typedef struct supports {
+    kernel kind;
+    const double *at; /* [n, f] */
+    size_t n, f;
+} supports;
+
 /* A matrix of f32, zeroed; NULL and a failure when it is too large. */
 static double *matrix(ash_import *im, size_t rows, size_t columns) {
     enum { MOST = 1 << 26 };
@@ -35,25 +41,26 @@ static ash_value kernel_of(ash_import *im, ash_value x, kernel kind, const doubl
 
 /* For each row of w [m, count] the sum of the kernels of x with the vectors, weighted, and a number of rho:
  * [n, m]. The terms are as large as the penalty of the training lets them be, and cancel to numbers of the
- * size of the scores: they are added in f64, those of linear kernels here, since they are a product with the
+ * size of the scores: they are added in f64; those of linear kernels here, which are a product with the
  * weighted sum of the vectors. */
-static ash_value weighted_kernels(ash_import *im, ash_value x, kernel kind, const double *vectors,
-                                  size_t count, size_t f, const double *w, size_t m, const double *rho) {
-    if (kind != LINEAR) {
-        ash_value y = ash_cast(im->graph, kernel_of(im, x, kind, vectors, count, f), ASH_F64);
-        y = ash_ml__product(im, y, w, m, count);
-        return ash_cast(im->graph, ash_add(im->graph, y, ash_ml__constant(im, ASH_F64, rho, 1, m)),
-                        ASH_F32);
+static ash_value weighted_kernels(ash_import *im, ash_value x, const supports *v, const double *w, size_t m,
+                                  const double *rho) {
+    if (v->kind != LINEAR) {
+        ash_value y = ash_cast(im->graph, kernel_of(im, x, v->kind, v->at, v->n, v->f), ASH_F64);
+        y = ash_ml__product(im, y, w, m, v->n);
+        y = ash_add(im->graph, y, ash_ml__constant(im, ASH_F64, rho, 1, m));
+        return ash_cast(im->graph, y, ASH_F32);
     }
-    double *sums = matrix(im, m, f);
+    double *sums = matrix(im, m, v->f);
     if (!sums) return ASH_NO_VALUE;
     for (size_t i = 0; i < m; i++)
-        for (size_t v = 0; v < count; v++) {
-            const double weight = w[i * count + v];
+        for (size_t k = 0; k < v->n; k++) {
+            const double weight = w[i * v->n + k];
             if (weight == 0) continue; /* most of them, where there are many classes */
-            for (size_t k = 0; k < f; k++) sums[i * f + k] += weight * vectors[v * f + k];
+            for (size_t c = 0; c < v->f; c++) sums[i * v->f + c] += weight * v->at[k * v->f + c];
         }
-    return ash_add(im->graph, ash_ml__product(im, x, sums, m, f), ash_ml__constant(im, ASH_F32, rho, 1, m));
+    ash_value y = ash_ml__product(im, x, sums, m, v->f);
+    return ash_add(im->graph, y, ash_ml__constant(im, ASH_F32, rho, 1, m));
 }
 
 static kernel read_kernel(ash_import *im) {
@@ -74,24 +81,24 @@ static bool divide(ash_import *im, const char *name, size_t n, size_t count, siz
 void ash_onnx__op_ml_svm_regressor(ash_import *im) {
     ash_ml_numbers coefficients = ash_ml__floats(im, "coefficients"), rho = ash_ml__floats(im, "rho"),
                    vectors = ash_ml__floats(im, "support_vectors");
-    int64_t supports = ash_import__attr_int(im, "n_supports", 0);
+    int64_t count = ash_import__attr_int(im, "n_supports", 0);
     kernel kind = read_kernel(im);
     size_t f;
     ash_value y;
     if (rho.n == 0) ash_import__fail(im, ASH_ERROR_FORMAT, "attribute 'rho' is missing");
     if (!ash_import__ok(im)) return;
-    if (supports > 0) {
-        size_t n = (size_t)supports;
+    if (count > 0) {
+        size_t n = (size_t)count;
         if (!divide(im, "support_vectors", vectors.n, n, &f) ||
             !divide(im, "coefficients", coefficients.n, 1, &n))
             return;
-        if (n != (size_t)supports) {
+        if (n != (size_t)count) {
             ash_import__fail(im, ASH_ERROR_FORMAT, "%zu coefficients for %lld vectors", n,
-                             (long long)supports);
+                             (long long)count);
             return;
         }
-        y = weighted_kernels(im, ash_ml__rows(im, ASH_F32, f), kind, vectors.at, n, f, coefficients.at, 1,
-                             rho.at);
+        const supports v = {kind, vectors.at, n, f};
+        y = weighted_kernels(im, ash_ml__rows(im, ASH_F32, f), &v, coefficients.at, 1, rho.at);
     } else {
         if (!divide(im, "coefficients", coefficients.n, 1, &f)) return;
         y = ash_ml__product(im, ash_ml__rows(im, ASH_F32, f), coefficients.at, 1, f);
@@ -152,7 +159,8 @@ static ash_value decide(ash_import *im, const machine *m, ash_value x, kernel ki
             for (size_t v = start[j]; v < start[j + 1]; v++)
                 w[pair * m->n + v] = m->coefficients.at[i * m->n + v];
         }
-    return weighted_kernels(im, x, kind, m->vectors.at, m->n, f, w, m->pairs, m->rho.at);
+    const supports v = {kind, m->vectors.at, m->n, f};
+    return weighted_kernels(im, x, &v, w, m->pairs, m->rho.at);
 }
 
 /* The class that most of its pairs say; of equals the first. */
