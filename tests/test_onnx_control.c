@@ -344,11 +344,13 @@ static void test_names_of_bodies_hide(void **state) {
 /* If on the largest element of an input f32 [dims...], through Cast to bool: the input, or exp of it. The
  * condition is computed when the graph runs, and both ways are taken. `second`, in place of Exp, may be a
  * product that these dims do not allow: what takes it fails. Or a maximum, whose size is another. Or, of
- * one element, a scalar: the result is one then, whichever is taken. Or a sequence in either, which wants
- * a condition that is known, as does a result of another type. */
+ * one element, a scalar: the result is one then, whichever is taken; of more, what is of another rank, and
+ * fails where it is taken. Or a sequence in either, which wants a condition that is known, as does a result
+ * of another type. */
 static void check_condition(ash_context *context, const int64_t *dims, size_t rank, const char *second) {
-    bool unfit = !strcmp(second, "MatMul"), scalar = !strcmp(second, "Squeeze"),
-         smaller = scalar || !strcmp(second, "ReduceMax"), list = !strcmp(second, "SequenceEmpty");
+    bool unfit = !strcmp(second, "MatMul"), ranks = !strcmp(second, "Squeeze") && rank > 1,
+         scalar = !strcmp(second, "Squeeze") && !ranks, smaller = scalar || !strcmp(second, "ReduceMax"),
+         list = !strcmp(second, "SequenceEmpty");
     const char *refusal = list ? "must be known at import"
                           : !strcmp(second, "IsNaN")
                               ? "result 0 is f32[2, 3] in one branch and bool[2, 3] in the other"
@@ -407,10 +409,12 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
         ash_reference *run;
         const void *ins[] = {data};
         data[count / 2] = (float)value;
-        if (unfit && !value) {
+        if ((unfit || ranks) && !value) {
             assert_status(ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag), ASH_ERROR_SHAPE);
             assert_non_null(strstr(diag.message, "else_branch is taken"));
-            assert_non_null(strstr(diag.message, "unfit (MatMul"));
+            assert_non_null(strstr(diag.message, unfit ? "unfit (MatMul"
+                                                       : "result 0 is f32[2, 1, 3] in one branch and "
+                                                         "f32[2, 3] in the other"));
             assert_string_equal(diag.node, "culprit");
             continue;
         }
@@ -428,11 +432,12 @@ static void check_condition(ash_context *context, const int64_t *dims, size_t ra
 
 static void test_conditions(void **state) {
     (void)state;
-    static const int64_t one[] = {1}, image[] = {3, 64, 64}, matrix[] = {2, 3};
+    static const int64_t one[] = {1}, image[] = {3, 64, 64}, matrix[] = {2, 3}, column[] = {2, 1, 3};
     test_memory m;
     ash_context *context = open_metered(&m);
     check_condition(context, one, 1, "Exp");
     check_condition(context, one, 1, "Squeeze");
+    check_condition(context, column, 3, "Squeeze");
     check_condition(context, image, 3, "Exp");
     check_condition(context, matrix, 2, "MatMul");
     check_condition(context, matrix, 2, "ReduceMax");

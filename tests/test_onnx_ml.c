@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Attributes of ai.onnx.ml that are wrong, on purpose or not, and what needs strings or maps: each is an
- * error that says what, and names the node. */
+ * error that says what, and names the node. And support vectors whose terms cancel. */
 
 #include "ashlar/onnx.h"
+#include "ashlar/plan.h"
 #include "base/base.h"
 #include "one_context.h"
 #include "onnx_bytes.h"
@@ -74,7 +75,7 @@ static void put_tensor(bytes *node, const char *name, const double *numbers, siz
 /* --- models --------------------------------------------------------------------------------------- */
 
 /* One node "culprit" on x [2, 3]. */
-static ash_status import(bytes *node, const char *op) {
+static ash_status parse_node(bytes *node, const char *op, ash_graph **out) {
     static const int64_t dims[] = {2, 3};
     bytes graph = {.len = 0}, x = make_info("x", dims, 2), y = make_info("y", dims, 0), set = {.len = 0};
     put_text(node, 1, "x");
@@ -89,8 +90,13 @@ static ash_status import(bytes *node, const char *op) {
     put_text(&set, 1, "ai.onnx.ml");
     put_int(&set, 2, 5);
     put_message(&model, 8, &set);
-    ash_graph *out = NULL;
-    ash_status status = ash_onnx_parse(context, model.at, model.len, NULL, &out, &diag);
+    *out = NULL;
+    return ash_onnx_parse(context, model.at, model.len, NULL, out, &diag);
+}
+
+static ash_status import(bytes *node, const char *op) {
+    ash_graph *out;
+    ash_status status = parse_node(node, op, &out);
     ash_graph_destroy(out);
     return status;
 }
@@ -298,12 +304,62 @@ static void test_numbers(void **state) {
     }
 }
 
+/* --- values --------------------------------------------------------------------------------------- */
+
+/* A vector that is there twice, with coefficients whose sum is 1: the kernel itself, though the terms are
+ * four million times as large. All numbers are whole, and known. */
+static void check_cancelling(const char *kernel, bool classifier) {
+    static const double vectors[] = {257, 211, 293, 257, 211, 293}, weights[] = {1 << 22 | 1, -(1 << 22)},
+                        rho[] = {-3}, params[] = {1, 0, 1}, ones[] = {1, 1}, labels[] = {4, 9};
+    static const float x[] = {1, -2, 3, 2, -1, -1};
+    static const float wanted[] = {257 - 2 * 211 + 3 * 293 - 3, 2 * 257 - 211 - 293 - 3};
+    bytes node = {.len = 0}, text = {.len = 0}, supports = {.len = 0};
+    put_floats(&node, "support_vectors", vectors, ASH_COUNT(vectors));
+    put_floats(&node, "coefficients", weights, ASH_COUNT(weights));
+    put_floats(&node, "rho", rho, 1);
+    put_floats(&node, "kernel_params", params, ASH_COUNT(params));
+    put_text(&text, 4, kernel);
+    put_attr(&node, "kernel_type", 3, &text);
+    if (classifier) {
+        put_ints(&node, "vectors_per_class", ones, 2);
+        put_ints(&node, "classlabels_ints", labels, 2);
+        put_text(&node, 2, "label");
+    } else {
+        put_int(&supports, 3, 2);
+        put_attr(&node, "n_supports", INT, &supports);
+    }
+    ash_graph *graph;
+    ash_plan *plan;
+    const ash_view *view;
+    const void *data;
+    assert_ok(parse_node(&node, classifier ? "SVMClassifier" : "SVMRegressor", &graph));
+    assert_ok(ash_plan_prepare(context, graph, NULL, &plan, &diag));
+    assert_ok(ash_plan_set_input(plan, 0, NULL, x, sizeof x, &diag));
+    assert_ok(ash_plan_execute(plan, &diag));
+    assert_ok(ash_plan_output(plan, 0, &view, &diag));
+    assert_int_equal(ash_view_bytes(view), (classifier ? 4 : 2) * sizeof *x);
+    assert_ok(ash_view_data(view, &data, &diag));
+    const float *got = data;
+    for (size_t row = 0; row < 2; row++) {
+        assert_true(got[classifier ? 2 * row + 1 : row] == wanted[row]);
+        if (classifier) assert_true(got[2 * row] == -wanted[row]);
+    }
+    ash_plan_destroy(plan);
+    ash_graph_destroy(graph);
+}
+
+static void test_cancelling(void **state) {
+    (void)state;
+    for (int classifier = 0; classifier < 2; classifier++) {
+        check_cancelling("LINEAR", classifier);
+        check_cancelling("POLY", classifier);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trees),
-        cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_trees),   cmocka_unit_test(test_positions),  cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_cancelling),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -325,7 +325,31 @@ def ml_linear():
     return n.model(), [{"x": x}, {"x": x[:1]}]
 
 
-FIXTURES = [ml_classifiers, ml_regressors, ml_missing, ml_features, ml_trees, ml_tree_ensemble, ml_scores, ml_linear]
+def ml_votes():
+    """Votes that are tied: equally many equal weights must have equal sums."""
+    n = Models("ml_votes")
+    n.input("x", ["N", 4])
+    both, rng = (I64, F32), n.rng
+    for count in (2, 3): # stumps, each of which votes for one class or another
+        trees = 150
+        nodes = {k: [] for k in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")}
+        ids = {"class_" + k: [] for k in ("ids", "treeids", "nodeids", "weights")}
+        for tree in range(trees):
+            feature, value = int(rng.integers(4)), float(rng.integers(-3, 3)) / 2
+            for row in ((tree, 0, feature, value, "BRANCH_LEQ", 1, 2), (tree, 1, 0, 0.0, "LEAF", 0, 0), (tree, 2, 0, 0.0, "LEAF", 0, 0)):
+                for k, v in zip(nodes, row):
+                    nodes[k].append(v)
+            for leaf, label in zip((1, 2), rng.permutation(count)):
+                if count > 2 or label:
+                    for k, v in zip(ids, (int(label), tree, leaf, 1 / trees)):
+                        ids[k].append(v)
+        n.op("TreeEnsembleClassifier", "x", outs=both, classlabels_int64s=[4, 9, 2][:count], post_transform="NONE",
+             **{"nodes_" + k: v for k, v in nodes.items()}, **ids)
+    x = rng.integers(-4, 5, (300, 4)).astype(np.float32) / 2
+    return n.model(), [{"x": x}, {"x": x[:1]}]
+
+
+FIXTURES = [ml_classifiers, ml_regressors, ml_missing, ml_features, ml_trees, ml_tree_ensemble, ml_scores, ml_linear, ml_votes]
 
 
 def main():

@@ -312,6 +312,34 @@ static void level(ash_import *im, ash_value *x, ash_value *y) {
     *higher = ash_reshape(im->graph, *higher, ones, ASH_MIN(a.rank, b.rank));
 }
 
+/* Whether all results of a branch are values that the graph had before: it hands them on. */
+static bool hands_on(const ash_value *results, size_t n, ash_value had) {
+    for (size_t k = 0; k < n; k++)
+        if (results[k] >= had) return false;
+    return true;
+}
+
+/* Whether branches differ in the rank of a result and one of them only hands on what it is given: that is
+ * the ordinary case then, and the other one, whose results nothing behind it can take, is refused where an
+ * execution takes it. True when it has been taken, or failed. */
+static bool take_ordinary(ash_import *im, const char *const *names, const ash_value *taken,
+                          ash_value *const *results, ash_value had) {
+    const size_t n = im->node->n_outs;
+    const int ordinary = hands_on(results[1], n, had);
+    if (ordinary == hands_on(results[0], n, had)) return false;
+    for (size_t k = 0; k < n; k++) {
+        ash_value x = results[0][k], y = results[1][k];
+        level(im, &x, &y);
+        const ash_type a = ash_import__type(im, x), b = ash_import__type(im, y);
+        if (!ash_import__ok(im)) return true;
+        if (a.dtype != b.dtype || a.rank == b.rank) continue;
+        refuse_types(im, k, &a, &b);
+        take_only(im, names[ordinary], taken[!ordinary], names[!ordinary]);
+        return true;
+    }
+    return false;
+}
+
 /* Result k of either branch. Where they differ in a dim, that is a size which is settled when it is known
  * which branch is taken. */
 static void join(ash_import *im, size_t k, ash_value go, ash_value x, ash_value y) {
@@ -364,6 +392,7 @@ void ash_onnx__roll_if(ash_import *im) {
     static const char *const names[] = {"then_branch", "else_branch"};
     size_t n = im->node->n_outs, *entries[2];
     ash_value *results[2], go = scalar(im, ash_import__in(im, 0), ASH_BOOL);
+    const ash_value had = (ash_value)im->graph->values.len;
     ash_value taken[] = {go, ash_build__unary(im->graph, ASH_OP_NOT, go)};
     for (int b = 0; b < 2; b++) {
         entries[b] = ash_onnx__indices(im, n);
@@ -383,6 +412,7 @@ void ash_onnx__roll_if(ash_import *im) {
             take_only(im, names[!failed], taken[failed], names[failed]);
         if (failed < 2) return;
     }
+    if (take_ordinary(im, names, taken, results, had)) return;
     for (size_t k = 0; k < n && ash_import__ok(im); k++) {
         if (are_same(im, entries[0][k], entries[1][k]))
             ash_onnx__out_entry(im, k, entries[0][k]);

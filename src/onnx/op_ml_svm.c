@@ -5,6 +5,20 @@
 
 typedef enum kernel { LINEAR, POLY, RBF, SIGMOID } kernel;
 
+typedef struct supports {
+    kernel kind;
+    const double *at; /* [n, f] */
+    size_t n, f;
+} supports;
+
+/* A matrix of f32, zeroed; NULL and a failure when it is too large. */
+static double *matrix(ash_import *im, size_t rows, size_t columns) {
+    enum { MOST = 1 << 26 };
+    double *at = rows * columns <= MOST ? ash_arena_alloc(im->scratch, rows * columns, sizeof *at) : NULL;
+    if (!at) ash_import__fail(im, ASH_ERROR_BUDGET, "a matrix of %zu by %zu", rows, columns);
+    return at;
+}
+
 /* The kernel of x [n, f] with each of `count` vectors: [n, count]. */
 static ash_value kernel_of(ash_import *im, ash_value x, kernel kind, const double *vectors, size_t count,
                            size_t f) {
@@ -21,9 +35,32 @@ static ash_value kernel_of(ash_import *im, ash_value x, kernel kind, const doubl
         return ash_exp(im->graph, ash_build__with(im->graph, ASH_OP_MUL, d, -gamma));
     }
     ash_value y = ash_ml__product(im, x, vectors, count, f);
-    if (kind == LINEAR) return y;
     y = ash_build__with(im->graph, ASH_OP_ADD, ash_build__with(im->graph, ASH_OP_MUL, y, gamma), coef0);
     return kind == SIGMOID ? ash_tanh(im->graph, y) : ash_build__with(im->graph, ASH_OP_POW, y, degree);
+}
+
+/* For each row of w [m, count] the sum of the kernels of x with the vectors, weighted, and a number of rho:
+ * [n, m]. The terms are as large as the penalty of the training lets them be, and cancel to numbers of the
+ * size of the scores: they are added in f64; those of linear kernels here, which are a product with the
+ * weighted sum of the vectors. */
+static ash_value weighted_kernels(ash_import *im, ash_value x, const supports *v, const double *w, size_t m,
+                                  const double *rho) {
+    if (v->kind != LINEAR) {
+        ash_value y = ash_cast(im->graph, kernel_of(im, x, v->kind, v->at, v->n, v->f), ASH_F64);
+        y = ash_ml__product(im, y, w, m, v->n);
+        y = ash_add(im->graph, y, ash_ml__constant(im, ASH_F64, rho, 1, m));
+        return ash_cast(im->graph, y, ASH_F32);
+    }
+    double *sums = matrix(im, m, v->f);
+    if (!sums) return ASH_NO_VALUE;
+    for (size_t i = 0; i < m; i++)
+        for (size_t k = 0; k < v->n; k++) {
+            const double weight = w[i * v->n + k];
+            if (weight == 0) continue; /* most of them, where there are many classes */
+            for (size_t c = 0; c < v->f; c++) sums[i * v->f + c] += weight * v->at[k * v->f + c];
+        }
+    ash_value y = ash_ml__product(im, x, sums, m, v->f);
+    return ash_add(im->graph, y, ash_ml__constant(im, ASH_F32, rho, 1, m));
 }
 
 static kernel read_kernel(ash_import *im) {
@@ -44,29 +81,29 @@ static bool divide(ash_import *im, const char *name, size_t n, size_t count, siz
 void ash_onnx__op_ml_svm_regressor(ash_import *im) {
     ash_ml_numbers coefficients = ash_ml__floats(im, "coefficients"), rho = ash_ml__floats(im, "rho"),
                    vectors = ash_ml__floats(im, "support_vectors");
-    int64_t supports = ash_import__attr_int(im, "n_supports", 0);
+    int64_t count = ash_import__attr_int(im, "n_supports", 0);
     kernel kind = read_kernel(im);
     size_t f;
     ash_value y;
     if (rho.n == 0) ash_import__fail(im, ASH_ERROR_FORMAT, "attribute 'rho' is missing");
     if (!ash_import__ok(im)) return;
-    if (supports > 0) {
-        size_t n = (size_t)supports;
+    if (count > 0) {
+        size_t n = (size_t)count;
         if (!divide(im, "support_vectors", vectors.n, n, &f) ||
             !divide(im, "coefficients", coefficients.n, 1, &n))
             return;
-        if (n != (size_t)supports) {
+        if (n != (size_t)count) {
             ash_import__fail(im, ASH_ERROR_FORMAT, "%zu coefficients for %lld vectors", n,
-                             (long long)supports);
+                             (long long)count);
             return;
         }
-        y = kernel_of(im, ash_ml__rows(im, ASH_F32, f), kind, vectors.at, n, f);
-        y = ash_ml__product(im, y, coefficients.at, 1, n);
+        const supports v = {kind, vectors.at, n, f};
+        y = weighted_kernels(im, ash_ml__rows(im, ASH_F32, f), &v, coefficients.at, 1, rho.at);
     } else {
         if (!divide(im, "coefficients", coefficients.n, 1, &f)) return;
         y = ash_ml__product(im, ash_ml__rows(im, ASH_F32, f), coefficients.at, 1, f);
+        y = ash_build__with(im->graph, ASH_OP_ADD, y, rho.at[0]);
     }
-    y = ash_build__with(im->graph, ASH_OP_ADD, y, rho.at[0]);
     if (ash_import__attr_int(im, "one_class", 0))
         y = ash_select(im->graph, ash_build__from(im->graph, ASH_OP_LT, 0, y),
                        ash_scalar(im->graph, ASH_F32, 1), ash_scalar(im->graph, ASH_F32, -1));
@@ -108,17 +145,9 @@ static bool read_machine(ash_import *im, machine *m) {
     return ash_import__ok(im);
 }
 
-/* A matrix [rows, pairs] of f32, zeroed; NULL and a failure when it is too large. */
-static double *matrix(ash_import *im, size_t rows, size_t columns) {
-    enum { MOST = 1 << 26 };
-    double *at = rows * columns <= MOST ? ash_arena_alloc(im->scratch, rows * columns, sizeof *at) : NULL;
-    if (!at) ash_import__fail(im, ASH_ERROR_BUDGET, "a matrix of %zu by %zu", rows, columns);
-    return at;
-}
-
 /* For each pair of classes i < j what says i when it is positive: the kernels of the vectors of i, weighted
  * for j, and those of j, weighted for i. */
-static ash_value decide(ash_import *im, const machine *m, ash_value kernels) {
+static ash_value decide(ash_import *im, const machine *m, ash_value x, kernel kind, size_t f) {
     double *w = matrix(im, m->pairs, m->n);
     size_t *start = ash_arena_alloc(im->scratch, m->classes + 1, sizeof *start), pair = 0;
     if (!w || !start) return ASH_NO_VALUE;
@@ -130,8 +159,8 @@ static ash_value decide(ash_import *im, const machine *m, ash_value kernels) {
             for (size_t v = start[j]; v < start[j + 1]; v++)
                 w[pair * m->n + v] = m->coefficients.at[i * m->n + v];
         }
-    ash_value scores = ash_ml__product(im, kernels, w, m->pairs, m->n);
-    return ash_add(im->graph, scores, ash_ml__constant(im, ASH_F32, m->rho.at, 1, m->pairs));
+    const supports v = {kind, m->vectors.at, m->n, f};
+    return weighted_kernels(im, x, &v, w, m->pairs, m->rho.at);
 }
 
 /* The class that most of its pairs say; of equals the first. */
@@ -260,8 +289,7 @@ static void by_vectors(ash_import *im, const machine *m, kernel kind) {
         return;
     }
     ash_ml_transform transform = ash_ml__transform_of(im);
-    ash_value scores =
-        decide(im, m, kernel_of(im, ash_ml__rows(im, ASH_F32, f), kind, m->vectors.at, m->n, f));
+    ash_value scores = decide(im, m, ash_ml__rows(im, ASH_F32, f), kind, f);
     ash_import__out(im, 0, ash_ml__labels(im, vote(im, m, scores), m->labels));
     if (proba) scores = probabilities(im, m, scores);
     ash_import__out(

@@ -447,7 +447,11 @@ static ash_value aggregated(builder *b, const slots *s, ash_value leaves, size_t
         trees |= 2;
     weights = ash_gather(im->graph, weights, leaves, 0);
     if (sums(t)) {
+        /* In f64, where equally many equal weights have the same sum in any order: votes that are tied stay
+         * tied, and the class is that of the training program. */
+        weights = ash_cast(im->graph, weights, ASH_F64);
         y = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, weights, trees, false);
+        y = ash_cast(im->graph, y, t->dtype);
         return t->aggregate == TREE_SUM ? y : ash_build__with(im->graph, ASH_OP_DIV, y, (double)t->n_roots);
     }
     y = ash_build__reduce(im->graph, t->aggregate == TREE_MIN ? ASH_OP_REDUCE_MIN : ASH_OP_REDUCE_MAX,
