@@ -639,6 +639,30 @@ def quantized_more():
     return n.model(), [{"x": (3, 8), "image": (1, 6, 5, 4), "series": (4, 1, 5)}]
 
 
+def quantized_ties():
+    """Opset 17 and com.microsoft: scales that are powers of two, so that many results lie on a tie, and odd zero points."""
+    n = Net("quantized_ties", 17)
+    x, y, image = n.input("x", ["n", 24]), n.input("y", ["n", 24]), n.input("image", [1, 4, 6, "w"])
+    one = lambda value, dtype: n.const(np.array(value, dtype))
+    power = lambda exponent: one(2.0**exponent, np.float32)
+    for dtype, kind, zeros in ((U8, TensorProto.UINT8, (7, 101)), (I8, TensorProto.INT8, (-3, 37))):
+        out = lambda value: n.output(value, dtype=kind)
+        zero, other = (one(value, dtype) for value in zeros)
+        p, q, pixels = (n.op("QuantizeLinear", value, power(-4), zero) for value in (x, y, image))
+        for op in ("QLinearAdd", "QLinearMul"):
+            out(n.op(op, p, power(-3), zero, q, power(-4), zero, power(-1), other, domain=MS))
+        for attrs in ({"strides": [2, 2]}, {"channels_last": 1}):
+            out(n.op("QLinearAveragePool", pixels, power(-3), zero, power(-2), other, kernel_shape=[2, 2], domain=MS, **attrs))
+        out(n.op("QLinearGlobalAveragePool", pixels, power(-3), zero, power(-6), other, domain=MS))
+        out(n.op("QLinearLeakyRelu", p, power(-3), zero, power(-2), other, alpha=0.25, domain=MS))
+        out(n.op("QLinearConcat", power(-2), other, p, power(-3), zero, q, power(-4), zero, axis=1, domain=MS))
+        w = n.const(n.rng.integers(-64, 64, (24, 16)).astype(I8))
+        out(n.op("QLinearMatMul", p, power(-3), zero, w, power(-5), one(0, I8), power(0), other))
+        real = n.op("MatMul", n.op("DequantizeLinear", p, power(-3), zero), n.op("DequantizeLinear", w, power(-5), one(0, I8)))
+        out(n.op("QuantizeLinear", real, power(0), other))
+    return n.model(), [{"x": (5, 24), "y": (5, 24), "image": (1, 4, 6, 8)}, {"x": (3, 24), "y": (3, 24), "image": (1, 4, 6, 5)}]
+
+
 def blocks():
     """Opset 21: scales for blocks of elements, and weights of four bits."""
     n = Net("blocks", 21)
@@ -1132,7 +1156,7 @@ def edges():
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, unsorted, ties, functions,
-            attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, blocks, newer, newest_spec, found, detector, proposals, uniques,
+            attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
             shrunk, inner_names]
 

@@ -32,12 +32,23 @@ static void out_quantized(ash_import *im, ash_value y, size_t k, ash_dtype to) {
     ash_import__out(im, 0, ash_onnx__quantize(im, y, scale, zero, to));
 }
 
+/* The same where onnxruntime rounds behind the zero point: a tie goes to the even byte, and not to the even
+ * number of quanta. */
+static void out_quantized_whole(ash_import *im, ash_value y, size_t k, ash_dtype to) {
+    ash_value scale = ash_onnx__along_axis(im, ash_import__in(im, k), 0, 0), zero = zero_point(im, k + 1);
+    ash_dtype dtype = ash_import__type(im, scale).dtype;
+    y = ash_div(im->graph, ash_cast(im->graph, y, dtype), scale);
+    if (zero != ASH_NO_VALUE)
+        y = ash_add(im->graph, y, ash_cast(im->graph, ash_onnx__along_axis(im, zero, 0, 0), dtype));
+    ash_import__out(im, 0, ash_cast(im->graph, ash_round(im->graph, y), to));
+}
+
 /* --- elementwise and pooling ---------------------------------------------------------------------- */
 
 /* Operands: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
 void ash_onnx__op_qlinear_binary(ash_import *im) {
     ash_value y = ash_build__binary(im->graph, (ash_op)im->row->arg, real_in(im, 0, 1), real_in(im, 3, 4));
-    out_quantized(im, y, 6, ash_import__in_type(im, 0).dtype);
+    out_quantized_whole(im, y, 6, ash_import__in_type(im, 0).dtype);
 }
 
 /* Operands: condition, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
@@ -64,7 +75,11 @@ void ash_onnx__op_qlinear_average_pool(ash_import *im) {
     uint32_t all = (1u << ash_import__type(im, x).rank) - 1;
     x = im->row->arg ? ash_build__mean(im->graph, x, all & ~3u, true) : ash_onnx__average_pool(im, x);
     if (last) x = ash_onnx__channels_last(im, x);
-    out_quantized(im, x, 3, ash_import__in_type(im, 0).dtype);
+    ash_dtype dtype = ash_import__in_type(im, 0).dtype;
+    if (im->row->arg)
+        out_quantized(im, x, 3, dtype);
+    else
+        out_quantized_whole(im, x, 3, dtype);
 }
 
 /* The attribute "opset" says how softmax takes its axis: all axes from there on together, before 13. */

@@ -1,0 +1,1 @@
+Bqlinearadd_12Jxgbdhgccmiildcdbbegehigbgibdfhflfcegihbfhfephkebkjhenbghdibjdbbhfdmmggdfhejbbbeipmfefdbibieefceoddlgdpdfbebfidnigmehgcbih

@@ -1,0 +1,1 @@
+Bqlinearmul_16Jxdfecefflcfjdeeffeeecfefbffddccjeeeddffdfedpcgcfcefdnfbceefbefffeegadadccecfffecokcdddfcfccedeeheeddesedfcfbfenfdkeceefcf

@@ -1,0 +1,1 @@
+Bqlinearmatmul_38JP[jkbgrf_Zr]^fgdiZcTpZ^_lOd`j`[bwcT^``e]cam[gPhbbmhRd`jZmcQ\XnonkadSvX^ef_[fmc`hp

@@ -1,0 +1,1 @@
+Bqlinearglobalaveragepool_71JD83

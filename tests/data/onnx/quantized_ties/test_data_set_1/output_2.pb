@@ -1,0 +1,1 @@
+Bqlinearaveragepool_19Jfficdijdffdrfhmegehfdfhj

@@ -1,0 +1,1 @@
+Bqlinearglobalaveragepool_25Ju”Š’

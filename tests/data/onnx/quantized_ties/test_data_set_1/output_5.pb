@@ -1,0 +1,1 @@
+Bqlinearleakyrelu_28JHemedddgdgdidmed|ddmdodqehiededpdddndeksededqktjeldumfdlddndddlejjmdgmdng

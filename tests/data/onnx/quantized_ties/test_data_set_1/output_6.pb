@@ -1,0 +1,1 @@
+0Bqlinearconcat_32Jêemdaaagagaiamca|camaoaqccdcciglcfchdcedcccngcejehieacapaaanaekseceaqktjecmcgifjcccicghdccgmefjcclaumfalaancaalcjjmagmbngcccchcnigcccccddciccdiec

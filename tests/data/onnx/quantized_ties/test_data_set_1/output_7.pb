@@ -1,0 +1,1 @@
+Bqlinearmatmul_38J0gl[ciaf^Xh]c`[im^]SgYbd`kom[\_`^`_ihV^g_blaedbbf

@@ -1,0 +1,1 @@
+Bquantizelinear_46J0gl[ciaf^Xh]c`[im^]SgYbd`kom[\_`^`_ihV^g_blaedbbf
