@@ -67,10 +67,9 @@ static void ask_ahead(const ash_bits *b, uint16_t buf, ash_ref index, unsigned l
     ash_bits__ask(b, buf, index, ahead);
 }
 
-/* Weights of 8 bits leave less to compute for a line, and are asked for less far ahead. */
 static int64_t bytes_ahead(const ash_bits *b) {
-    int64_t ahead = b->k->low->target->costs.bits_ahead;
-    return b->bits == 8 ? ahead / 4 : ahead;
+    const ash_costs *c = &b->k->low->target->costs;
+    return b->bits == 8 ? c->bytes_ahead : c->bits_ahead;
 }
 
 ash_ref ash_bits__load_words(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes) {

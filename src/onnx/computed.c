@@ -89,6 +89,9 @@ static interval interval_of_node(const ash_import *im, const ash_node *node, uns
         return joined(interval_of(im, node->ins[1], visits), interval_of(im, node->ins[2], visits));
     case ASH_OP_CAST:
         if (type.dtype == ASH_BOOL) return (interval){0, 1};
+        if (type.dtype != ASH_I64 && !ash_dtype_is_float(type.dtype) &&
+            !(a.least >= 0 && a.most <= (type.dtype == ASH_I32 ? INT32_MAX : INT8_MAX)))
+            return anything; /* others wrap around */
         return (interval){floor(a.least), ceil(a.most)};
     case ASH_OP_CEIL:
     case ASH_OP_FLOOR:

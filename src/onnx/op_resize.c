@@ -295,20 +295,6 @@ static bool find_stairs(ash_graph *g, const resize *r, ash_dim in, ash_dim out, 
     return true;
 }
 
-/* The operand with its first and last element repeated, as often as taps reach out. */
-static ash_value with_ends(ash_graph *g, ash_value x, unsigned axis, ash_dim in, int64_t before,
-                           int64_t behind) {
-    enum { MOST = 8 };
-    ash_value all[MOST];
-    size_t n = 0;
-    if (!before && !behind) return x;
-    for (int64_t i = 0; i < before; i++) all[n++] = ash_slice_axis(g, x, axis, 0, 1);
-    all[n++] = x;
-    for (int64_t i = 0; i < behind; i++)
-        all[n++] = ash_slice_axis(g, x, axis, ash_graph_dim_sub(g, in, 1), 1);
-    return ash_concat(g, all, n, axis);
-}
-
 /* A tap by moving elements alone: each is repeated, and the result begins `shift` elements on. */
 static ash_value tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const stairs *s, int64_t begin) {
     const ash_dim count = s->shift ? ash_graph_dim_add(g, s->in, 1) : s->in;
@@ -377,17 +363,15 @@ static bool find_strides(ash_graph *g, const resize *r, ash_dim in, ash_dim out,
 /* Every so many elements along an axis, `count` of them from `start` on. Of longer strides as a part of
  * what a reshape shows, whose extents are `count` and the stride: a model that is written says those as
  * they are. */
-static ash_value every(ash_graph *g, ash_value x, unsigned axis, int64_t start, int64_t by, ash_dim count) {
+static ash_value strided(ash_graph *g, ash_value x, unsigned axis, int64_t start, int64_t by,
+                         ash_dim count) {
     const ash_type *type = ash_graph_type(g, x);
     if (!type) return ASH_NO_VALUE;
     const unsigned rank = type->rank;
-    ash_dim starts[ASH_MAX_RANK] = {0}, dims[ASH_MAX_RANK], parted[ASH_MAX_RANK];
-    int64_t steps[ASH_MAX_RANK];
-    for (unsigned d = 0; d < rank; d++) steps[d] = 1, dims[d] = d == axis ? count : type->dims[d];
-    if (by == 2 || rank == ASH_MAX_RANK || start >= by) {
-        starts[axis] = start, steps[axis] = by;
-        return ash_slice(g, x, starts, steps, dims);
-    }
+    ash_dim dims[ASH_MAX_RANK], parted[ASH_MAX_RANK];
+    if (by == 2 || rank == ASH_MAX_RANK || start >= by)
+        return ash_onnx__every(g, x, axis, start, by, count);
+    for (unsigned d = 0; d < rank; d++) dims[d] = d == axis ? count : type->dims[d];
     for (unsigned d = 0; d <= rank; d++) parted[d] = d == axis + 1 ? by : dims[d > axis ? d - 1 : d];
     x = ash_slice_axis(g, x, axis, 0, ash_graph_dim_mul(g, count, by));
     x = ash_slice_axis(g, ash_reshape(g, x, parted, rank + 1), axis + 1, start, 1);
@@ -395,13 +379,13 @@ static ash_value every(ash_graph *g, ash_value x, unsigned axis, int64_t start, 
 }
 
 static ash_value resize_by_strides(ash_import *im, const axis_formula *f, ash_value x, unsigned axis,
-                                   const strides *s, ash_dim in, ash_dim out) {
+                                   const strides *s, ash_dim out) {
     ash_graph *g = im->graph;
     const ash_dtype dtype = ash_import__type(im, x).dtype;
     ash_value sum = ASH_NO_VALUE;
-    x = with_ends(g, x, axis, in, s->before, s->behind);
+    x = ash_onnx__pad_by_parts(g, x, axis, s->before, s->behind, 'e');
     for (int t = 0; t < s->taps; t++) {
-        ash_value tap = every(g, x, axis, s->before + s->first + t, s->by, out);
+        ash_value tap = strided(g, x, axis, s->before + s->first + t, s->by, out);
         if (f->r->mode == 'n') return tap;
         ash_value w = ash_scalar(g, s->differs ? ASH_F64 : dtype, s->weights[t]);
         if (s->differs)
@@ -422,7 +406,9 @@ static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_valu
     ash_value sum = ASH_NO_VALUE;
     ash_dim line[ASH_MAX_RANK];
     const int64_t before = s ? ASH_MAX(-s->first, 0) : 0;
-    if (s) x = with_ends(g, x, axis, s->in, before, ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0));
+    if (s) /* with its ends repeated, as often as taps reach out */
+        x = ash_onnx__pad_by_parts(g, x, axis, before, ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0),
+                                   'e');
     for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? out : 1;
     for (int t = 0; t < taps.n; t++) {
         ash_value tap = s ? tap_of_stairs(g, x, axis, s, before + s->first + t)
@@ -617,7 +603,7 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
     stairs s;
     strides down;
     if (find_strides(g, r, t->in, t->out, t->scale, &down))
-        return resize_by_strides(im, &f, x, t->axis, &down, t->in, t->out);
+        return resize_by_strides(im, &f, x, t->axis, &down, t->out);
     bool even =
         ash_import__type(im, x).rank < ASH_MAX_RANK && find_stairs(g, r, t->in, t->out, t->scale, &s);
     return resize_variable(im, &f, x, t->axis, even ? &s : NULL, t->out);

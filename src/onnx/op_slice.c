@@ -175,9 +175,8 @@ static ash_value pad_sources(ash_import *im, ash_dim before, ash_dim count, ash_
     return ash_select(im->graph, ash_le(im->graph, i, last), i, ash_sub(im->graph, period, i));
 }
 
-/* `count` elements along an axis, from `start` on, upwards or downwards. */
-static ash_value piece(ash_graph *g, ash_value x, unsigned axis, ash_dim start, int64_t step,
-                       int64_t count) {
+ash_value ash_onnx__every(ash_graph *g, ash_value x, unsigned axis, ash_dim start, int64_t step,
+                          ash_dim count) {
     const ash_type *type = ash_graph_type(g, x);
     ash_dim starts[ASH_MAX_RANK] = {0}, dims[ASH_MAX_RANK];
     int64_t steps[ASH_MAX_RANK];
@@ -197,13 +196,13 @@ static ash_value repeated(ash_graph *g, ash_value x, unsigned axis, ash_dim at, 
     return ash_broadcast_to(g, x, dims, type->rank);
 }
 
-/* Padding of a dim that is a variable, by numbers, as a piece of the operand in front of it and one
- * behind: most is copied then, and nothing gathered. ASH_NO_VALUE where the pieces may be longer than the
- * operand: a reflection that comes back from the other end, too, but for one element, which is its only
- * neighbour. */
-static ash_value pad_by_parts(ash_graph *g, ash_value x, unsigned axis, int64_t before, int64_t after,
-                              char mode) {
-    const ash_dim dim = ash_graph_type(g, x)->dims[axis];
+/* Where the pieces may be longer than the operand there is no such value: a reflection that comes back from
+ * the other end, too, but for one element, which is its only neighbour. */
+ash_value ash_onnx__pad_by_parts(ash_graph *g, ash_value x, unsigned axis, int64_t before, int64_t after,
+                                 char mode) {
+    const ash_type *type = ash_graph_type(g, x);
+    if (!type) return ASH_NO_VALUE;
+    const ash_dim dim = type->dims[axis];
     const int64_t longest = ASH_MAX(before, after);
     const ash_dim last = ash_graph_dim_sub(g, dim, 1);
     int64_t least, most;
@@ -217,7 +216,7 @@ static ash_value pad_by_parts(ash_graph *g, ash_value x, unsigned axis, int64_t 
         parts[n++] = mode == 'e'   ? repeated(g, x, axis, 0, before)
                      : mode == 'w' ? ash_slice_axis(g, x, axis, ash_graph_dim_sub(g, dim, before), before)
                      : before == 1 ? ash_slice_axis(g, x, axis, ash_graph_dim_min(g, last, 1), 1)
-                                   : piece(g, x, axis, before, -1, before);
+                                   : ash_onnx__every(g, x, axis, before, -1, before);
     parts[n++] = x;
     if (after)
         parts[n++] =
@@ -225,8 +224,8 @@ static ash_value pad_by_parts(ash_graph *g, ash_value x, unsigned axis, int64_t 
             : mode == 'w' ? ash_slice_axis(g, x, axis, 0, after)
             : after == 1
                 ? ash_slice_axis(g, x, axis, ash_graph_dim_sub(g, last, ash_graph_dim_min(g, last, 1)), 1)
-                : piece(g, x, axis, ash_graph_dim_sub(g, dim, 2), -1, after);
-    return ash_concat(g, parts, n, axis);
+                : ash_onnx__every(g, x, axis, ash_graph_dim_sub(g, dim, 2), -1, after);
+    return n == 1 ? x : ash_concat(g, parts, n, axis);
 }
 
 /* Modes other than constant take each padded element from the operand: a gather along each axis. */
@@ -245,7 +244,7 @@ static ash_value pad_by_index(ash_import *im, ash_value x, const pads *p, char m
                                     "padding of a dim that may be empty or huge");
         ash_value indices;
         if (!ash_dim_is_const(dim) && ash_dim_is_const(before) && ash_dim_is_const(p->after[axis])) {
-            ash_value padded = pad_by_parts(im->graph, x, axis, before, p->after[axis], mode);
+            ash_value padded = ash_onnx__pad_by_parts(im->graph, x, axis, before, p->after[axis], mode);
             if (padded != ASH_NO_VALUE) {
                 x = padded;
                 continue;

@@ -170,6 +170,14 @@ ash_value ash_onnx__apply_body(ash_import *im, const char *name, ash_value value
 /* Quantised to u8 with a scale and zero point that cover the operand's range, 0 included. */
 ash_value ash_onnx__dynamic_quantize(ash_import *im, ash_value x, ash_value *scale, ash_value *zero);
 
+/* `count` elements along an axis, from `start` on, every `step`-th: upwards or downwards. (op_slice.c) */
+ash_value ash_onnx__every(ash_graph *graph, ash_value x, unsigned axis, ash_dim start, int64_t step,
+                          ash_dim count);
+/* Padding of an axis that repeats its ends ('e'), reflects ('r') or wraps ('w'), by numbers, as a piece of
+ * the operand in front of it and one behind: most is copied then, and nothing gathered. ASH_NO_VALUE where
+ * the pieces may be longer than the operand. (op_slice.c) */
+ash_value ash_onnx__pad_by_parts(ash_graph *graph, ash_value x, unsigned axis, int64_t before,
+                                 int64_t after, char mode);
 /* x with zeros behind its elements along an axis, so that there are `n`, which is no less: op_shape.c. */
 ash_value ash_onnx__fill_up(ash_import *im, ash_value x, unsigned axis, ash_dim n);
 
