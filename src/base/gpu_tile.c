@@ -20,6 +20,7 @@ static const struct {
     {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.91, 4}, /* 64 x 32 */
     {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 0.89, 6},
     {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.84, 5},
+    {{4, 2, 16, 4, 1, 32, ASH_GPU_FMA, 0}, 0.84, 5},
     {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA, 0}, 0.91, 4}, /* 32 x 32 */
     {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.88, 6},
     {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.75, 8},
@@ -80,15 +81,30 @@ static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
     return s;
 }
 
+/* Loads of a k-tile of a piece: rows of weights, a vector of four for each of its terms; and quads of
+ * positions, each once, as neighbours have places of the window in common. */
+static double loads_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
+    enum { RUN = 4 };
+    const int64_t reach = (VECTOR - 1) * w->strides[1] + (w->kernel[1] - 1) * w->dilations[1];
+    int64_t quads = 0;
+    for (int64_t at = 0; at <= reach; at++)
+        for (int64_t e = 0; e < VECTOR; e++) {
+            int64_t of = at - e * w->strides[1];
+            if (of < 0 || of % w->dilations[1] || of / w->dilations[1] >= w->kernel[1]) continue;
+            quads++;
+            break;
+        }
+    return (double)s.thread_rows / RUN * s.terms / s.slices + (double)s.thread_vectors * quads;
+}
+
 /* The same of a piece of an image, of which the copies are those of the weights and of the next patch. */
 static double share_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
-    enum { RUN = 4, AROUND = 40 };
+    enum { AROUND = 40 };
     const double of_copy = 1.8, of_scattered = 3.5;
     ash_gpu_piece piece;
     if (!ash_gpu_piece_of(w, s, &piece)) return 1;
     double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
-           loads =
-               ((double)s.thread_rows / RUN + (double)s.thread_vectors * VECTOR / piece.channels) * terms;
+           loads = loads_of_piece(w, s);
     double copies = of_copy * s.terms * ash_gpu_rows(s) / VECTOR / ash_gpu_threads(s),
            patch = (double)piece.positions * ASH_GPU_QUAD / ash_gpu_threads(s);
     if (ash_gpu_piece_groups(w, &piece) > 1)
@@ -222,7 +238,7 @@ static double choose_shape(const ash_target *target, const ash_gpu_work *work, a
         }
         ash_gpu_shape pieces;
         time = time_of_pieces(target, work, i, &pieces);
-        if (time <= 0 || time >= least) continue;
+        if (time <= 0 || time > least) continue; /* as soon: with fewer copies */
         least = time;
         *out = pieces;
     }
