@@ -238,7 +238,7 @@ static double choose_shape(const ash_target *target, const ash_gpu_work *work, a
         }
         ash_gpu_shape pieces;
         time = time_of_pieces(target, work, i, &pieces);
-        if (time <= 0 || time > least) continue; /* as soon: with fewer copies */
+        if (time <= 0 || time >= least) continue;
         least = time;
         *out = pieces;
     }

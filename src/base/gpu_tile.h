@@ -89,6 +89,9 @@ typedef struct ash_gpu_piece {
     int64_t across, down;         /* pieces of an image */
     int64_t row, rows, positions; /* of the patch: of a row, with what fills up; rows; places for all */
     unsigned quads, channels;     /* quads of a k-tile; channels of each, ASH_GPU_QUAD but of few */
+    /* What comes of the next patch in a k-tile: so many of its rows, of all quads, and the positions that
+     * threads copy of them; 0: some quads (ash_gpu_piece_step). */
+    int64_t share, of_share;
 } ash_gpu_piece;
 
 /* False: the shape has none for this window. With shape.wide 0 the piece that has the fewest of them. */

@@ -32,14 +32,16 @@ typedef struct gpu_patch {
     ash_gpu_window window;
     ash_gpu_piece piece;
     int64_t w_block, groups, filters, channel_groups;
-    ash_sym group, row, block, lane, piece_of_all, place[SPACE];
+    ash_sym group, row, block, lane, piece_of_all, place[SPACE], share;
     /* How far k-tiles are apart in memory: from a row of the window to the next, from channels to the next;
      * and planes of channels of the input. */
     int64_t weights_row, weights_channels, plane;
+    int64_t share_apart;      /* from the rows of the patch that come in one k-tile to those in the next */
     ash_ref window_row, half; /* cells of i32: of the k-tile that is multiplied; where its patch begins, in
                                  fours of elements: 16 bytes are loaded from there */
     ash_ref weights, source;  /* the same: where the next weights, and quads of the next patch, lie */
-    ash_ref inside;           /* the same: what a thread copies of a quad and is inside, a bit each */
+    ash_ref outside, now;     /* the same: what a thread copies of a quad and is outside, from the highest
+                                 bit on; the same from this k-tile on */
     bool padded;
     ash_gpu_tile tile;
 } gpu_patch;
@@ -103,6 +105,8 @@ static bool find_input(gpu_patch *c) {
     for (unsigned s = 0; s < SPACE; s++) {
         idx[2 + s] = ash_ix_add(ixs, ash_ix_scale(ixs, idx[2 + s], c->window.strides[s]), at[s]);
         idx[2 + s] = ash_ix_sub(ixs, idx[2 + s], ash_ix_const(ixs, before[s]));
+        if (s == 0)
+            idx[2] = ash_ix_add(ixs, idx[2], ash_ix_scale(ixs, ash_ix_sym(ixs, c->share), c->piece.share));
         ash_gpu_bound(b, idx[2 + s], x->dims[2 + s]);
     }
     return ash_tile_operand_at(c->k, c->node->ins[0], idx, &b->at);
@@ -117,6 +121,7 @@ static void make_symbols(gpu_patch *c, ash_dim pieces) {
     c->lane = ash_kern_sym(k, VECTOR);
     c->piece_of_all = ash_kern_sym(k, pieces);
     for (unsigned s = 0; s < SPACE; s++) c->place[s] = ash_kern_sym(k, c->window.kernel[s]);
+    c->share = ash_kern_sym(k, c->window.kernel[0]);
     c->tile.a.line = ash_gpu_sym(k, c->filters, ash_gpu_rows(shape));
     c->tile.a.term = ash_kern_sym(k, c->window.channels);
     c->tile.b.line = ash_kern_sym(k, c->piece.positions);
@@ -129,7 +134,8 @@ static bool find_distances(gpu_patch *c) {
     int64_t channel, row, all;
     if (!ash_ix_lane_stride(ixs, c->tile.a.at.linear, c->tile.a.term, 1, false, &channel) ||
         !ash_ix_lane_stride(ixs, c->tile.a.at.linear, c->place[0], 1, false, &row) ||
-        !ash_ix_lane_stride(ixs, c->tile.b.at.linear, c->tile.b.term, 1, false, &c->plane))
+        !ash_ix_lane_stride(ixs, c->tile.b.at.linear, c->tile.b.term, 1, false, &c->plane) ||
+        !ash_ix_lane_stride(ixs, c->tile.b.at.linear, c->share, 1, false, &c->share_apart))
         return false;
     c->weights_row = row;
     c->weights_channels = channel * c->piece.quads * c->piece.channels;
@@ -198,52 +204,64 @@ static void copy_weights(gpu_patch *c, ash_ref to, ash_ref moved) {
     }
 }
 
-/* A thread's places in a quad: so many, from one to the next a block's threads further on. */
-static int64_t places(const gpu_patch *c) {
-    return c->piece.positions * QUAD / ash_gpu_threads(c->tile.shape);
+/* A thread's places in a quad of so many positions: from one to the next a block's threads further on. */
+static int64_t places(const gpu_patch *c, int64_t positions) {
+    return positions * QUAD / ash_gpu_threads(c->tile.shape);
 }
 
-static void set_place(gpu_patch *c, int64_t quad, int64_t i) {
+/* Place number `i` of a thread, in the first rows of the patch or `share` times as many further on. */
+static void set_place(gpu_patch *c, int64_t i, int64_t share) {
     ash_nest *n = &c->k->nest;
     ash_ref quads = ash_nest_index(n, QUAD);
     ash_ref place = ADD(n, ash_nest_idiv(n, c->tile.thread, quads),
                         ash_nest_index(n, i * ash_gpu_threads(c->tile.shape) / QUAD));
+    ash_kern_set_sym(c->k, c->share, ash_nest_index(n, share));
     ash_kern_set_sym(c->k, c->tile.b.line, place);
-    ash_kern_set_sym(c->k, c->tile.b.term,
-                     ADD(n, ash_nest_imod(n, c->tile.thread, quads), ash_nest_index(n, quad * QUAD)));
+    ash_kern_set_sym(c->k, c->tile.b.term, ash_nest_imod(n, c->tile.thread, quads));
 }
 
-/* Which of a thread's places are inside. */
-static ash_ref find_inside(gpu_patch *c) {
+/* What says that place `i` is outside: a bit, or, where they move on in each k-tile, two, as LLVM would make
+ * a number of bytes out of one by shifts, of two by a comparison. */
+static ash_ref bits_of(gpu_patch *c, int64_t i) {
+    uint32_t bits = c->piece.share ? UINT32_C(3) << 30 >> 2 * i : UINT32_C(1) << 31 >> i;
+    return number(&c->k->nest, (int32_t)bits);
+}
+
+/* Which of a thread's places are outside; of those of each k-tile, where rows of the patch come in it. */
+static ash_ref find_outside(gpu_patch *c) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_ref all = number(n, 0);
-    for (int64_t i = 0; i < places(c); i++) {
+    const int64_t of_one = places(c, c->piece.share ? c->piece.of_share : c->piece.positions),
+                  shares = c->piece.share ? c->window.kernel[0] : 1;
+    for (int64_t i = 0; i < shares * of_one; i++) {
         size_t mark = ash_kern_mark(k);
-        set_place(c, 0, i);
-        ash_ref inside = ash_gpu_inside(k, &c->tile.b), bit = number(n, INT64_C(1) << i);
+        set_place(c, i % of_one, i / of_one);
+        ash_ref inside = ash_gpu_inside(k, &c->tile.b);
         ash_kern_forget(k, mark);
-        if (inside != ASH_NO_REF) bit = ash_nest_select(n, inside, bit, number(n, 0));
-        all = ash_nest_binary(n, ASH_OP_OR, all, bit);
+        if (inside == ASH_NO_REF) continue;
+        ash_ref bits = ash_nest_select(n, inside, number(n, 0), bits_of(c, i));
+        all = ash_nest_binary(n, ASH_OP_OR, all, bits);
     }
     return all;
 }
 
-/* Quads from `quad` up to `end` behind those at `source`, an i32, to as many behind `to`; with the bits,
- * where there are. Place by place, so that a place's bit is looked at once; a quad's distance is added to the
- * number, not to the address, which is one multiply-add of 64 bits then. */
-static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, ash_ref to, ash_ref source, bool by_bits) {
+/* So many places of the quads from `quad` up to `end` behind those at `source`, an i32, to as many behind
+ * `to`; with the bits, if there are. Place by place, so that a place's bit is looked at once; a quad's
+ * distance is added to the number, not to the address, which is one multiply-add of 64 bits then. */
+static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, ash_ref to, ash_ref source,
+                       ash_ref bits) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const ash_gpu_operand *b = &c->tile.b;
     to = ADD(n, to, c->tile.thread);
-    for (int64_t i = 0; i < places(c); i++) {
+    for (int64_t i = 0; i < count; i++) {
         size_t mark = ash_kern_mark(k);
-        set_place(c, 0, i);
-        ash_ref inside, bit = number(n, INT64_C(1) << i);
-        if (by_bits)
-            inside = ash_nest_binary(n, ASH_OP_EQ,
-                                     ash_nest_binary(n, ASH_OP_AND, ash_nest_get(n, c->inside), bit), bit);
+        set_place(c, i, 0);
+        ash_ref inside;
+        if (bits != ASH_NO_REF)
+            inside = ash_nest_binary(n, ASH_OP_EQ, ash_nest_binary(n, ASH_OP_AND, bits, bits_of(c, i)),
+                                     number(n, 0));
         else
             inside = ash_gpu_inside(k, b);
         ash_ref at = ash_kern_index(k, b->at.linear);
@@ -262,32 +280,42 @@ static void copy_first(gpu_patch *c) {
     ash_nest *n = &c->k->nest;
     const bool several = c->channel_groups > 1;
     ash_ref zero = ash_nest_index(n, 0), begin = ash_nest_index(n, c->tile.b.begin);
-    if (several) c->inside = ash_nest_cell(n, find_inside(c));
+    ash_ref bits = ASH_NO_REF;
+    if (several) {
+        c->outside = ash_nest_cell(n, find_outside(c));
+        if (c->piece.share)
+            c->now = ash_nest_cell(n, ash_nest_get(n, c->outside));
+        else
+            bits = ash_nest_get(n, c->outside);
+    }
     copy_weights(c, zero, zero);
-    copy_quads(c, 0, c->piece.quads, begin, number(n, 0), several);
+    copy_quads(c, 0, c->piece.quads, places(c, c->piece.positions), begin, number(n, 0), bits);
     c->window_row = ash_nest_cell(n, number(n, 0));
     c->half = ash_nest_cell(n, number(n, 0));
     c->weights = ash_nest_cell(n, number(n, 0));
     c->source = ash_nest_cell(n, number(n, c->plane * c->piece.quads * QUAD));
 }
 
-/* The quads of the next patch that come in a k-tile: where there are as many, and a patch. */
+/* What of the next patch comes in a k-tile: where there is one. */
 static void copy_some(gpu_patch *c, ash_ref tile, ash_ref row) {
     ash_nest *n = &c->k->nest;
     const int64_t step = ash_gpu_piece_step(&c->window, &c->piece), last = c->window.kernel[0],
-                  patch = ash_gpu_piece_patch(&c->piece) / QUAD;
+                  patch = ash_gpu_piece_patch(&c->piece) / QUAD, share = c->piece.share * c->piece.row,
+                  apart = share ? share : step * c->piece.positions;
     ash_ref to = ash_nest_cast(n, ASH_I64,
                                ash_nest_binary(n, ASH_OP_SUB, number(n, patch), ash_nest_get(n, c->half)));
-    to = ADD(
-        n,
-        ADD(n, MUL(n, to, QUAD), MUL(n, ash_nest_cast(n, ASH_I64, row), step * c->piece.positions * QUAD)),
-        ash_nest_index(n, c->tile.b.begin));
+    to = ADD(n, ADD(n, MUL(n, to, QUAD), MUL(n, ash_nest_cast(n, ASH_I64, row), apart * QUAD)),
+             ash_nest_index(n, c->tile.b.begin));
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, tile, ash_nest_index(n, (c->channel_groups - 1) * last)));
-    for (int64_t q = 0, end; q < step; q = end) {
+    if (share)
+        copy_quads(c, 0, c->piece.quads, places(c, c->piece.of_share), to, ash_nest_get(n, c->source),
+                   ash_nest_get(n, c->now));
+    for (int64_t q = 0, end; !share && q < step; q = end) {
         const int64_t rows = ash_ceil_div(c->piece.quads - q, step); /* in which there are such quads */
         for (end = q + 1; end < step && ash_ceil_div(c->piece.quads - end, step) == rows;) end++;
         if (rows < last) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, row, number(n, rows)));
-        copy_quads(c, q, end, to, ash_nest_get(n, c->source), true);
+        copy_quads(c, q, end, places(c, c->piece.positions), to, ash_nest_get(n, c->source),
+                   ash_nest_get(n, c->outside));
         if (rows < last) ash_nest_end(n);
     }
     ash_nest_end(n);
@@ -312,8 +340,16 @@ static void copy(void *arg, ash_ref tile, bool first, ash_ref odd) {
     copy_weights(c, MUL(n, odd, c->tile.a.half), wide(n, c->weights));
     if (!several) return;
     copy_some(c, tile, row);
-    const int64_t quads = c->piece.quads - last * step;
-    by = ash_nest_select(n, anew, number(n, quads * QUAD * c->plane), number(n, step * QUAD * c->plane));
+    int64_t next = step * QUAD * c->plane;
+    if (c->piece.share) {
+        const int64_t count = places(c, c->piece.of_share);
+        ash_ref now =
+            ash_nest_binary(n, ASH_OP_MUL, ash_nest_get(n, c->now), number(n, INT64_C(1) << 2 * count));
+        ash_nest_set(n, c->now, ash_nest_select(n, anew, ash_nest_get(n, c->outside), now));
+        next = c->share_apart;
+    }
+    by = ash_nest_select(n, anew, number(n, c->piece.quads * QUAD * c->plane - last * next),
+                         number(n, next));
     ash_nest_set(n, c->source, ADD(n, ash_nest_get(n, c->source), by));
 }
 
