@@ -100,15 +100,17 @@ static double loads_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
 /* The same of a piece of an image, of which the copies are those of the weights and of the next patch. */
 static double share_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
     enum { AROUND = 40 };
-    const double of_copy = 1.8, of_scattered = 3.5;
+    const double of_copy = 1.2, of_scattered = 2.2;
     ash_gpu_piece piece;
     if (!ash_gpu_piece_of(w, s, &piece)) return 1;
     double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
            loads = loads_of_piece(w, s);
     double copies = of_copy * s.terms * ash_gpu_rows(s) / VECTOR / ash_gpu_threads(s),
-           patch = (double)piece.positions * ASH_GPU_QUAD / ash_gpu_threads(s);
-    if (ash_gpu_piece_groups(w, &piece) > 1)
-        copies += of_scattered * patch * (double)ash_gpu_piece_step(w, &piece);
+           of_quad = (double)ASH_GPU_QUAD / ash_gpu_threads(s);
+    if (piece.share)
+        copies += of_scattered * of_quad * (double)(piece.of_share * piece.quads);
+    else if (ash_gpu_piece_groups(w, &piece) > 1)
+        copies += of_scattered * of_quad * (double)(piece.positions * ash_gpu_piece_step(w, &piece));
     return adds / (adds + loads + copies + AROUND);
 }
 
@@ -118,13 +120,16 @@ static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
     enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
     const double of_copy = 1.5, of_scattered = 3; /* with its address */
     if (ash_gpu_by_warp(s)) return shapes[i].share;
-    if (s.wide) return share_of_piece(work->window, s);
+    if (s.wide > ASH_GPU_IN_LINE) return share_of_piece(work->window, s);
     bool scattered = work->runs > 1;
     double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
            loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms;
     double vectors = ash_gpu_rows(s) / (double)VECTOR, ones = 0;
     *(scattered ? &ones : &vectors) += ash_gpu_columns(s) / (scattered ? 1.0 : VECTOR);
     double copies = (vectors * of_copy + ones * of_scattered) * s.terms / ash_gpu_threads(s);
+    if (s.wide) /* addresses of a channel are those of the whole row of the window */
+        copies = (vectors * of_copy + ones * (1 + (of_scattered - 1) / (double)work->window->kernel[1])) *
+                 s.terms / ash_gpu_threads(s);
     return adds / (adds + loads + copies + AROUND + (scattered ? ODOMETER : 0));
 }
 
@@ -174,6 +179,27 @@ static double time_of_pieces(const ash_target *target, const ash_gpu_work *work,
     double time = in_rounds(target, work, i, s, blocks, room);
     *out = s;
     return time;
+}
+
+/* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. */
+static double time_of_rows(const ash_target *target, const ash_gpu_work *work, size_t i,
+                           ash_gpu_shape *out) {
+    enum { MEMORY = 48 << 10, MOST_PLACES = 16, CHANNELS = 16, PAD = 4 };
+    const ash_gpu_window *w = work->window;
+    ash_gpu_shape s = shapes[i].shape;
+    if (!w || ash_gpu_by_warp(s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_PLACES ||
+        w->channels % CHANNELS || w->kernel[0] * w->channels <= CHANNELS)
+        return 0;
+    const unsigned rows = ash_gpu_rows(s), columns = ash_gpu_columns(s), threads = ash_gpu_threads(s);
+    s.wide = ASH_GPU_IN_LINE;
+    s.terms = CHANNELS * (unsigned)w->kernel[1];
+    if (s.terms % s.slices || threads % columns || CHANNELS % (threads / columns) ||
+        2 * s.terms * (rows + columns + 2 * PAD) * BYTES > MEMORY)
+        return 0;
+    double blocks = (double)ash_ceil_div(work->rows, rows) * (double)ash_ceil_div(work->columns, columns) *
+                    work->batches;
+    *out = s;
+    return in_rounds(target, work, i, s, blocks, shapes[i].room);
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
@@ -236,11 +262,16 @@ static double choose_shape(const ash_target *target, const ash_gpu_work *work, a
             least = time;
             *out = shape_for(i, work);
         }
-        ash_gpu_shape pieces;
-        time = time_of_pieces(target, work, i, &pieces);
+        ash_gpu_shape other;
+        time = time_of_rows(target, work, i, &other);
+        if (time > 0 && time < least) {
+            least = time;
+            *out = other;
+        }
+        time = time_of_pieces(target, work, i, &other);
         if (time <= 0 || time >= least) continue;
         least = time;
-        *out = pieces;
+        *out = other;
     }
     unsigned groups = strip ? ash_gpu_strip_groups(target, work) : 0;
     double time = strip ? time_of_strip(target, work, groups) : 0;

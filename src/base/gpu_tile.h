@@ -18,9 +18,11 @@
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, slices, terms;
     ash_gpu_math math;
-    unsigned
-        wide; /* columns are a piece of an image, rows of so many positions (ash_gpu_piece_of); 0: not */
+    unsigned wide; /* columns are a piece of an image, rows of so many positions (ash_gpu_piece_of); 0: not;
+                      ASH_GPU_IN_LINE: nor, and a k-tile is some channels in one row of a window */
 } ash_gpu_shape;
+
+enum { ASH_GPU_IN_LINE = 1 };
 
 static inline bool ash_gpu_by_warp(ash_gpu_shape s) {
     return s.math != ASH_GPU_FMA;
