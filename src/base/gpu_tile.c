@@ -181,10 +181,12 @@ static double time_of_pieces(const ash_target *target, const ash_gpu_work *work,
     return time;
 }
 
-/* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. */
+/* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. Each
+ * number of the input, of 4 bytes, is multiplied by LEAST_ROWS. */
 static double time_of_rows(const ash_target *target, const ash_gpu_work *work, size_t i,
                            ash_gpu_shape *out) {
-    enum { MEMORY = 48 << 10, MOST_PLACES = 16, CHANNELS = 16, PAD = 4 };
+    enum { MEMORY = 48 << 10, ALL_MEMORY = 160 << 10 /* of a block, of a multiprocessor */ };
+    enum { MOST_PLACES = 16, CHANNELS = 16, PAD = 4, LEAST_ROWS = 64 };
     const ash_gpu_window *w = work->window;
     ash_gpu_shape s = shapes[i].shape;
     if (!w || ash_gpu_by_warp(s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_PLACES ||
@@ -193,13 +195,15 @@ static double time_of_rows(const ash_target *target, const ash_gpu_work *work, s
     const unsigned rows = ash_gpu_rows(s), columns = ash_gpu_columns(s), threads = ash_gpu_threads(s);
     s.wide = ASH_GPU_IN_LINE;
     s.terms = CHANNELS * (unsigned)w->kernel[1];
-    if (s.terms % s.slices || threads % columns || CHANNELS % (threads / columns) ||
-        2 * s.terms * (rows + columns + 2 * PAD) * BYTES > MEMORY)
+    const unsigned bytes = 2 * s.terms * (rows + columns + 2 * PAD) * BYTES;
+    if (rows < LEAST_ROWS || s.terms % s.slices || threads % columns || CHANNELS % (threads / columns) ||
+        bytes > MEMORY)
         return 0;
     double blocks = (double)ash_ceil_div(work->rows, rows) * (double)ash_ceil_div(work->columns, columns) *
-                    work->batches;
+                    work->batches,
+           room = ASH_MIN((double)shapes[i].room, __builtin_floor(ALL_MEMORY / (double)bytes));
     *out = s;
-    return in_rounds(target, work, i, s, blocks, shapes[i].room);
+    return in_rounds(target, work, i, s, blocks, room);
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
