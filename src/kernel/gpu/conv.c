@@ -261,8 +261,8 @@ static bool find_walk(gpu_conv *c) {
     return true;
 }
 
-/* Two bits for one of the columns of a k-tile: LLVM would make a number of bytes out of one by shifts, of two
- * by a comparison. */
+/* Two bits for one of the columns of a k-tile: LLVM would make a number of bytes out of one by shifts, of
+ * two by a comparison. */
 static ash_ref two_bits(ash_nest *n, int64_t column) {
     return ash_nest_int(n, ASH_I32, (int32_t)(UINT32_C(3) << 30 >> 2 * column));
 }

@@ -220,8 +220,8 @@ static void set_place(gpu_patch *c, int64_t i, int64_t share) {
     ash_kern_set_sym(c->k, c->tile.b.term, ash_nest_imod(n, c->tile.thread, quads));
 }
 
-/* What says that place `i` is outside: a bit, or, where they move on in each k-tile, two, as LLVM would make
- * a number of bytes out of one by shifts, of two by a comparison. */
+/* What says that place `i` is outside: a bit, or, where they move on in each k-tile, two, as LLVM would
+ * make a number of bytes out of one by shifts, of two by a comparison. */
 static ash_ref bits_of(gpu_patch *c, int64_t i) {
     uint32_t bits = c->piece.share ? UINT32_C(3) << 30 >> 2 * i : UINT32_C(1) << 31 >> i;
     return number(&c->k->nest, (int32_t)bits);
