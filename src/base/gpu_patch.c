@@ -4,6 +4,7 @@
 
 enum { VECTOR = 4, BYTES = 4, BANKS = 8 /* of 16 bytes */ };
 enum { MEMORY = 48 << 10, MOST_SUMS = 3072 /* multiply-adds of a thread in a k-tile */ };
+enum { MOST_PLACES = 32 /* that a thread copies of a quad: bits */ };
 
 void ash_gpu_piece_at(const ash_gpu_piece *piece, unsigned vector, unsigned *row, unsigned *column) {
     unsigned near = piece->beside ? 2 : 1, beyond = piece->wide / VECTOR / near, high = vector / VECTOR;
@@ -32,23 +33,45 @@ int64_t ash_gpu_piece_weights(const ash_gpu_window *window, ash_gpu_shape shape,
     return ash_ceil_div(ash_gpu_piece_terms(window, piece), at_once) * at_once * (int64_t)(rows + VECTOR);
 }
 
+static bool fits(const ash_gpu_window *w, ash_gpu_shape shape, const ash_gpu_piece *piece) {
+    int64_t halves = ash_gpu_piece_groups(w, piece) > 1 ? 2 : 1,
+            elements = 2 * ash_gpu_piece_weights(w, shape, piece) + halves * ash_gpu_piece_patch(piece),
+            places = piece->positions * ASH_GPU_QUAD / ash_gpu_threads(shape);
+    return elements * BYTES <= MEMORY && (halves == 1 || places <= MOST_PLACES);
+}
+
+/* As many rows of the patch in each k-tile as the window has rows, where these are no more copies than
+ * quads: then what a thread copies in one k-tile lies a number behind what it copies in another. The last
+ * copy reaches past these rows, to what the next k-tile copies. */
+static void lay_by_rows(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piece *piece) {
+    const int64_t places = ash_gpu_threads(shape) / ASH_GPU_QUAD, kernel = w->kernel[0],
+                  share = ash_ceil_div(piece->rows, kernel), positions = share * piece->row,
+                  of_share = ash_ceil_div(positions, places) * places;
+    if (ash_gpu_piece_groups(w, piece) == 1 || kernel == 1 ||
+        2 * kernel * of_share > MOST_PLACES * places ||
+        of_share * piece->quads > piece->positions * ash_gpu_piece_step(w, piece))
+        return;
+    ash_gpu_piece by_rows = *piece;
+    by_rows.share = share;
+    by_rows.of_share = of_share;
+    by_rows.positions = ash_ceil_div((kernel - 1) * positions + of_share, places) * places;
+    if (fits(w, shape, &by_rows)) *piece = by_rows;
+}
+
 /* How rows of a patch are filled up, so that threads meet in no bank. */
 static bool lay(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piece *piece) {
     const int64_t places = ash_gpu_threads(shape) / ASH_GPU_QUAD,
                   least = reach(piece->wide, w->strides[1], w->kernel[1], w->dilations[1]);
     piece->rows = reach(piece->high, w->strides[0], w->kernel[0], w->dilations[0]);
+    piece->share = piece->of_share = 0;
     for (piece->row = least; piece->row < least + BANKS; piece->row++) {
         if (!are_apart(w, piece)) continue;
         piece->positions = ash_ceil_div(piece->rows * piece->row, places) * places;
+        if (!fits(w, shape, piece)) return false;
+        lay_by_rows(w, shape, piece);
         return true;
     }
     return false;
-}
-
-static bool fits(const ash_gpu_window *w, ash_gpu_shape shape, const ash_gpu_piece *piece) {
-    int64_t halves = ash_gpu_piece_groups(w, piece) > 1 ? 2 : 1,
-            elements = 2 * ash_gpu_piece_weights(w, shape, piece) + halves * ash_gpu_piece_patch(piece);
-    return elements * BYTES <= MEMORY;
 }
 
 bool ash_gpu_piece_of(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piece *out) {
@@ -69,7 +92,7 @@ bool ash_gpu_piece_of(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piec
         for (unsigned beside = 0; beside < 2; beside++) {
             piece.beside = beside;
             if (piece.beside ? piece.wide < 2 * VECTOR : piece.high < VECTOR) continue;
-            if (!lay(w, shape, &piece) || !fits(w, shape, &piece)) continue;
+            if (!lay(w, shape, &piece)) continue;
             if (least && (count > least || (count == least && piece.positions >= least_positions)))
                 continue;
             least = count;

@@ -20,6 +20,7 @@ static const struct {
     {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.91, 4}, /* 64 x 32 */
     {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 0.89, 6},
     {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.84, 5},
+    {{4, 2, 16, 4, 1, 32, ASH_GPU_FMA, 0}, 0.84, 5},
     {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA, 0}, 0.91, 4}, /* 32 x 32 */
     {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.88, 6},
     {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.75, 8},
@@ -80,19 +81,36 @@ static ash_gpu_shape shape_for(size_t i, const ash_gpu_work *work) {
     return s;
 }
 
+/* Loads of a k-tile of a piece: rows of weights, a vector of four for each of its terms; and quads of
+ * positions, each once, as neighbours have places of the window in common. */
+static double loads_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
+    enum { RUN = 4 };
+    const int64_t reach = (VECTOR - 1) * w->strides[1] + (w->kernel[1] - 1) * w->dilations[1];
+    int64_t quads = 0;
+    for (int64_t at = 0; at <= reach; at++)
+        for (int64_t e = 0; e < VECTOR; e++) {
+            int64_t of = at - e * w->strides[1];
+            if (of < 0 || of % w->dilations[1] || of / w->dilations[1] >= w->kernel[1]) continue;
+            quads++;
+            break;
+        }
+    return (double)s.thread_rows / RUN * s.terms / s.slices + (double)s.thread_vectors * quads;
+}
+
 /* The same of a piece of an image, of which the copies are those of the weights and of the next patch. */
 static double share_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
-    enum { RUN = 4, AROUND = 40 };
-    const double of_copy = 1.8, of_scattered = 3.5;
+    enum { AROUND = 40 };
+    const double of_copy = 1.2, of_scattered = 2.2;
     ash_gpu_piece piece;
     if (!ash_gpu_piece_of(w, s, &piece)) return 1;
     double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
-           loads =
-               ((double)s.thread_rows / RUN + (double)s.thread_vectors * VECTOR / piece.channels) * terms;
+           loads = loads_of_piece(w, s);
     double copies = of_copy * s.terms * ash_gpu_rows(s) / VECTOR / ash_gpu_threads(s),
-           patch = (double)piece.positions * ASH_GPU_QUAD / ash_gpu_threads(s);
-    if (ash_gpu_piece_groups(w, &piece) > 1)
-        copies += of_scattered * patch * (double)ash_gpu_piece_step(w, &piece);
+           of_quad = (double)ASH_GPU_QUAD / ash_gpu_threads(s);
+    if (piece.share)
+        copies += of_scattered * of_quad * (double)(piece.of_share * piece.quads);
+    else if (ash_gpu_piece_groups(w, &piece) > 1)
+        copies += of_scattered * of_quad * (double)(piece.positions * ash_gpu_piece_step(w, &piece));
     return adds / (adds + loads + copies + AROUND);
 }
 
@@ -102,13 +120,16 @@ static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
     enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
     const double of_copy = 1.5, of_scattered = 3; /* with its address */
     if (ash_gpu_by_warp(s)) return shapes[i].share;
-    if (s.wide) return share_of_piece(work->window, s);
+    if (s.wide > ASH_GPU_IN_LINE) return share_of_piece(work->window, s);
     bool scattered = work->runs > 1;
     double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
            loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms;
     double vectors = ash_gpu_rows(s) / (double)VECTOR, ones = 0;
     *(scattered ? &ones : &vectors) += ash_gpu_columns(s) / (scattered ? 1.0 : VECTOR);
     double copies = (vectors * of_copy + ones * of_scattered) * s.terms / ash_gpu_threads(s);
+    if (s.wide) /* addresses of a channel are those of the whole row of the window */
+        copies = (vectors * of_copy + ones * (1 + (of_scattered - 1) / (double)work->window->kernel[1])) *
+                 s.terms / ash_gpu_threads(s);
     return adds / (adds + loads + copies + AROUND + (scattered ? ODOMETER : 0));
 }
 
@@ -158,6 +179,31 @@ static double time_of_pieces(const ash_target *target, const ash_gpu_work *work,
     double time = in_rounds(target, work, i, s, blocks, room);
     *out = s;
     return time;
+}
+
+/* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. Each
+ * number of the input, of 4 bytes, is multiplied by LEAST_ROWS. */
+static double time_of_rows(const ash_target *target, const ash_gpu_work *work, size_t i,
+                           ash_gpu_shape *out) {
+    enum { MEMORY = 48 << 10, ALL_MEMORY = 160 << 10 /* of a block, of a multiprocessor */ };
+    enum { MOST_PLACES = 16, CHANNELS = 16, PAD = 4, LEAST_ROWS = 64 };
+    const ash_gpu_window *w = work->window;
+    ash_gpu_shape s = shapes[i].shape;
+    if (!w || ash_gpu_by_warp(s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_PLACES ||
+        w->channels % CHANNELS || w->kernel[0] * w->channels <= CHANNELS)
+        return 0;
+    const unsigned rows = ash_gpu_rows(s), columns = ash_gpu_columns(s), threads = ash_gpu_threads(s);
+    s.wide = ASH_GPU_IN_LINE;
+    s.terms = CHANNELS * (unsigned)w->kernel[1];
+    const unsigned bytes = 2 * s.terms * (rows + columns + 2 * PAD) * BYTES;
+    if (rows < LEAST_ROWS || s.terms % s.slices || threads % columns || CHANNELS % (threads / columns) ||
+        bytes > MEMORY)
+        return 0;
+    double blocks = (double)ash_ceil_div(work->rows, rows) * (double)ash_ceil_div(work->columns, columns) *
+                    work->batches,
+           room = ASH_MIN((double)shapes[i].room, __builtin_floor(ALL_MEMORY / (double)bytes));
+    *out = s;
+    return in_rounds(target, work, i, s, blocks, room);
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
@@ -220,11 +266,16 @@ static double choose_shape(const ash_target *target, const ash_gpu_work *work, a
             least = time;
             *out = shape_for(i, work);
         }
-        ash_gpu_shape pieces;
-        time = time_of_pieces(target, work, i, &pieces);
+        ash_gpu_shape other;
+        time = time_of_rows(target, work, i, &other);
+        if (time > 0 && time < least) {
+            least = time;
+            *out = other;
+        }
+        time = time_of_pieces(target, work, i, &other);
         if (time <= 0 || time >= least) continue;
         least = time;
-        *out = pieces;
+        *out = other;
     }
     unsigned groups = strip ? ash_gpu_strip_groups(target, work) : 0;
     double time = strip ? time_of_strip(target, work, groups) : 0;

@@ -18,9 +18,11 @@
 typedef struct ash_gpu_shape {
     unsigned thread_rows, thread_vectors, down, across, slices, terms;
     ash_gpu_math math;
-    unsigned
-        wide; /* columns are a piece of an image, rows of so many positions (ash_gpu_piece_of); 0: not */
+    unsigned wide; /* columns are a piece of an image, rows of so many positions (ash_gpu_piece_of); 0: not;
+                      ASH_GPU_IN_LINE: nor, and a k-tile is some channels in one row of a window */
 } ash_gpu_shape;
+
+enum { ASH_GPU_IN_LINE = 1 };
 
 static inline bool ash_gpu_by_warp(ash_gpu_shape s) {
     return s.math != ASH_GPU_FMA;
@@ -89,6 +91,9 @@ typedef struct ash_gpu_piece {
     int64_t across, down;         /* pieces of an image */
     int64_t row, rows, positions; /* of the patch: of a row, with what fills up; rows; places for all */
     unsigned quads, channels;     /* quads of a k-tile; channels of each, ASH_GPU_QUAD but of few */
+    /* What comes of the next patch in a k-tile: so many of its rows, of all quads, and the positions that
+     * threads copy of them; 0: some quads (ash_gpu_piece_step). */
+    int64_t share, of_share;
 } ash_gpu_piece;
 
 /* False: the shape has none for this window. With shape.wide 0 the piece that has the fewest of them. */

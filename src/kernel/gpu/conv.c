@@ -45,6 +45,9 @@ typedef struct gpu_conv {
     /* Where k-tiles are apart by numbers: these, cells of i32, and those bounds of the input that depend on
      * the window's place, as one bit to a place, of the thread's position */
     bool walks;
+    int64_t joined; /* columns of the window that a k-tile has, of as many channels each; 0: one */
+    ash_ref
+        outside; /* those of the present k-tile at which the thread's position is outside, two bits each */
     int64_t apart[2][MAX_LEVELS]; /* of weights and input, from one of the places to the next */
     ash_ref moved[2], places;
     ash_gpu_operand window;
@@ -195,8 +198,8 @@ static bool find_operands(gpu_conv *c) {
     ash_kern *k = c->k;
     ash_gpu_operand *a = &c->tile.a, *b = &c->tile.b;
     ash_ix at[MAX_AXES];
-    a->term = b->term =
-        ash_gpu_sym(k, c->terms, c->tile.shape.terms % COPIED ? COPIED : c->tile.shape.terms);
+    const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
+    a->term = b->term = ash_gpu_sym(k, c->terms, terms % COPIED ? COPIED : terms);
     a->line = ash_gpu_sym(k, c->filters, ash_gpu_rows(c->tile.shape));
     b->line = ash_gpu_sym(k, c->positions, ash_gpu_columns(c->tile.shape));
     ash_ix term = ash_ix_sym(&k->ixs, a->term);
@@ -226,6 +229,7 @@ static bool find_walk(gpu_conv *c) {
     const ash_ixs *ixs = &c->k->ixs;
     ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b}, *b = &c->tile.b;
     enum { MOST_PLACES = 32, MOST = 1 << 30 /* elements */ };
+    const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
     if (c->runs == 1 || c->runs > MOST_PLACES || c->of_terms != 1u << CHANNEL || c->x_block) return false;
     for (unsigned o = 0; o < 2; o++) {
         int64_t all = 0, step = 0;
@@ -233,9 +237,10 @@ static bool find_walk(gpu_conv *c) {
             unsigned axis = c->axes - level;
             const ash_sym sym = level ? c->step[axis] : of[o]->term;
             if (!ash_ix_lane_stride(ixs, of[o]->at.linear, sym, 1, false, &step)) return false;
-            if (!level && !ash_mul_i64(step, c->tile.shape.terms, &step)) return false;
+            if (!level && !ash_mul_i64(step, terms, &step)) return false;
             if (step > MOST || step < -MOST) return false;
-            int64_t times = level ? c->extents[axis] : ash_ceil_div(c->terms, c->tile.shape.terms);
+            int64_t times = level ? c->extents[axis] : ash_ceil_div(c->terms, terms);
+            if (c->joined && level == 1) continue;
             c->apart[o][level] = step - all; /* those of the levels before begin anew */
             all += (times - 1) * step;
             if (all > MOST || all < -MOST) return false;
@@ -246,6 +251,7 @@ static bool find_walk(gpu_conv *c) {
     for (unsigned i = 0; i < b->n_bounds; i++) {
         bool moves = false;
         for (unsigned a = 1; a < c->axes; a++) moves |= ash_ix_depends(ixs, b->bounds[i].at, c->step[a]);
+        moves |= c->joined && !ash_ix_depends(ixs, b->bounds[i].at, b->term);
         if (moves)
             c->window.bounds[c->window.n_bounds++] = b->bounds[i];
         else
@@ -255,8 +261,14 @@ static bool find_walk(gpu_conv *c) {
     return true;
 }
 
+/* Two bits for one of the columns of a k-tile: LLVM would make a number of bytes out of one by shifts, of
+ * two by a comparison. */
+static ash_ref two_bits(ash_nest *n, int64_t column) {
+    return ash_nest_int(n, ASH_I32, (int32_t)(UINT32_C(3) << 30 >> 2 * column));
+}
+
 /* At which of the window's places the thread's position has its input inside: the sign of an i32, then of
- * its double, and so on. */
+ * its double, and so on. Where k-tiles have all columns, at which it is outside, two bits to a place. */
 static ash_ref find_places(gpu_conv *c, ash_ref line) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
@@ -269,11 +281,26 @@ static ash_ref find_places(gpu_conv *c, ash_ref line) {
         ash_kern_set_sym(k, c->tile.b.line, line);
         ash_ref inside = ash_gpu_inside(k, &c->window);
         ash_kern_forget(k, mark);
-        ash_ref bit = ash_nest_int(n, ASH_I32, (int32_t)(UINT32_C(1) << 31 >> place));
-        if (inside != ASH_NO_REF) bit = ash_nest_select(n, inside, bit, ash_nest_int(n, ASH_I32, 0));
+        ash_ref bit = ash_nest_int(n, ASH_I32, (int32_t)(UINT32_C(1) << 31 >> place)),
+                none = ash_nest_int(n, ASH_I32, 0);
+        if (c->joined)
+            bit = inside == ASH_NO_REF ? none : ash_nest_select(n, inside, none, two_bits(n, place));
+        else if (inside != ASH_NO_REF)
+            bit = ash_nest_select(n, inside, bit, none);
         all = all == ASH_NO_REF ? bit : ash_nest_binary(n, ASH_OP_OR, all, bit);
     }
     return all;
+}
+
+/* One of the columns that a k-tile has. */
+static void set_column(void *arg, unsigned column) {
+    gpu_conv *c = arg;
+    ash_nest *n = &c->k->nest;
+    ash_kern_set_sym(c->k, c->step[c->axes - 1], ash_nest_index(n, column));
+    if (c->window.n_bounds)
+        c->tile.b.inside =
+            ash_nest_binary(n, ASH_OP_EQ, ash_nest_binary(n, ASH_OP_AND, c->outside, two_bits(n, column)),
+                            ash_nest_int(n, ASH_I32, 0));
 }
 
 /* The same for k-tiles that are apart by numbers. */
@@ -282,7 +309,9 @@ static ash_ref walk(gpu_conv *c, bool first) {
     ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b};
     ash_ref none = ash_nest_int(n, ASH_I32, 0), at = ash_nest_index(n, 0), carry = ASH_NO_REF,
             carries[MAX_LEVELS];
-    const bool several = c->tile.shape.terms < c->terms;
+    const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
+    const bool several = terms < c->terms;
+    const unsigned lowest = several ? 0 : c->joined ? 2 : 1; /* level that moves with each k-tile */
     if (first) {
         c->at_term = ash_nest_cell(n, none);
         for (unsigned a = 1; a < c->axes; a++) c->at_step[a] = ash_nest_cell(n, none);
@@ -290,29 +319,36 @@ static ash_ref walk(gpu_conv *c, bool first) {
         if (c->window.n_bounds)
             c->places = ash_nest_cell(n, find_places(c, ash_gpu_line_of_thread(&c->tile, &c->tile.b)));
     } else {
-        if (several) at = move_on(n, c->at_term, c->tile.shape.terms, c->terms, &carry);
+        if (several) at = move_on(n, c->at_term, terms, c->terms, &carry);
         carries[0] = carry;
         for (unsigned level = 1; level + 1 < c->axes; level++) {
             unsigned axis = c->axes - level;
-            if (c->extents[axis] > 1) move_on(n, c->at_step[axis], 1, c->extents[axis], &carry);
+            if (c->extents[axis] > 1 && !(c->joined && level == 1))
+                move_on(n, c->at_step[axis], 1, c->extents[axis], &carry);
             carries[level] = carry;
         }
         for (unsigned o = 0; o < 2; o++) {
-            ash_ref by = ash_nest_int(n, ASH_I32, c->apart[o][several ? 0 : 1]);
-            for (unsigned level = several ? 1 : 2; level < c->axes; level++)
-                by = ash_nest_select(n, carries[level - 1], ash_nest_int(n, ASH_I32, c->apart[o][level]),
-                                     by);
+            ash_ref by = ash_nest_int(n, ASH_I32, c->apart[o][lowest]);
+            for (unsigned level = c->joined ? 2 : 1; level < c->axes; level++)
+                if (level > lowest)
+                    by = ash_nest_select(n, carries[level - 1],
+                                         ash_nest_int(n, ASH_I32, c->apart[o][level]), by);
             ash_nest_set(n, c->moved[o], ash_nest_binary(n, ASH_OP_ADD, ash_nest_get(n, c->moved[o]), by));
         }
         if (c->window.n_bounds) {
-            ash_ref now = ash_nest_get(n, c->places), next = ash_nest_binary(n, ASH_OP_ADD, now, now);
+            ash_ref now = ash_nest_get(n, c->places),
+                    next = c->joined
+                               ? ash_nest_binary(n, ASH_OP_MUL, now,
+                                                 ash_nest_int(n, ASH_I32, INT64_C(1) << 2 * c->joined))
+                               : ash_nest_binary(n, ASH_OP_ADD, now, now);
             ash_nest_set(n, c->places, several ? ash_nest_select(n, carries[0], next, now) : next);
         }
     }
     for (unsigned a = 1; a < c->axes; a++) ash_kern_set_sym(c->k, c->step[a], ash_nest_index(n, 0));
     for (unsigned o = 0; o < 2; o++) of[o]->moved = ash_nest_cast(n, ASH_I64, ash_nest_get(n, c->moved[o]));
-    if (c->window.n_bounds)
-        c->tile.b.inside = ash_nest_binary(n, ASH_OP_LT, ash_nest_get(n, c->places), none);
+    if (c->window.n_bounds) c->outside = ash_nest_get(n, c->places);
+    if (c->window.n_bounds && !c->joined)
+        c->tile.b.inside = ash_nest_binary(n, ASH_OP_LT, c->outside, none);
     return at;
 }
 
@@ -376,17 +412,24 @@ bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
     ash_gpu_shape shape = choose(&c);
     ash_gpu_axes axes = {.n = c.axes};
     memcpy(axes.extents, c.extents, c.axes * sizeof *c.extents);
-    if (shape.wide) return ash_gpu_lower_patch(k, shape, &axes, chunks);
+    if (shape.wide > ASH_GPU_IN_LINE) return ash_gpu_lower_patch(k, shape, &axes, chunks);
     c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
+    if (shape.wide) {
+        c.joined = c.extents[c.axes - 1];
+        c.tile.places = (unsigned)c.joined;
+        c.tile.place = set_column;
+    }
     c.tile.b.in_lines = is_exact(&c); /* places in the window are numbers then */
     make_symbols(&c);
     if (!find_operands(&c)) return false;
     int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
-    int64_t k_tiles = ash_ceil_div(c.terms, shape.terms) * c.runs;
+    int64_t k_tiles =
+        shape.wide ? c.terms * c.runs / shape.terms : ash_ceil_div(c.terms, shape.terms) * c.runs;
     int64_t tiles_down = ash_ceil_div(c.filters, rows);
     ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
     ash_gpu_tile_open(&c.tile);
     c.walks = shape.math == ASH_GPU_FMA && find_walk(&c);
+    if (c.joined && !c.walks) return false;
     c.tile.k_tiles = ash_nest_index(n, k_tiles);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);

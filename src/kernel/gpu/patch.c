@@ -32,14 +32,16 @@ typedef struct gpu_patch {
     ash_gpu_window window;
     ash_gpu_piece piece;
     int64_t w_block, groups, filters, channel_groups;
-    ash_sym group, row, block, lane, piece_of_all, place[SPACE];
+    ash_sym group, row, block, lane, piece_of_all, place[SPACE], share;
     /* How far k-tiles are apart in memory: from a row of the window to the next, from channels to the next;
      * and planes of channels of the input. */
     int64_t weights_row, weights_channels, plane;
+    int64_t share_apart;      /* from the rows of the patch that come in one k-tile to those in the next */
     ash_ref window_row, half; /* cells of i32: of the k-tile that is multiplied; where its patch begins, in
                                  fours of elements: 16 bytes are loaded from there */
     ash_ref weights, source;  /* the same: where the next weights, and quads of the next patch, lie */
-    ash_ref inside;           /* the same: what a thread copies of a quad and is inside, a bit each */
+    ash_ref outside, now;     /* the same: what a thread copies of a quad and is outside, from the highest
+                                 bit on; the same from this k-tile on */
     bool padded;
     ash_gpu_tile tile;
 } gpu_patch;
@@ -103,6 +105,8 @@ static bool find_input(gpu_patch *c) {
     for (unsigned s = 0; s < SPACE; s++) {
         idx[2 + s] = ash_ix_add(ixs, ash_ix_scale(ixs, idx[2 + s], c->window.strides[s]), at[s]);
         idx[2 + s] = ash_ix_sub(ixs, idx[2 + s], ash_ix_const(ixs, before[s]));
+        if (s == 0)
+            idx[2] = ash_ix_add(ixs, idx[2], ash_ix_scale(ixs, ash_ix_sym(ixs, c->share), c->piece.share));
         ash_gpu_bound(b, idx[2 + s], x->dims[2 + s]);
     }
     return ash_tile_operand_at(c->k, c->node->ins[0], idx, &b->at);
@@ -117,6 +121,7 @@ static void make_symbols(gpu_patch *c, ash_dim pieces) {
     c->lane = ash_kern_sym(k, VECTOR);
     c->piece_of_all = ash_kern_sym(k, pieces);
     for (unsigned s = 0; s < SPACE; s++) c->place[s] = ash_kern_sym(k, c->window.kernel[s]);
+    c->share = ash_kern_sym(k, c->window.kernel[0]);
     c->tile.a.line = ash_gpu_sym(k, c->filters, ash_gpu_rows(shape));
     c->tile.a.term = ash_kern_sym(k, c->window.channels);
     c->tile.b.line = ash_kern_sym(k, c->piece.positions);
@@ -129,7 +134,8 @@ static bool find_distances(gpu_patch *c) {
     int64_t channel, row, all;
     if (!ash_ix_lane_stride(ixs, c->tile.a.at.linear, c->tile.a.term, 1, false, &channel) ||
         !ash_ix_lane_stride(ixs, c->tile.a.at.linear, c->place[0], 1, false, &row) ||
-        !ash_ix_lane_stride(ixs, c->tile.b.at.linear, c->tile.b.term, 1, false, &c->plane))
+        !ash_ix_lane_stride(ixs, c->tile.b.at.linear, c->tile.b.term, 1, false, &c->plane) ||
+        !ash_ix_lane_stride(ixs, c->tile.b.at.linear, c->share, 1, false, &c->share_apart))
         return false;
     c->weights_row = row;
     c->weights_channels = channel * c->piece.quads * c->piece.channels;
@@ -147,6 +153,27 @@ static ash_ref number(ash_nest *n, int64_t value) {
     return ash_nest_int(n, ASH_I32, value);
 }
 
+/* Channel and column of the window of copy number `i` of a thread which has place `first` of `at_once`. It
+ * has neighbouring channels of each column, or all channels of every so many columns, so that its addresses
+ * are one and numbers; where that is more copies, every so many terms. */
+static void weight_at(gpu_patch *c, int64_t i, ash_ref first, int64_t at_once, ash_ref *channel,
+                      ash_ref *column) {
+    ash_nest *n = &c->k->nest;
+    const int64_t channels = c->piece.quads * c->piece.channels, columns = c->window.kernel[1],
+                  own = channels / at_once;
+    if (channels % at_once == 0) {
+        *channel = ADD(n, MUL(n, first, own), ash_nest_index(n, i % own));
+        *column = ash_nest_index(n, i / own);
+    } else if (ash_ceil_div(columns, at_once) * channels == ash_ceil_div(columns * channels, at_once)) {
+        *channel = ash_nest_index(n, i % channels);
+        *column = ADD(n, first, ash_nest_index(n, i / channels * at_once));
+    } else {
+        ash_ref term = ADD(n, first, ash_nest_index(n, i * at_once)), of = ash_nest_index(n, channels);
+        *channel = ash_nest_imod(n, term, of);
+        *column = ash_nest_idiv(n, term, of);
+    }
+}
+
 /* The weights of a k-tile, `moved` behind those of the first: 16 bytes to a thread. */
 static void copy_weights(gpu_patch *c, ash_ref to, ash_ref moved) {
     ash_kern *k = c->k;
@@ -154,22 +181,21 @@ static void copy_weights(gpu_patch *c, ash_ref to, ash_ref moved) {
     const ash_gpu_operand *a = &c->tile.a;
     const int64_t per = ash_gpu_rows(c->tile.shape) / VECTOR,
                   at_once = ash_gpu_threads(c->tile.shape) / per,
-                  channels = c->piece.quads * c->piece.channels, terms = channels * c->window.kernel[1];
+                  channels = c->piece.quads * c->piece.channels, columns = c->window.kernel[1],
+                  terms = channels * columns;
     ash_ref line = MUL(n, ash_nest_imod(n, c->tile.thread, ash_nest_index(n, per)), VECTOR),
             first = ash_nest_idiv(n, c->tile.thread, ash_nest_index(n, per));
-    for (int64_t i = 0; i < terms; i += at_once) {
-        const bool even = channels % at_once == 0;
-        ash_ref term = ADD(n, first, ash_nest_index(n, i)), of = ash_nest_index(n, channels);
+    for (int64_t i = 0; i * at_once < terms; i++) {
+        ash_ref channel, column;
         size_t mark = ash_kern_mark(k);
+        weight_at(c, i, first, at_once, &channel, &column);
         ash_kern_set_sym(k, a->line, ADD(n, a->first_line, line));
-        ash_kern_set_sym(
-            k, a->term, even ? ADD(n, first, ash_nest_index(n, i % channels)) : ash_nest_imod(n, term, of));
+        ash_kern_set_sym(k, a->term, channel);
         ash_kern_set_sym(k, c->place[0], ash_nest_index(n, 0));
-        ash_kern_set_sym(k, c->place[1],
-                         even ? ash_nest_index(n, i / channels) : ash_nest_idiv(n, term, of));
-        ash_ref inside = ash_gpu_inside(k, a);
-        if (i + at_once > terms) {
-            ash_ref there = ash_nest_binary(n, ASH_OP_LT, term, ash_nest_index(n, terms));
+        ash_kern_set_sym(k, c->place[1], column);
+        ash_ref inside = ash_gpu_inside(k, a), term = ADD(n, MUL(n, column, channels), channel);
+        if (terms % at_once) {
+            ash_ref there = ash_nest_binary(n, ASH_OP_LT, column, ash_nest_index(n, columns));
             inside = inside == ASH_NO_REF ? there : ash_nest_binary(n, ASH_OP_AND, inside, there);
         }
         ash_nest_copy_async(n, a->memory, ADD(n, to, ADD(n, MUL(n, term, a->pitch), line)), a->at.buf,
@@ -178,54 +204,73 @@ static void copy_weights(gpu_patch *c, ash_ref to, ash_ref moved) {
     }
 }
 
-/* A thread's places in a quad: so many, from one to the next a block's threads further on. */
-static int64_t places(const gpu_patch *c) {
-    return c->piece.positions * QUAD / ash_gpu_threads(c->tile.shape);
+/* A thread's places in a quad of so many positions: from one to the next a block's threads further on. */
+static int64_t places(const gpu_patch *c, int64_t positions) {
+    return positions * QUAD / ash_gpu_threads(c->tile.shape);
 }
 
-static void set_place(gpu_patch *c, int64_t quad, int64_t i) {
+/* Place number `i` of a thread, in the first rows of the patch or `share` times as many further on. */
+static void set_place(gpu_patch *c, int64_t i, int64_t share) {
     ash_nest *n = &c->k->nest;
     ash_ref quads = ash_nest_index(n, QUAD);
     ash_ref place = ADD(n, ash_nest_idiv(n, c->tile.thread, quads),
                         ash_nest_index(n, i * ash_gpu_threads(c->tile.shape) / QUAD));
+    ash_kern_set_sym(c->k, c->share, ash_nest_index(n, share));
     ash_kern_set_sym(c->k, c->tile.b.line, place);
-    ash_kern_set_sym(c->k, c->tile.b.term,
-                     ADD(n, ash_nest_imod(n, c->tile.thread, quads), ash_nest_index(n, quad * QUAD)));
+    ash_kern_set_sym(c->k, c->tile.b.term, ash_nest_imod(n, c->tile.thread, quads));
 }
 
-/* Which of a thread's places are inside. */
-static ash_ref find_inside(gpu_patch *c) {
+/* What says that place `i` is outside: a bit, or, where they move on in each k-tile, two, as LLVM would
+ * make a number of bytes out of one by shifts, of two by a comparison. */
+static ash_ref bits_of(gpu_patch *c, int64_t i) {
+    uint32_t bits = c->piece.share ? UINT32_C(3) << 30 >> 2 * i : UINT32_C(1) << 31 >> i;
+    return number(&c->k->nest, (int32_t)bits);
+}
+
+/* Which of a thread's places are outside; of those of each k-tile, where rows of the patch come in it. */
+static ash_ref find_outside(gpu_patch *c) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     ash_ref all = number(n, 0);
-    for (int64_t i = 0; i < places(c); i++) {
+    const int64_t of_one = places(c, c->piece.share ? c->piece.of_share : c->piece.positions),
+                  shares = c->piece.share ? c->window.kernel[0] : 1;
+    for (int64_t i = 0; i < shares * of_one; i++) {
         size_t mark = ash_kern_mark(k);
-        set_place(c, 0, i);
-        ash_ref inside = ash_gpu_inside(k, &c->tile.b), bit = number(n, INT64_C(1) << i);
+        set_place(c, i % of_one, i / of_one);
+        ash_ref inside = ash_gpu_inside(k, &c->tile.b);
         ash_kern_forget(k, mark);
-        if (inside != ASH_NO_REF) bit = ash_nest_select(n, inside, bit, number(n, 0));
-        all = ash_nest_binary(n, ASH_OP_OR, all, bit);
+        if (inside == ASH_NO_REF) continue;
+        ash_ref bits = ash_nest_select(n, inside, number(n, 0), bits_of(c, i));
+        all = ash_nest_binary(n, ASH_OP_OR, all, bits);
     }
     return all;
 }
 
-/* Quad number `quad` behind those at `source` to as many behind `to`; with the bits, where there are. */
-static void copy_quad(gpu_patch *c, int64_t quad, ash_ref to, ash_ref source, bool by_bits) {
+/* So many places of the quads from `quad` up to `end` behind those at `source`, an i32, to as many behind
+ * `to`; with the bits, if there are. Place by place, so that a place's bit is looked at once; a quad's
+ * distance is added to the number, not to the address, which is one multiply-add of 64 bits then. */
+static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, ash_ref to, ash_ref source,
+                       ash_ref bits) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const ash_gpu_operand *b = &c->tile.b;
-    to = ADD(n, ADD(n, to, c->tile.thread), ash_nest_index(n, quad * c->piece.positions * QUAD));
-    for (int64_t i = 0; i < places(c); i++) {
+    to = ADD(n, to, c->tile.thread);
+    for (int64_t i = 0; i < count; i++) {
         size_t mark = ash_kern_mark(k);
-        set_place(c, quad, i);
-        ash_ref inside, bit = number(n, INT64_C(1) << i);
-        if (by_bits)
-            inside = ash_nest_binary(n, ASH_OP_EQ,
-                                     ash_nest_binary(n, ASH_OP_AND, ash_nest_get(n, c->inside), bit), bit);
+        set_place(c, i, 0);
+        ash_ref inside;
+        if (bits != ASH_NO_REF)
+            inside = ash_nest_binary(n, ASH_OP_EQ, ash_nest_binary(n, ASH_OP_AND, bits, bits_of(c, i)),
+                                     number(n, 0));
         else
             inside = ash_gpu_inside(k, b);
-        ash_nest_copy_async(n, b->memory, ADD(n, to, ash_nest_index(n, i * ash_gpu_threads(c->tile.shape))),
-                            b->at.buf, ADD(n, ash_kern_index(k, b->at.linear), source), 1, inside);
+        ash_ref at = ash_kern_index(k, b->at.linear);
+        for (int64_t q = quad; q < end; q++) {
+            int64_t place = q * c->piece.positions * QUAD + i * ash_gpu_threads(c->tile.shape);
+            ash_ref far = ADD(n, source, number(n, q * QUAD * c->plane));
+            ash_nest_copy_async(n, b->memory, ADD(n, to, ash_nest_index(n, place)), b->at.buf,
+                                ADD(n, at, ash_nest_cast(n, ASH_I64, far)), 1, inside);
+        }
         ash_kern_forget(k, mark);
     }
 }
@@ -235,39 +280,44 @@ static void copy_first(gpu_patch *c) {
     ash_nest *n = &c->k->nest;
     const bool several = c->channel_groups > 1;
     ash_ref zero = ash_nest_index(n, 0), begin = ash_nest_index(n, c->tile.b.begin);
-    if (several) c->inside = ash_nest_cell(n, find_inside(c));
+    ash_ref bits = ASH_NO_REF;
+    if (several) {
+        c->outside = ash_nest_cell(n, find_outside(c));
+        if (c->piece.share)
+            c->now = ash_nest_cell(n, ash_nest_get(n, c->outside));
+        else
+            bits = ash_nest_get(n, c->outside);
+    }
     copy_weights(c, zero, zero);
-    for (unsigned q = 0; q < c->piece.quads; q++) copy_quad(c, q, begin, zero, several);
+    copy_quads(c, 0, c->piece.quads, places(c, c->piece.positions), begin, number(n, 0), bits);
     c->window_row = ash_nest_cell(n, number(n, 0));
     c->half = ash_nest_cell(n, number(n, 0));
     c->weights = ash_nest_cell(n, number(n, 0));
     c->source = ash_nest_cell(n, number(n, c->plane * c->piece.quads * QUAD));
 }
 
-/* The quads of the next patch that come in a k-tile: where there are as many, and a patch. */
+/* What of the next patch comes in a k-tile: where there is one. */
 static void copy_some(gpu_patch *c, ash_ref tile, ash_ref row) {
     ash_nest *n = &c->k->nest;
     const int64_t step = ash_gpu_piece_step(&c->window, &c->piece), last = c->window.kernel[0],
-                  patch = ash_gpu_piece_patch(&c->piece) / QUAD;
-    ash_ref source = wide(n, c->source);
+                  patch = ash_gpu_piece_patch(&c->piece) / QUAD, share = c->piece.share * c->piece.row,
+                  apart = share ? share : step * c->piece.positions;
     ash_ref to = ash_nest_cast(n, ASH_I64,
                                ash_nest_binary(n, ASH_OP_SUB, number(n, patch), ash_nest_get(n, c->half)));
-    to = ADD(
-        n,
-        ADD(n, MUL(n, to, QUAD), MUL(n, ash_nest_cast(n, ASH_I64, row), step * c->piece.positions * QUAD)),
-        ash_nest_index(n, c->tile.b.begin));
+    to = ADD(n, ADD(n, MUL(n, to, QUAD), MUL(n, ash_nest_cast(n, ASH_I64, row), apart * QUAD)),
+             ash_nest_index(n, c->tile.b.begin));
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, tile, ash_nest_index(n, (c->channel_groups - 1) * last)));
-    int64_t open = last; /* rows of the window in which there are quads */
-    for (int64_t q = 0; q < step; q++) {
-        const int64_t rows = ash_ceil_div(c->piece.quads - q, step);
-        if (rows < open) {
-            if (open < last) ash_nest_end(n);
-            ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, row, number(n, rows)));
-            open = rows;
-        }
-        copy_quad(c, q, to, source, true);
+    if (share)
+        copy_quads(c, 0, c->piece.quads, places(c, c->piece.of_share), to, ash_nest_get(n, c->source),
+                   ash_nest_get(n, c->now));
+    for (int64_t q = 0, end; !share && q < step; q = end) {
+        const int64_t rows = ash_ceil_div(c->piece.quads - q, step); /* in which there are such quads */
+        for (end = q + 1; end < step && ash_ceil_div(c->piece.quads - end, step) == rows;) end++;
+        if (rows < last) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, row, number(n, rows)));
+        copy_quads(c, q, end, places(c, c->piece.positions), to, ash_nest_get(n, c->source),
+                   ash_nest_get(n, c->outside));
+        if (rows < last) ash_nest_end(n);
     }
-    if (open < last) ash_nest_end(n);
     ash_nest_end(n);
 }
 
@@ -280,16 +330,26 @@ static void copy(void *arg, ash_ref tile, bool first, ash_ref odd) {
         copy_first(c);
         return;
     }
-    ash_ref row = ash_nest_get(n, c->window_row),
-            anew = ash_nest_binary(n, ASH_OP_LE, number(n, last), row);
-    ash_ref by = ash_nest_select(n, anew, number(n, c->weights_channels - last * c->weights_row),
-                                 number(n, c->weights_row));
+    const bool several = c->channel_groups > 1;
+    ash_ref row = ash_nest_get(n, c->window_row), by = number(n, c->weights_row), anew = ASH_NO_REF;
+    if (several) {
+        anew = ash_nest_binary(n, ASH_OP_LE, number(n, last), row);
+        by = ash_nest_select(n, anew, number(n, c->weights_channels - last * c->weights_row), by);
+    }
     ash_nest_set(n, c->weights, ADD(n, ash_nest_get(n, c->weights), by));
     copy_weights(c, MUL(n, odd, c->tile.a.half), wide(n, c->weights));
-    if (c->channel_groups == 1) return;
+    if (!several) return;
     copy_some(c, tile, row);
-    const int64_t quads = c->piece.quads - last * step;
-    by = ash_nest_select(n, anew, number(n, quads * QUAD * c->plane), number(n, step * QUAD * c->plane));
+    int64_t next = step * QUAD * c->plane;
+    if (c->piece.share) {
+        const int64_t count = places(c, c->piece.of_share);
+        ash_ref now =
+            ash_nest_binary(n, ASH_OP_MUL, ash_nest_get(n, c->now), number(n, INT64_C(1) << 2 * count));
+        ash_nest_set(n, c->now, ash_nest_select(n, anew, ash_nest_get(n, c->outside), now));
+        next = c->share_apart;
+    }
+    by = ash_nest_select(n, anew, number(n, c->piece.quads * QUAD * c->plane - last * next),
+                         number(n, next));
     ash_nest_set(n, c->source, ADD(n, ash_nest_get(n, c->source), by));
 }
 
@@ -357,9 +417,12 @@ static void add(void *arg, ash_tile *t, ash_ref odd) {
     for (int64_t place = 0; place < c->window.kernel[1]; place++)
         add_quad(c, t, ADD(n, a_at, ash_nest_index(n, place * channels * c->tile.a.pitch)),
                  ADD(n, b_at, ash_nest_index(n, place * c->window.dilations[1] * QUAD)));
+    if (c->channel_groups == 1) {
+        ash_nest_set(n, c->window_row, ADD(n, row, number(n, 1)));
+        return;
+    }
     ash_ref anew = ash_nest_binary(n, ASH_OP_LE, number(n, c->window.kernel[0] - 1), row);
     ash_nest_set(n, c->window_row, ash_nest_select(n, anew, number(n, 0), ADD(n, row, number(n, 1))));
-    if (c->channel_groups == 1) return;
     ash_ref other = ash_nest_binary(n, ASH_OP_SUB, number(n, ash_gpu_piece_patch(&c->piece) / QUAD), half);
     ash_nest_set(n, c->half, ash_nest_select(n, anew, other, half));
 }

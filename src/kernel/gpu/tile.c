@@ -59,6 +59,11 @@ enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
 enum { TOGETHER = 8 };   /* terms of a line that neighbours copy: a sector */
 enum { TERMS_AT_ONCE = 4 };
 
+/* Terms of a k-tile at one place of a window. */
+static unsigned terms_of_place(const ash_gpu_tile *g) {
+    return g->shape.terms / ASH_MAX(g->places, 1u);
+}
+
 static ash_dtype dtype_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
     return ash_kern_lost(g->k) ? ASH_F32 : g->k->nest.buffers.at[o->at.buf].dtype;
 }
@@ -69,7 +74,7 @@ static ash_dtype dtype_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
 static int64_t neighbours(const ash_gpu_tile *g, const ash_gpu_operand *o) {
     enum { LEAST = 4, PIECE = 16, BANKS = 128 /* bytes */ };
     int64_t bytes = (int64_t)ash_dtype_size(dtype_of(g, o)), threads = ash_gpu_threads(g->shape),
-            slow = o->by_line ? o->lines : g->shape.terms,
+            slow = o->by_line ? o->lines : terms_of_place(g),
             count = ASH_MIN((o->by_line ? g->shape.terms : o->lines) / o->width, threads);
     if (o->width * bytes < PIECE || o->pitch * bytes % BANKS != PIECE) return count;
     while (count > LEAST && count % 2 == 0 && slow % (2 * threads / count) == 0) count /= 2;
@@ -84,7 +89,7 @@ static int64_t at_once(const ash_gpu_tile *g, const ash_gpu_operand *o) {
 /* The terms that memory has room for: what is copied beyond those of a k-tile is not used. */
 static int64_t terms_of(const ash_gpu_tile *g, const ash_gpu_operand *o) {
     int64_t by = at_once(g, o);
-    return ash_ceil_div(g->shape.terms, by) * by;
+    return ash_ceil_div(terms_of_place(g), by) * by;
 }
 
 /* Terms of a thread's slice of a k-tile. */
@@ -125,7 +130,7 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     int64_t pad = PIECE / (int64_t)ash_dtype_size(dtype);
     if (by_warp && dtype == ASH_F32 && !o->by_line) pad = APART;
     o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
-    o->half = o->pitch * (o->by_line ? lines : terms_of(g, o));
+    o->half = o->pitch * (o->by_line ? lines : terms_of(g, o) * ASH_MAX(g->places, 1u));
 }
 
 /* Both operands' memory: where slices are added it has their sums in the end. */
@@ -371,8 +376,14 @@ static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
         return;
     }
     ash_ref term0 = g->set(g->arg, tile, first);
-    copy(g, &g->a, begin_of(n, &g->a, odd), term0);
-    copy(g, &g->b, begin_of(n, &g->b, odd), term0);
+    for (unsigned place = 0; place < ASH_MAX(g->places, 1u); place++) {
+        ash_gpu_operand *of[] = {&g->a, &g->b};
+        if (g->places) g->place(g->arg, place);
+        for (unsigned o = 0; o < 2; o++) {
+            int64_t behind = (int64_t)place * terms_of_place(g) * of[o]->pitch;
+            copy(g, of[o], ADD(n, begin_of(n, of[o], odd), ash_nest_index(n, behind)), term0);
+        }
+    }
 }
 
 /* --- sums ----------------------------------------------------------------------------------------- */

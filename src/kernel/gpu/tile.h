@@ -77,6 +77,10 @@ typedef struct ash_gpu_tile {
     /* Sets all symbols that say which k-tile is copied, and *term to its first term; for the first one
      * (`tile` is 0), then, within the loop, for number `tile`. */
     ash_ref (*set)(void *arg, ash_ref tile, bool first);
+    /* Where a k-tile has several `places` of a window (0: one), of as many terms each: sets the symbols
+     * that say which. */
+    void (*place)(void *arg, unsigned place);
+    unsigned places;
     /* In the place of that and of all that copies and multiplies, if not NULL (patch.c): copies k-tile
      * `tile` to the half of the first operand that is `odd`, or the first one; multiplies that of `odd`.
      * The second operand's memory is `b_halves` times b.half, not settled. */
