@@ -29,6 +29,9 @@
  * copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors of memory and different banks.
  * What lies outside an operand arrives as zeros, so that the loop has no edges.
  *
+ * Where a turn of the loop is short, and k-tiles are even in number, it has two of them, one of each half of
+ * the block's memory: what is once to a turn is half as much then, and which half is no number to compute.
+ *
  * A sum of a slice is one chain of multiply-adds, however long.
  *
  * Half floats, bytes, and f32 as TF32 (warp.c): warps multiply matrices of 16 x 32 bytes by 8 columns,
