@@ -553,7 +553,7 @@ static bool in_pairs(const ash_gpu_tile *g) {
 /* Of the loop over k-tiles: the one that follows `tile`, if there is any, comes to the half `next`, that of
  * `now` is multiplied. */
 static void add_tile(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref tile, ash_ref now,
-                     ash_ref next, bool follows, ash_ref begin_a, ash_ref begin_b) {
+                     ash_ref next, bool follows) {
     ash_nest *n = &g->k->nest;
     ash_ref later = ADD(n, tile, ash_nest_index(n, 1));
     ash_nest_copy_wait(n, 0);
@@ -565,8 +565,8 @@ static void add_tile(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref 
     if (g->add)
         g->add(g->arg, t, now);
     else
-        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), begin_a),
-                  ADD(n, begin_of(n, &g->b, now), begin_b));
+        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), g->a.own),
+                  ADD(n, begin_of(n, &g->b, now), g->b.own));
 }
 
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0) {
@@ -579,8 +579,8 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     *row0 = place_results(g, t, ADD(n, row, line_a), ADD(n, column, line_b));
     ash_tile_open(t);
     if (by_warp) open_sums(t, sums);
-    ash_ref begin_a = by_warp ? ash_gpu_warp_begin(g, &g->a, line_a) : begin_of_slice(g, &g->a, line_a),
-            begin_b = by_warp ? ash_gpu_warp_begin(g, &g->b, line_b) : begin_of_slice(g, &g->b, line_b);
+    g->a.own = by_warp ? ash_gpu_warp_begin(g, &g->a, line_a) : begin_of_slice(g, &g->a, line_a);
+    g->b.own = by_warp ? ash_gpu_warp_begin(g, &g->b, line_b) : begin_of_slice(g, &g->b, line_b);
     g->a.first_line = row;
     g->b.first_line = column;
     size_t mark = ash_kern_mark(k);
@@ -589,12 +589,12 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     ash_nest_copy_commit(n);
     if (in_pairs(g)) {
         ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 2, 1);
-        add_tile(g, t, sums, tile, zero, one, true, begin_a, begin_b);
-        add_tile(g, t, sums, ADD(n, tile, one), one, zero, false, begin_a, begin_b);
+        add_tile(g, t, sums, tile, zero, one, true);
+        add_tile(g, t, sums, ADD(n, tile, one), one, zero, false);
     } else {
         ash_ref odd = ash_nest_cell(n, zero), tile = ash_nest_loop(n, zero, g->k_tiles, 1, 1),
                 now = ash_nest_get(n, odd), next = ash_nest_binary(n, ASH_OP_SUB, one, now);
-        add_tile(g, t, sums, tile, now, next, false, begin_a, begin_b);
+        add_tile(g, t, sums, tile, now, next, false);
         ash_nest_set(n, odd, next);
     }
     ash_nest_end(n);
