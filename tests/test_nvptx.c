@@ -310,6 +310,8 @@ static void main_loops(void **state) {
         {"f32, 128 x 768", product, 0.91, .m = 128, .k = 768, .n = 768},
         {"f32, 32 rows", product, 0.87, .m = 32, .k = 4096, .n = 4096},
         {"f32, 1 x 1", convolution, 0.91, .m = 256, .k = 256, .n = 28, .window = 1, .stride = 1},
+        {"f32, 1 x 1 on 7 x 7", convolution, 0.87, .m = 512, .k = 512, .n = 7, .window = 1, .stride = 1},
+        {"f32, 1 x 1 in steps", convolution, 0.88, .m = 512, .k = 256, .n = 56, .window = 1, .stride = 2},
         {"f32, 3 x 3 on 112 x 112", convolution, 0.9, .m = 128, .k = 128, .n = 112, .window = 3,
          .stride = 1},
         {"f32, 3 x 3 on 56 x 56", convolution, 0.9, .m = 64, .k = 64, .n = 56, .window = 3, .stride = 1},

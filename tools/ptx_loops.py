@@ -69,9 +69,9 @@ def assemble(ptx, sm, folder):
 
 
 def k_tiles_of(nest):
-    """How often the loop over k-tiles runs, by the nest; 0: there is none."""
-    found = re.search(r"for %\d+ = 0 \.\. (\d+) step 1 \{\n(?:[^\n{}]*\n){0,4}\s*wait 0", nest)
-    return int(found.group(1)) if found else 0
+    """How often the loop over k-tiles runs, by the nest, and how many each time has; (0, 0): there is none."""
+    found = re.search(r"for %\d+ = 0 \.\. (\d+) step (\d) \{\n(?:[^\n{}]*\n){0,4}\s*wait 0", nest)
+    return (int(found.group(1)) // int(found.group(2)), int(found.group(2))) if found else (0, 0)
 
 
 def time_of(sm, blocks, threads, k_tiles, found, halves):
@@ -85,7 +85,7 @@ def time_of(sm, blocks, threads, k_tiles, found, halves):
         warps = here * threads // 32
         busy = min(warps, 4)
         per = 16 * 16 * 8 / matrices if halves else 32 / adds  # cycles of one of them, with all four schedulers
-        cycles += BEGIN + k_tiles * max(warps * size / busy, warps * work * per * 4 / busy, WAIT)
+        cycles += BEGIN + k_tiles[0] * max(warps * size / busy, warps * work * per * 4 / busy, k_tiles[1] * WAIT)
         left -= here
     return cycles
 
@@ -121,7 +121,7 @@ def table(ashlar, sms, model, options, folder):
             found = assemble(kernels[k], sm, folder)
             good = good and found and not found[2]
             k_tiles = k_tiles_of(nests[k])
-            if not found or not k_tiles:
+            if not found or not k_tiles[0]:
                 time += len(of) * (least / clock + GAP)
                 continue
             halves = "mma.sync" in kernels[k]

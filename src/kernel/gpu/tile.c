@@ -550,6 +550,36 @@ static void close_sums(const ash_tile *t, const ash_ref *sums) {
         }
 }
 
+/* Whether the loop has two k-tiles, one of each half of the memory, whose addresses are numbers then: where
+ * they are as many, and two of them no more than others have in one. */
+static bool in_pairs(const ash_gpu_tile *g) {
+    enum { MOST = 1024 /* multiply-adds of a thread in one */ };
+    const ash_inst *k_tiles = ash_nest_at(&g->k->nest, g->k_tiles);
+    const int64_t adds = (int64_t)g->shape.thread_rows * g->shape.thread_vectors * ash_gpu_lanes(g->shape) *
+                         terms_of_slice(g);
+    return !g->copy && !ash_gpu_by_warp(g->shape) && adds <= MOST && k_tiles->op == ASH_NEST_INT &&
+           k_tiles->i >= 4 && k_tiles->i % 2 == 0;
+}
+
+/* Of the loop over k-tiles: the one that follows `tile`, if there is any, comes to the half `next`, that of
+ * `now` is multiplied. */
+static void add_tile(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref tile, ash_ref now,
+                     ash_ref next, bool follows) {
+    ash_nest *n = &g->k->nest;
+    ash_ref later = ADD(n, tile, ash_nest_index(n, 1));
+    ash_nest_copy_wait(n, 0);
+    ash_nest_barrier(n);
+    if (!follows) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, later, g->k_tiles));
+    copy_both(g, later, false, next);
+    if (!follows) ash_nest_end(n);
+    ash_nest_copy_commit(n);
+    if (g->add)
+        g->add(g->arg, t, now);
+    else
+        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), g->a.own),
+                  ADD(n, begin_of(n, &g->b, now), g->b.own));
+}
+
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
@@ -560,30 +590,24 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     *row0 = place_results(g, t, ADD(n, row, line_a), ADD(n, column, line_b));
     ash_tile_open(t);
     if (by_warp) open_sums(t, sums);
-    ash_ref begin_a = by_warp ? ash_gpu_warp_begin(g, &g->a, line_a) : begin_of_slice(g, &g->a, line_a),
-            begin_b = by_warp ? ash_gpu_warp_begin(g, &g->b, line_b) : begin_of_slice(g, &g->b, line_b);
+    g->a.own = by_warp ? ash_gpu_warp_begin(g, &g->a, line_a) : begin_of_slice(g, &g->a, line_a);
+    g->b.own = by_warp ? ash_gpu_warp_begin(g, &g->b, line_b) : begin_of_slice(g, &g->b, line_b);
     g->a.first_line = row;
     g->b.first_line = column;
     size_t mark = ash_kern_mark(k);
     ash_nest_barrier(n); /* nobody reads the tile before */
     copy_both(g, zero, true, zero);
     ash_nest_copy_commit(n);
-    ash_ref odd = ash_nest_cell(n, zero);
-    ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 1, 1);
-    ash_ref now = ash_nest_get(n, odd), next = ash_nest_binary(n, ASH_OP_SUB, one, now),
-            later = ADD(n, tile, one);
-    ash_nest_copy_wait(n, 0);
-    ash_nest_barrier(n);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, later, g->k_tiles));
-    copy_both(g, later, false, next);
-    ash_nest_end(n);
-    ash_nest_copy_commit(n);
-    if (g->add)
-        g->add(g->arg, t, now);
-    else
-        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), begin_a),
-                  ADD(n, begin_of(n, &g->b, now), begin_b));
-    ash_nest_set(n, odd, next);
+    if (in_pairs(g)) {
+        ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 2, 1);
+        add_tile(g, t, sums, tile, zero, one, true);
+        add_tile(g, t, sums, ADD(n, tile, one), one, zero, false);
+    } else {
+        ash_ref odd = ash_nest_cell(n, zero), tile = ash_nest_loop(n, zero, g->k_tiles, 1, 1),
+                now = ash_nest_get(n, odd), next = ash_nest_binary(n, ASH_OP_SUB, one, now);
+        add_tile(g, t, sums, tile, now, next, false);
+        ash_nest_set(n, odd, next);
+    }
     ash_nest_end(n);
     ash_nest_copy_wait(n, 0); /* of a sum without terms */
     if (by_warp) close_sums(t, sums);

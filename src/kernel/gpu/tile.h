@@ -29,6 +29,10 @@
  * copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors of memory and different banks.
  * What lies outside an operand arrives as zeros, so that the loop has no edges.
  *
+ * Where a turn of the loop is short, and k-tiles are even in number, it has two of them, one of each half
+ * of the block's memory: what is once to a turn is half as much then, and which half is no number to
+ * compute.
+ *
  * A sum of a slice is one chain of multiply-adds, however long.
  *
  * Half floats, bytes, and f32 as TF32 (warp.c): warps multiply matrices of 16 x 32 bytes by 8 columns,
@@ -63,6 +67,7 @@ typedef struct ash_gpu_operand {
     uint16_t memory;
     int64_t begin;      /* of the first half, in the memory */
     ash_ref first_line; /* of the chunk's tile */
+    ash_ref own;        /* where the thread's elements begin in a half */
     unsigned run;       /* lines, from a multiple of so many on, that are neighbours in memory */
     /* set by ash_gpu_tile.set, or ASH_NO_REF: how far the k-tile lies behind the first one, of whose terms
      * the index is then; whether what the thread copies is inside */
