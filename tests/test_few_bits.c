@@ -524,6 +524,40 @@ static void blocks_of_columns(void **state) {
     }
 }
 
+/* What kernels ask for ahead, with words asked for so many times from so many bytes on. */
+static unsigned count_asked(const fixture *f, ash_target target, int64_t asks, int64_t ahead) {
+    target.costs.bits_asks = asks;
+    target.costs.bits_ahead = ahead;
+    ash_lower_options options = {.fuse = true};
+    ash_diag diag;
+    ash_program *p;
+    unsigned n = 0;
+    assert_ok(ash_program__lower(f->out, &target, &options, &p, &diag));
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (size_t k = 0; k < p->nests.at[i].code.len; k++)
+            n += p->nests.at[i].code.at[k].op == ASH_NEST_PREFETCH;
+    ash_program__free(p);
+    return n;
+}
+
+/* Words and scales are asked for as often as the costs say, but not nearer than a line. */
+static void asked_for_again(void **state) {
+    fixture *f = *state;
+    const char *const some[] = {byte_makings[0], makings[0], makings[1]};
+    for (unsigned i = 0; i < ASH_COUNT(some) * ASH_COUNT(every_bits); i++) {
+        ash_target target = made(some[i % 3]);
+        weight w = {64, 64, every_bits[i / 3], 32, ROWS_IN_BLOCKS, NO_ZERO, ASH_U8};
+        restart(f);
+        build(f, &w, 1);
+        check(f, &target, 1, NULL, false);
+        unsigned once = count_asked(f, target, 1, 1 << 16);
+        assert_true(once >= 2);
+        assert_int_equal(count_asked(f, target, 3, 1 << 16), 3 * once);
+        assert_int_equal(count_asked(f, target, 3, target.costs.line_bytes), once);
+        assert_int_equal(count_asked(f, target, 0, 1 << 16), 0);
+    }
+}
+
 /* Scales that differ within a block, weights that are no constants, targets without vectors. */
 static void others_are_left_alone(void **state) {
     fixture *f = *state;
@@ -598,6 +632,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(rows_have_their_bits, begin, teardown),
         cmocka_unit_test_setup_teardown(half_scales, begin, teardown),
         cmocka_unit_test_setup_teardown(blocks_of_columns, begin, teardown),
+        cmocka_unit_test_setup_teardown(asked_for_again, begin, teardown),
         cmocka_unit_test_setup_teardown(tables, begin, teardown),
         cmocka_unit_test_setup_teardown(others_are_left_alone, begin, teardown),
     };

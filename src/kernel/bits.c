@@ -59,21 +59,19 @@ void ash_bits__ask(const ash_bits *b, uint16_t buf, ash_ref index, int64_t ahead
     ash_nest_prefetch_far(n, buf, plus(b, index, ahead / (int64_t)ash_dtype_size(ash_nest_dtype(n, buf))));
 }
 
-/* Asks for what lies `ahead` bytes behind a load of some lanes: once for each line. */
+/* Asks for what lies `ahead` bytes behind a load of some lanes: once for each line; and again at half of
+ * that distance, and so on. A processor may drop what it is asked for while it waits for as many lines as
+ * it can; a line that is there already costs an instruction. */
 static void ask_ahead(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes, int64_t ahead) {
-    ash_nest *n = &b->k->nest;
-    int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, buf));
-    if (b->taken * lanes * size % b->k->low->target->costs.line_bytes) return;
-    ash_bits__ask(b, buf, index, ahead);
-}
-
-static int64_t bytes_ahead(const ash_bits *b) {
     const ash_costs *c = &b->k->low->target->costs;
-    return b->bits == 8 ? c->bytes_ahead : c->bits_ahead;
+    int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(&b->k->nest, buf));
+    if (b->taken * lanes * size % c->line_bytes) return;
+    for (int64_t i = 0; i < c->bits_asks && ahead >> i >= c->line_bytes; i++)
+        ash_bits__ask(b, buf, index, (ahead >> i) / c->line_bytes * c->line_bytes);
 }
 
 ash_ref ash_bits__load_words(const ash_bits *b, uint16_t buf, ash_ref index, unsigned lanes) {
-    ask_ahead(b, buf, index, lanes, bytes_ahead(b));
+    ask_ahead(b, buf, index, lanes, b->k->low->target->costs.bits_ahead);
     return ash_nest_load(&b->k->nest, buf, index, lanes, ASH_NO_REF);
 }
 
@@ -82,7 +80,7 @@ static ash_ref load_span(const ash_bits *b, const ash_tile_operand *from) {
     ash_nest *n = &b->k->nest;
     const ash_costs *c = &b->k->low->target->costs;
     int64_t size = (int64_t)ash_dtype_size(ash_nest_dtype(n, from->buf));
-    uint64_t ahead = (uint64_t)(bytes_ahead(b) * size * 8 / (b->span * b->bits));
+    uint64_t ahead = (uint64_t)(c->bits_ahead * size * 8 / (b->span * b->bits));
     ash_ref index = ash_kern_index(b->k, from->linear);
     ask_ahead(b, from->buf, index, b->lanes, (int64_t)ash_align_up(ahead, (uint64_t)c->line_bytes));
     return ash_nest_cast(n, ASH_F32, ash_nest_load(n, from->buf, index, b->lanes, ASH_NO_REF));
