@@ -97,8 +97,7 @@ static bool is_of_repeat(struct made *made, const ash_repeat *repeat) {
         same = list->commands == was->lists[k].commands && list->count == was->lists[k].count;
         for (uint32_t i = 0; same && i < list->count; i++)
             if (list->commands[i].kind == ASH_COMMAND_LAUNCH ||
-                list->commands[i].kind == ASH_COMMAND_HOST ||
-                list->commands[i].kind == ASH_COMMAND_REPEAT)
+                list->commands[i].kind == ASH_COMMAND_HOST || list->commands[i].kind == ASH_COMMAND_REPEAT)
                 same = is_of_work(made, &list->commands[i]);
     }
     return same;

@@ -48,7 +48,7 @@ typedef struct cuda_call {
     ash_host was;         /* what it said when the script was made */
     void **table;         /* addresses of its operands' copies */
     uint64_t *sizes;      /* and their bytes */
-    uint32_t segment; /* that is refreshed; of a function in a repeat: after it */
+    uint32_t segment;     /* that is refreshed; of a function in a repeat: after it */
     uint32_t stream;
     uint64_t over; /* steps of its stream that are over when it begins */
     ash_timing *timing;
