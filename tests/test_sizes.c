@@ -183,10 +183,9 @@ static void every_road_finds_the_sizes(void **state) {
     free_data(&d);
 }
 
-static void eager_and_replicas(void **state) {
-    struct room *r = *state;
+static void eager_with_replicas(struct room *r, const char *model) {
     data d;
-    read_model(r, "onnx/found", &d);
+    read_model(r, model, &d);
     prepare(r, NULL);
     ash_plan *twin;
     uint64_t hash = 0, other = 0;
@@ -217,6 +216,11 @@ static void eager_and_replicas(void **state) {
         ash_tensor_destroy(outs[o]);
     }
     free_data(&d);
+}
+
+static void eager_and_replicas(void **state) {
+    eager_with_replicas(*state, "onnx/found");
+    eager_with_replicas(*state, "sizes/in_bodies");
 }
 
 /* --- small graphs ----------------------------------------------------------------------------------- */
