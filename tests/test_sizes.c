@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sizes that depend on data, in plans: several inputs in a row, in every mode, with onnxruntime's results
- * (tests/data/onnx, and what processors alone run, tests/data/sizes; made by tools/onnx_fixtures.py and
- * tools/loop_fixtures.py); who waits for whom; what a plan says of such sizes. */
+ * (tests/data/onnx, made by tools/onnx_fixtures.py and tools/loop_fixtures.py); who waits for whom; what a plan says of such sizes. */
 #include "functions.h"
 #include "programs.h"
 #include "state_testing.h"
@@ -140,7 +139,7 @@ static uint64_t run_all(struct room *r, ash_plan *plan, const data *d) {
 }
 
 static const char *const models[] = {"onnx/found",      "onnx/detector",  "onnx/proposals", "onnx/uniques",
-                                     "sizes/in_bodies", "onnx/backwards", "onnx/multiples"};
+                                     "onnx/in_bodies", "onnx/backwards", "onnx/multiples"};
 
 static void every_mode_finds_the_sizes(void **state) {
     struct room *r = *state;
@@ -220,7 +219,7 @@ static void eager_with_replicas(struct room *r, const char *model) {
 
 static void eager_and_replicas(void **state) {
     eager_with_replicas(*state, "onnx/found");
-    eager_with_replicas(*state, "sizes/in_bodies");
+    eager_with_replicas(*state, "onnx/in_bodies");
 }
 
 /* --- small graphs ----------------------------------------------------------------------------------- */
