@@ -196,8 +196,8 @@ static uint64_t calls_of(room *r, const int *above, int64_t rows, const char *fu
 static const int same_rows[MOST] = {5, 5, 5, 5, 5, 5, 5, 5, 5},
                  other_rows[MOST] = {40, 3, 40, 0, 7, 1, 8, 2, 40};
 
-/* A size that an iteration finds: the host waits for it once; and what is behind it is told in a copy of its
- * own, where the size is another than before. */
+/* A size that an iteration finds: the host waits for it once; and what is behind it is told in a copy of
+ * its own, where the size is another than before. */
 static void sizes_are_waited_for(void **state) {
     (void)state;
     for (int mode = ASH_MODE_STREAM; mode <= ASH_MODE_MULTI_STREAM; mode++) {
@@ -215,9 +215,9 @@ static void sizes_are_waited_for(void **state) {
     }
 }
 
-/* Each wait, and each copy to and from the GPU in an execution, left out. Not missed: what the end waits for
- * once more; zeros that are uploaded over zeros, records that are those of the execution before, and the three
- * values of `settle`, which nobody reads here. */
+/* Each wait, and each copy to and from the GPU in an execution, left out. Not missed: what the end waits
+ * for once more; zeros that are uploaded over zeros, records that are those of the execution before, and
+ * the three values of `settle`, which nobody reads here. */
 static void each_is_missed(void **state) {
     static const struct {
         const char *kind;

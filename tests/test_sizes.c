@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sizes that depend on data, in plans: several inputs in a row, in every mode, with onnxruntime's results
- * (tests/data/onnx, made by tools/onnx_fixtures.py and tools/loop_fixtures.py); who waits for whom; what a plan says of such sizes. */
+ * (tests/data/onnx, made by tools/onnx_fixtures.py and tools/loop_fixtures.py); who waits for whom; what a
+ * plan says of such sizes. */
 #include "functions.h"
 #include "programs.h"
 #include "state_testing.h"
@@ -138,7 +139,7 @@ static uint64_t run_all(struct room *r, ash_plan *plan, const data *d) {
     return hash;
 }
 
-static const char *const models[] = {"onnx/found",      "onnx/detector",  "onnx/proposals", "onnx/uniques",
+static const char *const models[] = {"onnx/found",     "onnx/detector",  "onnx/proposals", "onnx/uniques",
                                      "onnx/in_bodies", "onnx/backwards", "onnx/multiples"};
 
 static void every_mode_finds_the_sizes(void **state) {
