@@ -510,7 +510,7 @@ static void make_finding(struct room *r, bool until, counted *one) {
 }
 
 static void found_in_bodies(void **state) {
-    counted one = {0};
+    static counted one; /* the context releases it */
     for (int until = 0; until < 2; until++) {
         make_finding(*state, until, until ? NULL : &one);
         agree_here(*state, MOST);
@@ -521,7 +521,7 @@ static void found_in_bodies(void **state) {
  * plan goes on. */
 static void functions_in_bodies_stop(void **state) {
     struct room *r = *state;
-    counted one = {.status = ASH_ERROR_OUT_OF_RANGE, .why = "that is enough"};
+    static counted one = {.status = ASH_ERROR_OUT_OF_RANGE, .why = "that is enough"};
     ash_cancel cancel = {0};
     make_finding(r, false, &one);
     for (size_t w = 0; w < ASH_COUNT(ways); w++) {
