@@ -10,6 +10,7 @@
 
 #include "ashlar/builder.h"
 #include "code/code.h"
+#include "functions.h"
 #include "ir/build.h"
 #include "loop_text.h"
 #include "runtime/plan.h"
@@ -113,8 +114,7 @@ static void compare_all(struct room *r, ash_plan *plan, int64_t most) {
 }
 
 /* Every way, a replica among them. `most`: of the variable. */
-static void agree(struct room *r, const char *text, int64_t most) {
-    parse(r, text);
+static void agree_here(struct room *r, int64_t most) {
     for (size_t w = 0; w < ASH_COUNT(ways); w++) {
         ash_plan_options options = options_of(&ways[w]);
         ash_plan *twin;
@@ -129,7 +129,12 @@ static void agree(struct room *r, const char *text, int64_t most) {
     }
 }
 
-static void counted(void **state) {
+static void agree(struct room *r, const char *text, int64_t most) {
+    parse(r, text);
+    agree_here(r, most);
+}
+
+static void summed(void **state) {
     char text[2048];
     for (int backward = 0; backward < 8; backward++) {
         snprintf(text, sizeof text,
@@ -409,14 +414,7 @@ static void sizes_in_bodies(void **state) {
             "%%zero: i32[4] = constant {0, 0, 0, 0}\n%s%s",
             sums[i], body);
         parse(r, text);
-        ash_status status = ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag);
-        if (i && cuda_is_wished()) {
-            assert_status(status, ASH_ERROR_UNSUPPORTED);
-            assert_non_null(
-                strstr(diag.message, "a size that depends on data, which GPUs do not run there"));
-            continue;
-        }
-        assert_ok(status);
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
         int32_t x[20];
         const void *sum;
         const ash_view *view;
@@ -443,6 +441,110 @@ static void sizes_in_bodies(void **state) {
     assert_true(ash_graph_verify(r->g, &diag) != ASH_OK);
     assert_string_equal(diag.node, "beyond");
     assert_non_null(strstr(diag.message, "the size m is found in the body of a loop"));
+}
+
+enum { FOUND = 6 };
+
+/* In the body of the loop in it: i32[4] of the rows of a table that are fewer than an element says. */
+static ash_value rows_below(ash_graph *g, ash_value element, ash_value table, ash_value sum) {
+    ash_dim k = ash_settle(g, "k", ash_cast(g, element, ASH_I64), FOUND);
+    ash_value rows = ash_slice_axis(g, table, 0, 0, k);
+    return ash_add(g, sum, ash_reduce(g, ASH_OP_REDUCE_SUM, rows, (const int64_t[]){0}, 1, false));
+}
+
+/* Each iteration finds which elements of its row are above 0, and calls a function with them; for each of
+ * them, a loop in it finds how many rows of a table it sums. */
+static void make_finding(struct room *r, bool until, counted *one) {
+    ash_graph *g;
+    if (one) add_function(r->context, "one", plus_one, one, true);
+    ash_plan_destroy(r->plan);
+    ash_graph_destroy(r->g);
+    r->plan = NULL;
+    assert_ok(ash_graph_create(r->context, "finding", &r->g, &diag));
+    g = r->g;
+    ash_dim n = ash_graph_var(g, "n", 0, MOST);
+    ash_value x = ash_graph_input(g, "x", &(ash_type){ASH_I32, 2, {n, FOUND}}),
+              init = ash_graph_input(g, "init", &(ash_type){ASH_I32, 1, {4}}),
+              zero = ash_scalar(g, ASH_I32, 0),
+              table = ash_graph_input(g, "table", &(ash_type){ASH_I32, 2, {FOUND, 4}});
+    ash_value outer[3], inner[3], next, sum, ys[2], outs[4], count, end;
+    ash_loop loop = {.trips = n,
+                     .carried = 1,
+                     .scanned = 1,
+                     .stacked = 2,
+                     .go = until ? ash_scalar(g, ASH_BOOL, 1) : ASH_NO_VALUE,
+                     .init = &init,
+                     .xs = &x,
+                     .arguments = outer,
+                     .next = &next,
+                     .ys = ys};
+    assert_true(ash_build__begin_loop(g, &loop));
+    ash_value at = ash_nonzero(g, ash_lt(g, zero, outer[2]), &count);
+    ash_dim m = ash_settle(g, "m", count, FOUND);
+    ash_value found = ash_gather(g, outer[2], ash_slice_axis(g, at, 0, 0, m), 0),
+              more = ash_cast(g, found, ASH_F32);
+    ash_type type = *ash_graph_type(g, more);
+    assert_ok(ash_custom(g, "one", &more, 1, &type, 1, NULL, &more));
+    more = ash_cast(g, more, ASH_I32);
+    ash_loop within = {.trips = m,
+                       .carried = 1,
+                       .scanned = 1,
+                       .go = ASH_NO_VALUE,
+                       .init = &outer[1],
+                       .xs = &more,
+                       .arguments = inner,
+                       .next = &sum};
+    assert_true(ash_build__begin_loop(g, &within));
+    sum = rows_below(g, inner[2], table, inner[1]);
+    assert_ok(ash_build__end_loop(g, &within, &end));
+    next = ash_sub(g, end, ash_reduce(g, ASH_OP_REDUCE_SUM, more, (const int64_t[]){0}, 1, false));
+    ys[0] = ash_neg(g, end);
+    ys[1] = count;
+    loop.next_go = ash_lt(g, ash_reduce(g, ASH_OP_REDUCE_MAX, next, (const int64_t[]){0}, 1, false),
+                          ash_scalar(g, ASH_I32, 20));
+    assert_ok(ash_build__end_loop(g, &loop, outs));
+    ash_graph_output(g, "last", outs[until]);
+    ash_graph_output(g, "ends", ash_neg(g, outs[until + 1]));
+    ash_graph_output(g, "counts", outs[until + 2]);
+    assert_ok(ash_graph_status(g, &diag));
+}
+
+static void found_in_bodies(void **state) {
+    static counted one; /* the context releases it */
+    for (int until = 0; until < 2; until++) {
+        make_finding(*state, until, until ? NULL : &one);
+        agree_here(*state, MOST);
+    }
+}
+
+/* A function in a body fails, or turns the switch on: what is behind it is left out, it says why, and the
+ * plan goes on. */
+static void functions_in_bodies_stop(void **state) {
+    struct room *r = *state;
+    static counted one = {.status = ASH_ERROR_OUT_OF_RANGE, .why = "that is enough"};
+    ash_cancel cancel = {0};
+    make_finding(r, false, &one);
+    for (size_t w = 0; w < ASH_COUNT(ways); w++) {
+        ash_plan_options options = options_of(&ways[w]);
+        options.progress.cancel = &cancel;
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+        for (int at = 1; at <= MOST; at += 4) {
+            compare(r, r->plan, MOST, at);
+            one.fail_at = one.calls + at;
+            assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_OUT_OF_RANGE);
+            assert_non_null(strstr(diag.message, "that is enough"));
+            assert_int_equal(one.calls, one.fail_at);
+        }
+        int calls = one.calls;
+        one.cancel = &cancel;
+        assert_status(ash_plan_execute(r->plan, &diag), ASH_ERROR_CANCELLED);
+        assert_int_equal(one.calls, calls + 1);
+        one.cancel = NULL;
+        ash_cancel_set(&cancel, false);
+        compare(r, r->plan, MOST, 2);
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+    }
 }
 
 /* --- stopping, and failures ----------------------------------------------------------------------- */
@@ -530,7 +632,7 @@ static void failed_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(summed, setup, teardown),
         cmocka_unit_test_setup_teardown(round_trip, setup, teardown),
         cmocka_unit_test_setup_teardown(swapped, setup, teardown),
         cmocka_unit_test_setup_teardown(until, setup, teardown),
@@ -539,6 +641,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(same_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test_setup_teardown(sizes_in_bodies, setup, teardown),
+        cmocka_unit_test_setup_teardown(found_in_bodies, setup, teardown),
+        cmocka_unit_test_setup_teardown(functions_in_bodies_stop, setup, teardown),
         cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_allocations, setup, teardown),
     };

@@ -19,10 +19,11 @@ typedef struct room {
     ash_plan *paper; /* for such a GPU: its kernels are compiled, and stay so */
 } room;
 
-/* x is doubled until an element is past 4, five times at most. */
+/* x is doubled until an element is past 4, twice at most, and in each iteration one of as many rows as
+ * there are elements above 0 is taken away. */
 static ash_value add_loop(ash_graph *g, ash_value x, ash_value go) {
     ash_value arguments[2], next, next_go, outs[3];
-    ash_loop loop = {.trips = 5,
+    ash_loop loop = {.trips = 2,
                      .carried = 1,
                      .stacked = 1,
                      .go = go,
@@ -33,6 +34,11 @@ static ash_value add_loop(ash_graph *g, ash_value x, ash_value go) {
     assert_true(ash_build__begin_loop(g, &loop));
     ash_value number = ash_cast(g, arguments[0], ASH_I32);
     next = ash_add(g, ash_add(g, arguments[1], arguments[1]), number);
+    ash_value above, zero = ash_scalar(g, ASH_I32, 0);
+    ash_nonzero(g, ash_gt(g, next, zero), &above);
+    ash_dim found = ash_settle(g, "above", above, 4);
+    ash_value ones = ash_broadcast_to(g, ash_add(g, number, ash_scalar(g, ASH_I32, 1)), &found, 1);
+    next = ash_sub(g, next, ash_reduce(g, ASH_OP_REDUCE_SUM, ones, (const int64_t[]){0}, 1, false));
     next_go = ash_lt(g, ash_reduce(g, ASH_OP_REDUCE_MAX, next, (const int64_t[]){0}, 1, false),
                      ash_scalar(g, ASH_I32, 4));
     loop.next_go = next_go;

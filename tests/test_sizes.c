@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sizes that depend on data, in plans: several inputs in a row, in every mode, with onnxruntime's results
- * (tests/data/onnx, and what processors alone run, tests/data/sizes; made by tools/onnx_fixtures.py and
- * tools/loop_fixtures.py); who waits for whom; what a plan says of such sizes. */
+ * (tests/data/onnx, made by tools/onnx_fixtures.py and tools/loop_fixtures.py); who waits for whom; what a
+ * plan says of such sizes. */
 #include "functions.h"
 #include "programs.h"
 #include "state_testing.h"
@@ -139,8 +139,8 @@ static uint64_t run_all(struct room *r, ash_plan *plan, const data *d) {
     return hash;
 }
 
-static const char *const models[] = {"onnx/found",      "onnx/detector",  "onnx/proposals", "onnx/uniques",
-                                     "sizes/in_bodies", "onnx/backwards", "onnx/multiples"};
+static const char *const models[] = {"onnx/found",     "onnx/detector",  "onnx/proposals", "onnx/uniques",
+                                     "onnx/in_bodies", "onnx/backwards", "onnx/multiples"};
 
 static void every_mode_finds_the_sizes(void **state) {
     struct room *r = *state;
@@ -148,13 +148,6 @@ static void every_mode_finds_the_sizes(void **state) {
         data d;
         uint64_t first = 0;
         read_model(r, models[m], &d);
-        if (cuda_is_wished() && !strncmp(models[m], "sizes/", 6)) {
-            assert_status(ash_plan_prepare(r->context, r->g, NULL, &r->plan, &diag), ASH_ERROR_UNSUPPORTED);
-            assert_non_null(strstr(diag.message, "which GPUs do not run there: use the processor"));
-            assert_true(diag.node[0]);
-            free_data(&d);
-            continue;
-        }
         for (int way = 0; way < 8; way++) {
             static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM,
                                              ASH_MODE_MULTI_STREAM};
@@ -190,10 +183,9 @@ static void every_road_finds_the_sizes(void **state) {
     free_data(&d);
 }
 
-static void eager_and_replicas(void **state) {
-    struct room *r = *state;
+static void eager_with_replicas(struct room *r, const char *model) {
     data d;
-    read_model(r, "onnx/found", &d);
+    read_model(r, model, &d);
     prepare(r, NULL);
     ash_plan *twin;
     uint64_t hash = 0, other = 0;
@@ -224,6 +216,11 @@ static void eager_and_replicas(void **state) {
         ash_tensor_destroy(outs[o]);
     }
     free_data(&d);
+}
+
+static void eager_and_replicas(void **state) {
+    eager_with_replicas(*state, "onnx/found");
+    eager_with_replicas(*state, "onnx/in_bodies");
 }
 
 /* --- small graphs ----------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
-computed,backwards,multiples} and tests/data/sizes/in_bodies: models whose course is
+computed,in_bodies,backwards,multiples}: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data [NAME...]
@@ -394,4 +394,4 @@ def branches(folder):
 if __name__ == "__main__":
     for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples):
         if len(sys.argv) == 2 or make.__name__ in sys.argv[2:]:
-            make(f"{sys.argv[1]}/{'sizes' if make is in_bodies else 'onnx'}/{make.__name__}")
+            make(f"{sys.argv[1]}/onnx/{make.__name__}")

@@ -30,9 +30,9 @@
  * stream. It is asked for one list after the other, and may then write what the commands of that list
  * point at, bytes and addresses but not chunks: for it is asked when those of the list before have been
  * read. It runs ahead of the stream, but where it wants to know a byte of the device's memory: then all
- * that came before is over. Lists in a repeat have launches, copies, fills, stores and repeats, on the
- * repeat's stream whatever they say, which nobody times or counts; those of a processor's, functions of the
- * host as well, which may write chunks too.
+ * that came before is over. Lists in a repeat have launches, copies, fills, stores, functions of the host
+ * and repeats, on the repeat's stream whatever they say, which nobody times or counts. A function of the
+ * host in a list may write chunks and variables of what comes behind it there, in other repeats too.
  *
  * A function of the host may stop its streams, when it fails: then commands that have not begun are left
  * out as by the switch below, and the round fails in the same way.

@@ -83,22 +83,6 @@ static ash_status lower_body(const lowering *l, ash_diag *diag) {
     return status;
 }
 
-static ash_status check_steps(const lowering *l) {
-    const ash_program *body = l->loop->body;
-    for (size_t s = 0; s < body->steps.len; s++) {
-        const ash_step *step = &body->steps.at[s];
-        bool host = step->kind == ASH_STEP_CALL || step->kind == ASH_STEP_SETTLE;
-        if (!host || l->low->target->kind == ASH_TARGET_CPU) continue;
-        ash_fail(l->low->diag, ASH_ERROR_UNSUPPORTED,
-                 "the body of a loop has %s, which GPUs do not run there: use the processor",
-                 step->kind == ASH_STEP_CALL ? "a call of a function" : "a size that depends on data");
-        if (step->n_nodes) ash_diag__add_node(l->low->diag, step->nodes[0], step->name, ASH_NO_OFFSET);
-        return ASH_ERROR_UNSUPPORTED;
-    }
-    ASH_FAIL_IF(body->prologue, l->low->diag, ASH_ERROR_INTERNAL, "the body of a loop has a prologue");
-    return ASH_OK;
-}
-
 /* Whether a stacked value is computed right where it belongs: in an output's buffer of its own. */
 static bool is_direct(const lowering *l, uint32_t k) {
     const ash_program *body = l->loop->body;
@@ -237,7 +221,8 @@ static ash_status lower_loop(lowering *l) {
     ash_program *p = low->program;
     ash_program_loop *loop = l->loop;
     ASH_TRY(lower_body(l, low->diag));
-    ASH_TRY(check_steps(l));
+    ASH_FAIL_IF(l->loop->body->prologue, l->low->diag, ASH_ERROR_INTERNAL,
+                "the body of a loop has a prologue");
     size_t n = loop->body->buffers.len;
     loop->constants = ash_arena_alloc(&p->arena, n, sizeof *loop->constants);
     loop->direct = ash_arena_alloc(&p->arena, loop->parts.stacked, sizeof *loop->direct);

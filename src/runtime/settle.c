@@ -22,7 +22,7 @@ bool ash_plan__settle(ash_plan *plan, uint32_t var, const void *count, void *res
     counted = ASH_MAX(ASH_MIN(counted, limit), 0);
     memcpy(result, &counted, sizeof counted);
     if (plan->vars[var] == counted) return false;
-    plan->vars[var] = counted;
+    __atomic_store_n(&plan->vars[var], counted, __ATOMIC_RELAXED); /* others may read theirs meanwhile */
     return true;
 }
 

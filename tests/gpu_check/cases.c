@@ -345,6 +345,32 @@ CASE(recurrence) {
     ash_graph_output(g, "all", outs[1]);
 }
 
+/* Each iteration sums the elements above 0 of its row: the host finds how many there are. */
+CASE(found) {
+    (void)quick;
+    ash_value x = ash_graph_input(g, "x", &(ash_type){ASH_I64, 2, {n, 64}}),
+              zero = ash_scalar(g, ASH_I64, 0), arguments[3], next, count, outs[2];
+    ash_loop loop = {.trips = n,
+                     .carried = 1,
+                     .scanned = 1,
+                     .stacked = 1,
+                     .go = ASH_NO_VALUE,
+                     .init = &zero,
+                     .xs = &x,
+                     .arguments = arguments,
+                     .next = &next,
+                     .ys = &count};
+    if (!ash_build__begin_loop(g, &loop)) return;
+    ash_value at = ash_nonzero(g, ash_lt(g, zero, arguments[2]), &count);
+    ash_dim m = ash_settle(g, "m", count, 64);
+    ash_value above = ash_gather(g, arguments[2], ash_slice_axis(g, at, 0, 0, m), 0);
+    next =
+        ash_sub(g, ash_reduce(g, ASH_OP_REDUCE_SUM, above, (const int64_t[]){0}, 1, false), arguments[1]);
+    ash_build__end_loop(g, &loop, outs);
+    ash_graph_output(g, "last", outs[0]);
+    ash_graph_output(g, "counts", outs[1]);
+}
+
 /* Until a sum is past a limit: the host reads a byte in each iteration. */
 CASE(condition) {
     (void)quick;
@@ -429,6 +455,7 @@ const check_case check_cases[] = {
     IEEE("states", "training", adam, 512, 16, 1e-4, 3),
     IEEE("loops", "recurrence", recurrence, 64, 5, 1e-5, 1),
     IEEE("loops", "condition", condition, 40, 20, 0, 1),
+    IEEE("loops", "sizes that iterations find", found, 40, 20, 0, 1),
     IEEE("networks", "squeezenet", net_squeezenet, 224, 32, 1e-5, 1),
     IEEE("networks", "mobilenet_v2", net_mobilenet, 224, 32, 1e-5, 1),
     IEEE("networks", "bert_mini", net_bert, 128, 8, 1e-5, 1),

@@ -121,9 +121,9 @@ static ash_status make(cuda_streams *s, ash_capture *c, ash_diag *diag) {
     return ASH_OK;
 }
 
-/* The driver refuses a copy to nowhere. */
+/* The driver refuses a copy to nowhere. What is in a repeat is no node. */
 static bool is_placed(const cuda_streams *s, const cuda_script *script) {
-    for (size_t i = 0; i < script->ops.len; i++) {
+    for (size_t i = 0; i < script->ops.len; i = ash_cuda_script__after(script, i)) {
         const cuda_op *op = &script->ops.at[i];
         if ((op->kind == CUDA_IN || op->kind == CUDA_OUT) && op->bytes && !device_end(s, script, op))
             return false;

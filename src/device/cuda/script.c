@@ -97,7 +97,7 @@ static bool is_of_repeat(struct made *made, const ash_repeat *repeat) {
         same = list->commands == was->lists[k].commands && list->count == was->lists[k].count;
         for (uint32_t i = 0; same && i < list->count; i++)
             if (list->commands[i].kind == ASH_COMMAND_LAUNCH ||
-                list->commands[i].kind == ASH_COMMAND_REPEAT)
+                list->commands[i].kind == ASH_COMMAND_HOST || list->commands[i].kind == ASH_COMMAND_REPEAT)
                 same = is_of_work(made, &list->commands[i]);
     }
     return same;
@@ -224,11 +224,77 @@ static bool add_kernel(struct maker *m, const ash_command *command) {
     return open_segment(m, command->stream) && add_item(m, command->stream, command);
 }
 
+/* With room for copies of its operands: where these lie in the staging memory is known when all is. */
+static bool add_call(struct maker *m, uint32_t stream, const ash_command *command, uint32_t segment) {
+    const ash_allocator *a = m->streams->allocator;
+    const ash_host *host = command->host;
+    cuda_script *script = m->script;
+    cuda_call call = {.streams = m->streams,
+                      .script = script,
+                      .host = host,
+                      .was = *host,
+                      .segment = segment,
+                      .stream = stream,
+                      .over = m->steps[stream],
+                      .timing = command->timing};
+    call.table = ash_mem_calloc(a, host->count + 1u, sizeof(void *));
+    call.sizes = ash_mem_calloc(a, host->count + 1u, sizeof(uint64_t));
+    if (!call.table || !call.sizes || !PUSH(m, calls, call)) {
+        ash_mem_free(a, call.table, host->count + 1u, sizeof(void *));
+        ash_mem_free(a, call.sizes, host->count + 1u, sizeof(uint64_t));
+        return false;
+    }
+    for (uint32_t i = 0; i < host->count; i++) {
+        call.sizes[i] = most(&host->operands[i]);
+        call.table[i] = (void *)(uintptr_t)script->staging_bytes; /* the distance, until `locate` */
+        script->staging_bytes += ash_align_up(call.sizes[i] + 1, OPERAND_ALIGN);
+    }
+    return true;
+}
+
+/* Copies of what a function reads, or of what it writes. */
+static bool add_copies(struct maker *m, uint32_t stream, const cuda_call *call, cuda_op_kind kind) {
+    const ash_host *host = call->host;
+    bool added = true;
+    for (uint32_t i = 0; i < host->count; i++)
+        if (kind == CUDA_OUT ? host->operands[i].read : host->operands[i].write)
+            added = added && add_op(m, (cuda_op){.kind = kind,
+                                                 .stream = stream,
+                                                 .host = call->table[i],
+                                                 .operand = &host->buffers[i],
+                                                 .bytes = call->sizes[i]});
+    return added;
+}
+
+static bool add_host(struct maker *m, const ash_command *command) {
+    uint32_t stream = command->stream, index = (uint32_t)m->script->calls.len;
+    bool added = add_call(m, stream, command, NO_SEGMENT) &&
+                 add_copies(m, stream, &m->script->calls.at[index], CUDA_OUT) &&
+                 /* what kernels have left out, the function must know */
+                 add_op(m, (cuda_op){.kind = CUDA_OUT, .stream = stream, .bytes = sizeof(int32_t)}) &&
+                 add_op(m, (cuda_op){.kind = CUDA_CALL, .stream = stream, .item = index}) &&
+                 add_copies(m, stream, &m->script->calls.at[index], CUDA_IN);
+    m->open[stream] = NO_SEGMENT;
+    m->hosts = true;
+    return added;
+}
+
+/* In a repeat. What comes behind it in its list has a segment of its own. */
+static bool add_repeated_host(struct maker *m, uint32_t stream, const ash_command *command) {
+    uint32_t index = (uint32_t)m->script->calls.len, segment = m->n_segments++;
+    m->open[stream] = segment;
+    return add_call(m, stream, command, segment) &&
+           add_copies(m, stream, &m->script->calls.at[index], CUDA_OUT) &&
+           add_op(m, (cuda_op){.kind = CUDA_HERE, .stream = stream, .item = index}) &&
+           add_copies(m, stream, &m->script->calls.at[index], CUDA_IN);
+}
+
 static bool add_repeat(struct maker *m, uint32_t stream, const ash_command *command);
 
 static bool add_repeated(struct maker *m, uint32_t stream, const ash_command *command) {
     switch (command->kind) {
     case ASH_COMMAND_LAUNCH: return add_item(m, stream, command);
+    case ASH_COMMAND_HOST: return add_repeated_host(m, stream, command);
     case ASH_COMMAND_REPEAT: return add_repeat(m, stream, command);
     default: return add_op(m, (cuda_op){.kind = CUDA_DIRECT, .stream = stream, .command = command});
     }
@@ -237,7 +303,7 @@ static bool add_repeated(struct maker *m, uint32_t stream, const ash_command *co
 static bool add_repeat(struct maker *m, uint32_t stream, const ash_command *command) {
     const ash_repeat *repeat = command->repeat;
     cuda_script *script = m->script;
-    uint32_t index = (uint32_t)script->repeats.len;
+    uint32_t index = (uint32_t)script->repeats.len, segment = m->open[stream];
     bool added =
         PUSH(m, repeats, (cuda_repeat){.repeat = repeat, .was = *repeat}) &&
         add_op(m, (cuda_op){.kind = CUDA_REPEAT, .stream = stream, .item = index, .command = command});
@@ -245,6 +311,7 @@ static bool add_repeat(struct maker *m, uint32_t stream, const ash_command *comm
         script->repeats.at[index].first[k] = script->ops.len;
         for (uint32_t i = 0; added && i < repeat->lists[k].count; i++)
             added = add_repeated(m, stream, &repeat->lists[k].commands[i]);
+        m->open[stream] = segment;
     }
     if (added) script->repeats.at[index].first[ASH_REPEAT_LISTS] = script->ops.len;
     return added;
@@ -253,55 +320,6 @@ static bool add_repeat(struct maker *m, uint32_t stream, const ash_command *comm
 size_t ash_cuda_script__after(const cuda_script *script, size_t op) {
     const cuda_op *at = &script->ops.at[op];
     return at->kind == CUDA_REPEAT ? script->repeats.at[at->item].first[ASH_REPEAT_LISTS] : op + 1;
-}
-
-/* Copies of what it reads and writes: where they lie in the staging memory is known when all is. */
-static bool add_host(struct maker *m, const ash_command *command) {
-    const ash_host *host = command->host;
-    cuda_script *script = m->script;
-    uint32_t stream = command->stream, index = (uint32_t)script->calls.len;
-    cuda_call call = {.streams = m->streams,
-                      .script = script,
-                      .host = host,
-                      .was = *host,
-                      .segment = NO_SEGMENT,
-                      .stream = stream,
-                      .over = m->steps[stream],
-                      .timing = command->timing};
-    uint64_t at = script->staging_bytes;
-    call.table = ash_mem_calloc(m->streams->allocator, host->count + 1u, sizeof(void *));
-    call.sizes = ash_mem_calloc(m->streams->allocator, host->count + 1u, sizeof(uint64_t));
-    if (!call.table || !call.sizes || !PUSH(m, calls, call)) {
-        ash_mem_free(m->streams->allocator, call.table, host->count + 1u, sizeof(void *));
-        ash_mem_free(m->streams->allocator, call.sizes, host->count + 1u, sizeof(uint64_t));
-        return false;
-    }
-    bool added = true;
-    for (uint32_t i = 0; i < host->count; i++) {
-        call.sizes[i] = most(&host->operands[i]);
-        call.table[i] = (void *)(uintptr_t)at; /* the distance, until `locate` */
-        at += ash_align_up(call.sizes[i] + 1, OPERAND_ALIGN);
-        if (host->operands[i].read)
-            added = added && add_op(m, (cuda_op){.kind = CUDA_OUT,
-                                                 .stream = stream,
-                                                 .host = call.table[i],
-                                                 .operand = &host->buffers[i],
-                                                 .bytes = call.sizes[i]});
-    }
-    script->staging_bytes = at;
-    /* what kernels have left out, the function must know */
-    added = added && add_op(m, (cuda_op){.kind = CUDA_OUT, .stream = stream, .bytes = sizeof(int32_t)}) &&
-            add_op(m, (cuda_op){.kind = CUDA_CALL, .stream = stream, .item = index});
-    for (uint32_t i = 0; i < host->count; i++)
-        if (host->operands[i].write)
-            added = added && add_op(m, (cuda_op){.kind = CUDA_IN,
-                                                 .stream = stream,
-                                                 .host = call.table[i],
-                                                 .operand = &host->buffers[i],
-                                                 .bytes = call.sizes[i]});
-    m->open[stream] = NO_SEGMENT;
-    m->hosts = true;
-    return added;
 }
 
 static bool add(struct maker *m, const ash_command *command) {
@@ -373,6 +391,17 @@ static ash_status take_memory(struct maker *m, ash_diag *diag) {
     return ASH_OK;
 }
 
+/* Where a segment is uploaded from and to. */
+static void locate_segment(const cuda_script *script, uint32_t segment, cuda_op *op) {
+    const uint32_t *first = &script->segments.at[segment];
+    if (first[0] == first[1]) return; /* none is launched in it */
+    const cuda_item *from = &script->items.at[script->order.at[first[0]]],
+                    *last = &script->items.at[script->order.at[first[1] - 1]];
+    op->offset = from->record;
+    op->bytes = last->record + last->words * sizeof(int64_t) - from->record;
+    op->host = script->mirror + op->offset;
+}
+
 /* Distances become addresses. */
 static bool locate(struct maker *m) {
     cuda_script *script = m->script;
@@ -381,20 +410,16 @@ static bool locate(struct maker *m) {
             script->calls.at[i].table[k] = script->staging + (uintptr_t)script->calls.at[i].table[k];
     for (size_t i = 0; i < script->ops.len; i++) {
         cuda_op *op = &script->ops.at[i];
-        if (op->kind != CUDA_IN && op->kind != CUDA_OUT) continue;
-        if (op->operand) {
+        if (op->kind == CUDA_HERE)
+            locate_segment(script, script->calls.at[op->item].segment, op);
+        else if (op->kind != CUDA_IN && op->kind != CUDA_OUT)
+            continue;
+        else if (op->operand)
             op->host = script->staging + (uintptr_t)op->host;
-        } else if (op->kind == CUDA_OUT) {
+        else if (op->kind == CUDA_OUT)
             op->host = ash_cuda_streams__read(m->streams, op->stream);
-        } else {
-            const uint32_t *first = &script->segments.at[op->item];
-            if (first[0] == first[1]) continue; /* of a repeat without launches */
-            const cuda_item *from = &script->items.at[script->order.at[first[0]]],
-                            *last = &script->items.at[script->order.at[first[1] - 1]];
-            op->offset = from->record;
-            op->bytes = last->record + last->words * sizeof(int64_t) - from->record;
-            op->host = script->mirror + op->offset;
-        }
+        else
+            locate_segment(script, op->item, op);
     }
     if (!ash_vec_reserve(m->streams->allocator, &script->addresses, script->values.len + 1)) return false;
     for (size_t i = 0; i < script->values.len; i++) script->addresses.at[i] = &script->values.at[i];
@@ -437,27 +462,37 @@ static int64_t present(const int64_t *number) {
     return __atomic_load_n(number, __ATOMIC_RELAXED); /* others may be settled at the same time */
 }
 
-static void refresh_item(const cuda_script *script, const cuda_item *item, bool stopped) {
+/* Whether it was another number. */
+static bool put(int64_t *at, int64_t number) {
+    bool other = *at != number;
+    *at = number;
+    return other;
+}
+
+static bool refresh_item(const cuda_script *script, const cuda_item *item, bool stopped) {
     int64_t *record = __builtin_assume_aligned(script->mirror + item->record, sizeof *record);
     const ash_command *c = item->command;
+    bool changed;
     switch (c->kind) {
     case ASH_COMMAND_LAUNCH:
-        record[0] = c->launch->chunks.begin;
-        record[1] = stopped ? record[0] : present(&c->launch->chunks.end);
-        for (uint32_t i = RANGE; i < item->words; i++) record[i] = present(&c->launch->vars[i - RANGE]);
-        break;
-    case ASH_COMMAND_COPY: record[0] = stopped ? 0 : present(&c->copy->bytes); break;
+        changed = put(&record[0], c->launch->chunks.begin);
+        changed |= put(&record[1], stopped ? record[0] : present(&c->launch->chunks.end));
+        for (uint32_t i = RANGE; i < item->words; i++)
+            changed |= put(&record[i], present(&c->launch->vars[i - RANGE]));
+        return changed;
+    case ASH_COMMAND_COPY: return put(&record[0], stopped ? 0 : present(&c->copy->bytes));
     default:
-        record[0] = stopped ? 0 : (int64_t)c->fill->bytes;
-        record[1] = c->fill->value;
-        record[2] = item->left ? (int64_t)(script->records + item->left) : 0;
+        changed = put(&record[0], stopped ? 0 : (int64_t)c->fill->bytes);
+        changed |= put(&record[1], c->fill->value);
+        return put(&record[2], item->left ? (int64_t)(script->records + item->left) : 0) || changed;
     }
 }
 
-void ash_cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment) {
-    bool stopped = ash_stop__has_left_out(&s->stop);
+bool ash_cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment) {
+    bool stopped = ash_stop__has_left_out(&s->stop), changed = false;
     for (uint32_t i = script->segments.at[segment]; i < script->segments.at[segment + 1]; i++)
-        refresh_item(script, &script->items.at[script->order.at[i]], stopped);
+        changed |= refresh_item(script, &script->items.at[script->order.at[i]], stopped);
+    return changed;
 }
 
 void ash_cuda_script__refresh_all(cuda_streams *s, cuda_script *script) {

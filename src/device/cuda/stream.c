@@ -160,6 +160,31 @@ static void issue_direct(cuda_streams *s, const ash_command *c, cu_stream stream
     }
 }
 
+/* Something was left out, or the switch is on, which the kernels are told. */
+static bool is_stopped(cuda_streams *s) {
+    if (ash_stop__has_left_out(&s->stop)) return true;
+    if (!s->options.cancel || !ash_cancel__is_on(s->options.cancel)) return false;
+    ask(s);
+    return true;
+}
+
+/* A function that fails leaves out what has been issued to other streams, too. */
+static void call_here(cuda_streams *s, cuda_script *script, const cuda_op *op) {
+    cuda_call *call = &script->calls.at[op->item];
+    wait_stream(s, s->streams[op->stream]);
+    if (s->failed != ASH_OK || is_stopped(s)) return;
+    ash_cuda_script__call(call);
+    if (ash_stop__has_left_out(&s->stop)) {
+        ask(s);
+        return;
+    }
+    if (ash_cuda_script__refresh(s, script, call->segment))
+        check(s,
+              s->cuda->driver.copy_in(script->records + op->offset, op->host, op->bytes,
+                                      s->streams[op->stream]),
+              "a copy to the GPU");
+}
+
 static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
     const cu_driver *f = &s->cuda->driver;
     cu_stream stream = s->streams[op->stream];
@@ -182,6 +207,7 @@ static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
     case CUDA_CALL:
         check(s, f->launch_host(stream, ash_cuda_script__call, &script->calls.at[op->item]), "a function");
         break;
+    case CUDA_HERE: call_here(s, script, op); break;
     case CUDA_REPEAT:
         begin_time(s, op->command);
         ash_cuda_streams__repeat(s, script, op);
@@ -196,14 +222,6 @@ static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
 static void issue_ops(cuda_streams *s, cuda_script *script, size_t first, size_t end) {
     for (size_t i = first; i < end && s->failed == ASH_OK; i = ash_cuda_script__after(script, i))
         issue_op(s, script, &script->ops.at[i]);
-}
-
-/* Something was left out, or the switch is on, which the kernels are told. */
-static bool is_stopped(cuda_streams *s) {
-    if (ash_stop__has_left_out(&s->stop)) return true;
-    if (!s->options.cancel || !ash_cancel__is_on(s->options.cancel)) return false;
-    ask(s);
-    return true;
 }
 
 /* A byte of the device's memory, when all is over that was issued to the stream. */

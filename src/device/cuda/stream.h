@@ -19,7 +19,11 @@
  * The same operations are issued to streams, or become nodes of a graph, in a line. A repeat is neither:
  * its lists are operations behind it, which the thread that issues runs as often as the host says.
  * Launches in it have records like others, in the segment that is open when it begins; copies, fills and
- * stores are calls of the driver with the numbers that they have when they are issued. */
+ * stores are calls of the driver with the numbers that they have when they are issued. A function of the
+ * host in it runs on the thread that issues, when its stream is over; behind it in its list begins a
+ * segment, which is refreshed then, and uploaded where a number is another than before:
+ *
+ *     host      copy out ... | wait | the function, refresh | upload | copy in ... | kernel | ... */
 #ifndef ASH_CUDA_STREAM_H
 #define ASH_CUDA_STREAM_H
 
@@ -30,6 +34,7 @@ typedef enum cuda_op_kind {
     CUDA_IN,     /* bytes of pinned memory to the device */
     CUDA_OUT,
     CUDA_CALL,   /* a function on a thread of the driver */
+    CUDA_HERE,   /* in a repeat: a function on the thread that issues, when what comes before is over */
     CUDA_REPEAT, /* with all operations of its lists behind it */
     CUDA_DIRECT, /* in a repeat: a copy, a fill, a store */
     CUDA_RECORD,
@@ -43,7 +48,8 @@ typedef struct cuda_call {
     ash_host was;         /* what it said when the script was made */
     void **table;         /* addresses of its operands' copies */
     uint64_t *sizes;      /* and their bytes */
-    uint32_t segment, stream;
+    uint32_t segment;     /* that is refreshed; of a function in a repeat: after it */
+    uint32_t stream;
     uint64_t over; /* steps of its stream that are over when it begins */
     ash_timing *timing;
 } cuda_call;
@@ -51,9 +57,9 @@ typedef struct cuda_call {
 typedef struct cuda_op {
     cuda_op_kind kind;
     uint32_t stream;
-    uint32_t item;              /* KERNEL, CALL, REPEAT: which; RECORD, WAIT: the event */
-    void *host;                 /* IN, OUT: pinned memory */
-    uint64_t offset;            /* IN, OUT: bytes into the records, where `operand` is NULL */
+    uint32_t item;              /* KERNEL, CALL, HERE, REPEAT: which; RECORD, WAIT: the event */
+    void *host;                 /* IN, OUT, HERE: pinned memory */
+    uint64_t offset;            /* IN, OUT, HERE: bytes into the records, where `operand` is NULL */
     const ash_address *operand; /* or the entry of a table with the address */
     uint64_t bytes;
     const ash_command *command; /* DIRECT, REPEAT */
@@ -145,9 +151,10 @@ void ash_cuda_script__free(cuda_streams *s, cuda_script *script);
 size_t ash_cuda_script__after(const cuda_script *script, size_t op);
 /* Whether it was made of these. */
 bool ash_cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count);
-/* Puts the present numbers into the mirror: all records, or those of one segment. */
+/* Puts the present numbers into the mirror: all records, or those of one segment; whether any is another
+ * than before. */
 void ash_cuda_script__refresh_all(cuda_streams *s, cuda_script *script);
-void ash_cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment);
+bool ash_cuda_script__refresh(cuda_streams *s, cuda_script *script, uint32_t segment);
 /* Reads the addresses that a kernel gets; whether they are others than before. */
 bool ash_cuda_script__read_params(cuda_streams *s, cuda_script *script, cuda_item *item);
 /* What the driver calls: a function of the host, or refreshing a segment. */
