@@ -106,6 +106,11 @@ def chain(x, steps, *inputs):
     return model(nodes, {"x": list(x), **dict(inputs)}, given)
 
 
+def between(step):
+    """A step between two convolutions of one column and row, which have channels in blocks."""
+    return chain([1, 64, "h", "w"], [("Conv", [normal(64, 64, 1, 1)], {}), step, ("Conv", [normal(64, 64, 1, 1)], {})])
+
+
 def line(c, o, k, stride=1, groups=1, dims=("n",), **attributes):
     """A convolution along one axis, as for sound."""
     attributes.setdefault("pads", [k // 2] * 2)
@@ -222,13 +227,18 @@ CASES = {  # name: model, variables, sizes
     "resize_corners2": (lambda: resized("linear", 2, coordinate_transformation_mode="align_corners"), SPACE, IMAGES),
     "resize_cubic2": (lambda: resized("cubic", 2), SPACE, IMAGES[:5]),
     "resize_half": (lambda: resized("linear", 0.5), SPACE, IMAGES),
-    "nearest_blocked": (lambda: chain([1, 64, "h", "w"], [
-        ("Conv", [normal(64, 64, 1, 1)], {}), ("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {
-            "mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
-        ("Conv", [normal(64, 64, 1, 1)], {})]), SPACE, IMAGES[:5]),
-    "resize_blocked": (lambda: chain([1, 64, "h", "w"], [
-        ("Conv", [normal(64, 64, 1, 1)], {}), ("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}),
-        ("Conv", [normal(64, 64, 1, 1)], {})]), SPACE, IMAGES[:5]),
+    "mean3_blocked": (lambda: between(("AveragePool", [], {"kernel_shape": [3, 3], "pads": [1] * 4})), SPACE, IMAGES[:5]),
+    "mean3_s2_blocked": (lambda: between(("AveragePool", [], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1})),
+                         SPACE, IMAGES[:5]),
+    "instances_blocked": (lambda: between(("InstanceNormalization", [normal(64), normal(64)], {})), SPACE, IMAGES[:5]),
+    "corners_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {
+        "mode": "linear", "coordinate_transformation_mode": "align_corners"})), SPACE, IMAGES[:5]),
+    "half_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 0.5, 0.5], np.float32)], {"mode": "linear"})), SPACE,
+                     IMAGES[:5]),
+    "nearest_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {
+        "mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"})), SPACE, IMAGES[:5]),
+    "resize_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"})), SPACE,
+                       IMAGES[:5]),
     "transposed2_s2": (lambda: transposed(64, 2, 2), SPACE, IMAGES),
     "transposed3_s2": (lambda: transposed(64, 3, 2, pads=[1] * 4, output_padding=[1, 1]), SPACE, IMAGES),
     "transposed4_s2": (lambda: transposed(64, 4, 2, pads=[1] * 4), SPACE, IMAGES),
@@ -252,9 +262,8 @@ CASES = {  # name: model, variables, sizes
     "to_heads": (lambda: one("Transpose", [1, "n", 12, 64], perm=[0, 2, 1, 3]), ("n",), (7, 50)),
     "turned": (lambda: one("Transpose", ["h", "w"], perm=[1, 0]), SPACE, IMAGES),
     "reflected": (lambda: one("Pad", [1, 64, "h", "w"], np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"), SPACE, IMAGES),
-    "reflected_blocked": (lambda: chain([1, 64, "h", "w"], [
-        ("Conv", [normal(64, 64, 1, 1)], {}), ("Pad", [np.array([0, 0, 1, 1, 0, 0, 1, 1])], {"mode": "reflect"}),
-        ("Conv", [normal(64, 64, 3, 3)], {})]), SPACE, IMAGES[:5]),
+    "reflected_blocked": (lambda: between(("Pad", [np.array([0, 0, 1, 1, 0, 0, 1, 1])], {"mode": "reflect"})), SPACE,
+                          IMAGES[:5]),
     "padded": (lambda: one("Pad", [1, 64, "h", "w"], np.array([0, 0, 1, 1, 0, 0, 1, 1])), SPACE, IMAGES),
     "repeated": (lambda: one("Tile", [64, "n"], np.array([1, 3])), ("n",), (7, 50)),
     "cut": (lambda: one("Slice", [64, "n"], np.array([1]), np.array([-1]), np.array([1])), ("n",), (9, 50)),
