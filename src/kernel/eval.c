@@ -233,7 +233,7 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         ash_ref ok = ash_nest_binary(n, ASH_OP_LT, zero, limit);
         *some = *some == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *some, ok);
     }
-    if (ash_graph__type(k->graph, indices)->dtype == ASH_U64 || !is_from_zero(k, indices, 0)) {
+    if (!is_from_zero(k, indices, 0)) {
         if (ash_nest_at(n, i)->lanes > 1) zero = ash_kern_splat(k, zero), limit = ash_kern_splat(k, limit);
         i = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero),
                             ash_nest_binary(n, ASH_OP_ADD, i, limit), i);

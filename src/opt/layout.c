@@ -273,7 +273,8 @@ static int64_t repeated_block(const ash_layout_pass *l, ash_value value) {
     const ash_graph *from = l->rw.from;
     const ash_value source = from->nodes.at[ash_graph__value(from, value)->node].ins[0];
     const ash_type *type = ash_graph__type(from, value), *its = ash_graph__type(from, source);
-    return type->rank == its->rank && type->dims[1] == its->dims[1] ? ash_layout__has_blocked(l, source) : 0;
+    return type->rank == its->rank && type->dims[1] == its->dims[1] ? ash_layout__has_blocked(l, source)
+                                                                    : 0;
 }
 
 /* Reshapes that regroup space alone, as repeating elements has them. */
