@@ -371,7 +371,7 @@ static void test_variable_may_be_zero(void **state) {
         ash_graph_output(g, "blocks", ash_exp(g, blocks));
         ash_graph_output(g, "gather", ash_neg(g, ash_gather(g, x, i, 2)));
         ash_graph_output(g, "never negative",
-                         ash_neg(g, ash_gather(g, x, ash_build__with(g, ASH_OP_MAX, i, 0), 2)));
+                         ash_neg(g, ash_gather(g, x, ash_max(g, i, ash_scalar(g, ASH_I64, 0)), 2)));
         ash_window w = {3, 1, 1, 1, 1};
         ash_graph_output(g, "pool", ash_pool(g, ASH_OP_POOL_SUM, ash_neg(g, x), (int64_t[]){2}, &w, 1));
         ash_value rows = ash_reshape(g, ash_abs(g, x), (ash_dim[]){64, ash_graph_dim_mul(g, n, 3)}, 2);
@@ -404,8 +404,10 @@ static void test_gather_from_zero(void **state) {
         ash_dim n = ash_graph_var(g, "n", 1, 9);
         ash_value x = typed(g, "x", ASH_F32, 2, (ash_dim[]){3, n}),
                   i = typed(g, "i", ASH_I64, 1, (ash_dim[]){37});
-        ash_value most = ash_build__with(g, ASH_OP_MAX, i, 0), less = ash_build__with(g, ASH_OP_MAX, i, -2),
-                  both = ash_min(g, most, ash_build__with(g, ASH_OP_MAX, i, 1)), one = ash_min(g, most, i);
+        ash_value most = ash_max(g, i, ash_scalar(g, ASH_I64, 0)),
+                  less = ash_max(g, i, ash_scalar(g, ASH_I64, -2)),
+                  both = ash_min(g, most, ash_max(g, i, ash_scalar(g, ASH_I64, 1))),
+                  one = ash_min(g, most, i);
         const ash_value at[] = {most, less, both, one, ash_neg(g, most)};
         static const char *const names[] = {"most", "less", "both", "one", "neg"};
         for (size_t k = 0; k < ASH_COUNT(at); k++)
