@@ -96,7 +96,7 @@ def chain(x, steps, *inputs):
     for i, (op, operands, attributes) in enumerate(steps):
         names = [at]
         for k, w in enumerate(operands):
-            if isinstance(w, str): # "": left out
+            if isinstance(w, str):  # "": left out
                 names.append(w)
                 continue
             given.append(numpy_helper.from_array(np.asarray(w), f"w{i}_{k}"))

@@ -4,10 +4,10 @@
  * layout.h and ops.def.
  *
  * One walk in order. A convolution takes and gives blocked values. Elementwise nodes, spatial pools,
- * slices, pads, reshapes and reductions, and concats go blocked when an operand exists in blocked form only (or in
- * both forms, and no other operand in plain form only). Everything else asks for the plain form, and so do
- * outputs and kept values: conversions appear where a blocked value meets a plain one, once per value and
- * form.
+ * slices, pads, reshapes and reductions, and concats go blocked when an operand exists in blocked form only
+ * (or in both forms, and no other operand in plain form only). Everything else asks for the plain form, and
+ * so do outputs and kept values: conversions appear where a blocked value meets a plain one, once per value
+ * and form.
  *
  * Greedy on purpose: which form a value should have is a cut problem, but in real networks convolutions
  * feed on each other through nodes that take either form, and the greedy answer has the least conversions.
