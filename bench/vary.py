@@ -96,7 +96,7 @@ def chain(x, steps, *inputs):
     for i, (op, operands, attributes) in enumerate(steps):
         names = [at]
         for k, w in enumerate(operands):
-            if isinstance(w, str):
+            if isinstance(w, str):  # "": left out
                 names.append(w)
                 continue
             given.append(numpy_helper.from_array(np.asarray(w), f"w{i}_{k}"))
@@ -104,6 +104,11 @@ def chain(x, steps, *inputs):
         at = "y" if i + 1 == len(steps) else f"z{i}"
         nodes.append(helper.make_node(op, names, [at], **attributes))
     return model(nodes, {"x": list(x), **dict(inputs)}, given)
+
+
+def between(step):
+    """A step between two convolutions of one column and row, which have channels in blocks."""
+    return chain([1, 64, "h", "w"], [("Conv", [normal(64, 64, 1, 1)], {}), step, ("Conv", [normal(64, 64, 1, 1)], {})])
 
 
 def line(c, o, k, stride=1, groups=1, dims=("n",), **attributes):
@@ -132,6 +137,31 @@ def cached(heads, groups, size):
             "past_k": [1, groups, "past", size], "past_v": [1, groups, "past", size]}.items()],
         [helper.make_tensor_value_info(n, F32, None) for n in ("y", "keys", "values")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+
+
+def focus(c, o, k):
+    """Every second row and column, four times, one behind the other as channels, and a convolution (YOLOv5)."""
+    number = lambda name, *v: numpy_helper.from_array(np.array(v, np.int64), name)
+    nodes = []
+    for i in range(4):
+        nodes.append(helper.make_node("Slice", ["x", f"from{i % 2}{i // 2}", "ends", "axes", "steps"], [f"part{i}"]))
+    nodes += [helper.make_node("Concat", [f"part{i}" for i in range(4)], ["all"], axis=1),
+              helper.make_node("Conv", ["all", "w"], ["y"], kernel_shape=[k, k], pads=[k // 2] * 4)]
+    return model(nodes, {"x": [1, c, "h", "w"]}, [
+        weight("w", o, 4 * c, k, k), number("ends", 2 ** 40, 2 ** 40), number("axes", 2, 3), number("steps", 2, 2),
+        *[number(f"from{a}{b}", a, b) for a in range(2) for b in range(2)]])
+
+
+def shuffled(c, groups):
+    """Channels of groups taken in turn (ShuffleNet), between two convolutions."""
+    number = lambda name, *v: numpy_helper.from_array(np.array(v, np.int64), name)
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["a"]), helper.make_node("Shape", ["a"], ["hw"], start=2),
+             helper.make_node("Concat", ["apart", "hw"], ["to"], axis=0), helper.make_node("Reshape", ["a", "to"], ["b"]),
+             helper.make_node("Transpose", ["b"], ["t"], perm=[0, 2, 1, 3, 4]),
+             helper.make_node("Concat", ["joined", "hw"], ["back"], axis=0),
+             helper.make_node("Reshape", ["t", "back"], ["s"]), helper.make_node("Conv", ["s", "w1"], ["y"])]
+    return model(nodes, {"x": [1, c, "h", "w"]}, [weight("w0", c, c, 1, 1), weight("w1", c, c, 1, 1),
+                                                  number("apart", 1, groups, c // groups), number("joined", 1, c)])
 
 
 def recurrent(op, gates, width, directions=1):
@@ -197,6 +227,18 @@ CASES = {  # name: model, variables, sizes
     "resize_corners2": (lambda: resized("linear", 2, coordinate_transformation_mode="align_corners"), SPACE, IMAGES),
     "resize_cubic2": (lambda: resized("cubic", 2), SPACE, IMAGES[:5]),
     "resize_half": (lambda: resized("linear", 0.5), SPACE, IMAGES),
+    "mean3_blocked": (lambda: between(("AveragePool", [], {"kernel_shape": [3, 3], "pads": [1] * 4})), SPACE, IMAGES[:5]),
+    "mean3_s2_blocked": (lambda: between(("AveragePool", [], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1})),
+                         SPACE, IMAGES[:5]),
+    "instances_blocked": (lambda: between(("InstanceNormalization", [normal(64), normal(64)], {})), SPACE, IMAGES[:5]),
+    "corners_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {
+        "mode": "linear", "coordinate_transformation_mode": "align_corners"})), SPACE, IMAGES[:5]),
+    "half_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 0.5, 0.5], np.float32)], {"mode": "linear"})), SPACE,
+                     IMAGES[:5]),
+    "nearest_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {
+        "mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"})), SPACE, IMAGES[:5]),
+    "resize_blocked": (lambda: between(("Resize", ["", np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"})), SPACE,
+                       IMAGES[:5]),
     "transposed2_s2": (lambda: transposed(64, 2, 2), SPACE, IMAGES),
     "transposed3_s2": (lambda: transposed(64, 3, 2, pads=[1] * 4, output_padding=[1, 1]), SPACE, IMAGES),
     "transposed4_s2": (lambda: transposed(64, 4, 2, pads=[1] * 4), SPACE, IMAGES),
@@ -220,10 +262,14 @@ CASES = {  # name: model, variables, sizes
     "to_heads": (lambda: one("Transpose", [1, "n", 12, 64], perm=[0, 2, 1, 3]), ("n",), (7, 50)),
     "turned": (lambda: one("Transpose", ["h", "w"], perm=[1, 0]), SPACE, IMAGES),
     "reflected": (lambda: one("Pad", [1, 64, "h", "w"], np.array([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"), SPACE, IMAGES),
+    "reflected_blocked": (lambda: between(("Pad", [np.array([0, 0, 1, 1, 0, 0, 1, 1])], {"mode": "reflect"})), SPACE,
+                          IMAGES[:5]),
     "padded": (lambda: one("Pad", [1, 64, "h", "w"], np.array([0, 0, 1, 1, 0, 0, 1, 1])), SPACE, IMAGES),
     "repeated": (lambda: one("Tile", [64, "n"], np.array([1, 3])), ("n",), (7, 50)),
     "cut": (lambda: one("Slice", [64, "n"], np.array([1]), np.array([-1]), np.array([1])), ("n",), (9, 50)),
     "space_to_depth": (lambda: one("SpaceToDepth", [1, 16, "h", "w"], blocksize=2), SPACE, (14, 28, 56)),
+    "shuffled_channels": (lambda: shuffled(64, 2), SPACE, IMAGES[:5]),
+    "focus": (lambda: focus(3, 32, 3), SPACE, (28, 56, 112)),
     "depth_to_space": (lambda: one("DepthToSpace", [1, 64, "h", "w"], blocksize=2), SPACE, IMAGES),
     "scaled": (lambda: chain([1, 64, "h", "w"], [("Mul", [normal(64, 1, 1)], {}), ("Add", [normal(64, 1, 1)], {}),
                                                  ("Relu", [], {})]), SPACE, IMAGES),

@@ -307,6 +307,27 @@ static void test_groups_cancel(void **state) {
     close_fixture(&f);
 }
 
+/* The same by dims that are 0 for some values of the variables, as halves of an image are. */
+static void test_groups_cancel_where_they_may_be_empty(void **state) {
+    (void)state;
+    fixture f;
+    open_fixture(&f, 5);
+    ash_ixs *ixs = &f.ixs;
+    ash_dim h = combine(&f, ASH_DIM_DIV, f.vars[0], 2), w = f.vars[1],
+            image = combine(&f, ASH_DIM_MUL, h, w);
+    ash_ix c = ash_ix_sym(ixs, ash_ix_new_sym(ixs, 32)), row = ash_ix_sym(ixs, ash_ix_new_sym(ixs, h)),
+           column = ash_ix_sym(ixs, ash_ix_new_sym(ixs, w));
+    ash_ix lines = ash_ix_add(ixs, ash_ix_mul(ixs, c, h), row),
+           x = ash_ix_add(ixs, ash_ix_mul(ixs, lines, w), column);
+    assert_int_equal(ash_ix_div(ixs, x, w), lines);
+    assert_int_equal(ash_ix_mod(ixs, x, w), column);
+    assert_int_equal(ash_ix_mod(ixs, lines, h), row);
+    assert_int_equal(ash_ix_div(ixs, x, image), c);
+    assert_int_equal(ash_ix_mod(ixs, x, image), ash_ix_add(ixs, ash_ix_mul(ixs, row, w), column));
+    assert_false(ixs->failed);
+    close_fixture(&f);
+}
+
 static void test_too_large(void **state) {
     (void)state;
     fixture f;
@@ -337,9 +358,12 @@ static void test_loaded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_expressions), cmocka_unit_test(test_rejoin),
-        cmocka_unit_test(test_packing_vanishes),   cmocka_unit_test(test_groups_cancel),
-        cmocka_unit_test(test_too_large),          cmocka_unit_test(test_loaded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_expressions),
+                                       cmocka_unit_test(test_rejoin),
+                                       cmocka_unit_test(test_packing_vanishes),
+                                       cmocka_unit_test(test_groups_cancel),
+                                       cmocka_unit_test(test_groups_cancel_where_they_may_be_empty),
+                                       cmocka_unit_test(test_too_large),
+                                       cmocka_unit_test(test_loaded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

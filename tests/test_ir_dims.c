@@ -240,6 +240,37 @@ static void simplifies(void **state) {
     ash_dims_release(dims);
 }
 
+/* A dim, one that may divide it, and the quotient; the same variables. */
+static const char *const quotients[][3] = {
+    {"(a*a*b*4)", "(2*a*b)", "(2*a)"},
+    {"(a*b + 3*a)", "a", "(b + 3)"},
+    {"(3*a)", "3", "a"},
+    {"(div(b, 2)*a)", "div(b, 2)", "a"},
+    {"0", "a", "0"},
+    {"(a*b + 1)", "a", NULL},
+    {"(3*a)", "2", NULL},
+    {"b", "a", NULL},
+    {"b", "0", NULL},
+};
+
+static void exact_quotients_where_the_divisor_may_be_0(void **state) {
+    (void)state;
+    ash_diag diag;
+    ash_dims *dims;
+    ash_dim var, quotient;
+    assert_ok(ash_dims_create(&ash_allocator__libc, &dims, &diag));
+    assert_ok(ash_dims_add_var(dims, "a", 0, 1000, &var, &diag));
+    assert_ok(ash_dims_add_var(dims, "b", 1, 1000, &var, &diag));
+    for (size_t i = 0; i < ASH_COUNT(quotients); i++) {
+        const char *expected = quotients[i][2];
+        bool divides = ash_dims_divides(dims, parse_all(dims, quotients[i][0]),
+                                        parse_all(dims, quotients[i][1]), &quotient);
+        assert_int_equal(divides, expected != NULL);
+        if (expected) assert_int_equal(quotient, parse_all(dims, expected));
+    }
+    ash_dims_release(dims);
+}
+
 static void numbers_never_touch_the_pool(void **state) {
     (void)state;
     ash_diag diag;
@@ -399,6 +430,7 @@ int main(void) {
         cmocka_unit_test(polynomials_are_equal_exactly_when_their_dims_are),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(simplifies),
+        cmocka_unit_test(exact_quotients_where_the_divisor_may_be_0),
         cmocka_unit_test(numbers_never_touch_the_pool),
         cmocka_unit_test(variables_keep_their_bounds),
         cmocka_unit_test(quotients_narrow_bounds),

@@ -370,6 +370,8 @@ static void test_variable_may_be_zero(void **state) {
             ash_transpose(g, ash_reshape(g, x, (ash_dim[]){2, 2, 16, n, 3}, 5), (int64_t[]){0, 1, 3, 4, 2});
         ash_graph_output(g, "blocks", ash_exp(g, blocks));
         ash_graph_output(g, "gather", ash_neg(g, ash_gather(g, x, i, 2)));
+        ash_graph_output(g, "never negative",
+                         ash_neg(g, ash_gather(g, x, ash_max(g, i, ash_scalar(g, ASH_I64, 0)), 2)));
         ash_window w = {3, 1, 1, 1, 1};
         ash_graph_output(g, "pool", ash_pool(g, ASH_OP_POOL_SUM, ash_neg(g, x), (int64_t[]){2}, &w, 1));
         ash_value rows = ash_reshape(g, ash_abs(g, x), (ash_dim[]){64, ash_graph_dim_mul(g, n, 3)}, 2);
@@ -389,6 +391,29 @@ static void test_gather_rows(void **state) {
         ash_graph *g = new_graph();
         ash_value x = INPUT(g, "x", 7, 40), i = typed(g, "i", ASH_I32, 2, (ash_dim[]){7, 40});
         finish(g, ash_relu(g, ash_gather_elements(g, x, i, axis)), 1e-6);
+    }
+}
+
+/* Indices of which it is seen that they never count from the end, or only nearly: with a negative number, a
+ * larger one of which one may be negative, the smaller one of two. */
+static void test_gather_from_zero(void **state) {
+    (void)state;
+    const int64_t sizes[] = {1, 3, 9};
+    for (size_t s = 0; s < ASH_COUNT(sizes); s++) {
+        ash_graph *g = new_graph();
+        ash_dim n = ash_graph_var(g, "n", 1, 9);
+        ash_value x = typed(g, "x", ASH_F32, 2, (ash_dim[]){3, n}),
+                  i = typed(g, "i", ASH_I64, 1, (ash_dim[]){37});
+        ash_value most = ash_max(g, i, ash_scalar(g, ASH_I64, 0)),
+                  less = ash_max(g, i, ash_scalar(g, ASH_I64, -2)),
+                  both = ash_min(g, most, ash_max(g, i, ash_scalar(g, ASH_I64, 1))),
+                  one = ash_min(g, most, i);
+        const ash_value at[] = {most, less, both, one, ash_neg(g, most)};
+        static const char *const names[] = {"most", "less", "both", "one", "neg"};
+        for (size_t k = 0; k < ASH_COUNT(at); k++)
+            ash_graph_output(g, names[k], ash_neg(g, ash_gather(g, x, at[k], 1)));
+        test_differential(context, g, &sizes[s], 1e-6);
+        ash_graph_destroy(g);
     }
 }
 
@@ -652,6 +677,7 @@ int main(void) {
         cmocka_unit_test(test_no_elements),
         cmocka_unit_test(test_variable_may_be_zero),
         cmocka_unit_test(test_gather_rows),
+        cmocka_unit_test(test_gather_from_zero),
         cmocka_unit_test(test_indices_outside),
         cmocka_unit_test(test_one_column),
         cmocka_unit_test(test_odd_weights),

@@ -75,6 +75,16 @@ static void check(fixture *f, unsigned lanes, const int64_t *vars) {
     assert_in_range(all.passes, 14, 18);
 }
 
+/* The whole pipeline alone, whichever passes it has for such a graph. */
+static void check_all(fixture *f, unsigned lanes, const int64_t *vars) {
+    ash_diag diag;
+    ash_target target = target_of(lanes);
+    watch all = {f->g, vars, 1e-6, 0};
+    assert_ok(ash_graph_status(f->g, &diag));
+    assert_ok(optimise(f, NULL, &target, (ash_opt_options){.dump = compare, .dump_user = &all}, &diag));
+    assert_true(all.passes >= 12);
+}
+
 /* Transposes whose operand depends on an input: conversions that every execution pays for. */
 static size_t count_moves(const ash_graph *g) {
     bool *dynamic = calloc(g->values.len, sizeof *dynamic);
@@ -118,6 +128,37 @@ static void residual_network(void **state) {
     assert_int_equal(count_op(out, ASH_OP_SQRT), 0);
     assert_int_equal(count_op(out, ASH_OP_ADD), 12 + 3 + 1);
     assert_int_equal(count_op(out, ASH_OP_MAX), 1 + 3 * 3);
+}
+
+/* Columns are repeated, as resizing does: space is regrouped in blocks of channels. Of channels that are
+ * regrouped there is no block. */
+static void columns_repeated_between_convolutions(void **state) {
+    fixture *f = *state;
+    ash_graph *g = f->g;
+    ash_dim h = ash_graph_var(g, "h", 1, 6), w = ash_graph_var(g, "w", 1, 6),
+            twice = ash_graph_dim_mul(g, w, 2);
+    ash_value x = ash_relu(g, conv_norm(f, INPUT(f, "x", ASH_F32, 1, 3, h, w), 3, 16, 3, 1));
+    ash_value y = ash_reshape(g, x, (ash_dim[]){1, 16, h, w, 1}, 5);
+    y = ash_reshape(g, ash_broadcast_to(g, y, (ash_dim[]){1, 16, h, w, 2}, 5), (ash_dim[]){1, 16, h, twice},
+                    4);
+    y = ash_slice_axis(g, y, 3, 1, ash_graph_dim_sub(g, twice, 1));
+    ash_graph_output(g, "y", ash_reduce_max(g, conv_norm(f, y, 16, 16, 1, 1), (int64_t[]){2, 3}, 2, true));
+    check_all(f, 8, (const int64_t[]){3, 5});
+    assert_int_equal(count_op(f->out, ASH_OP_CONV), 2);
+    assert_int_equal(ash_node_int(find_op(f->out, ASH_OP_CONV, 1), ASH_ATTR_X_BLOCK), 8);
+    assert_int_equal(count_moves(f->out), 0);
+}
+
+static void channels_shuffled_between_convolutions(void **state) {
+    fixture *f = *state;
+    ash_graph *g = f->g;
+    ash_dim h = ash_graph_var(g, "h", 1, 6), w = ash_graph_var(g, "w", 1, 6);
+    ash_value x = ash_relu(g, conv_norm(f, INPUT(f, "x", ASH_F32, 1, 3, h, w), 3, 16, 3, 1));
+    ash_value y = ash_reshape(g, x, (ash_dim[]){1, 2, 8, h, w}, 5);
+    y = ash_transpose(g, y, (int64_t[]){0, 2, 1, 3, 4});
+    y = conv_norm(f, ash_reshape(g, y, (ash_dim[]){1, 16, h, w}, 4), 16, 16, 1, 1);
+    ash_graph_output(g, "y", ash_reduce_max(g, y, (int64_t[]){2, 3}, 2, true));
+    check_all(f, 8, (const int64_t[]){3, 5});
 }
 
 static void batch_is_a_variable(void **state) {
@@ -291,6 +332,8 @@ static void ranges(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(residual_network, setup, teardown),
+        cmocka_unit_test_setup_teardown(columns_repeated_between_convolutions, setup, teardown),
+        cmocka_unit_test_setup_teardown(channels_shuffled_between_convolutions, setup, teardown),
         cmocka_unit_test_setup_teardown(batch_is_a_variable, setup, teardown),
         cmocka_unit_test_setup_teardown(branches_that_are_concatenated, setup, teardown),
         cmocka_unit_test_setup_teardown(depthwise_and_gates, setup, teardown),

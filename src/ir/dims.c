@@ -495,6 +495,15 @@ ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b,
     return ash_dims__intern(dims, &result, out, diag);
 }
 
+bool ash_dims_divides(ash_dims *dims, ash_dim a, ash_dim by, ash_dim *quotient) {
+    ash_poly p, q, result;
+    if (by == 0 || !ash_dims__valid(dims, a) || !ash_dims__valid(dims, by)) return false;
+    ash_poly__load(dims, a, &p);
+    ash_poly__load(dims, by, &q);
+    return ash_poly__divide(dims, &p, &q, &result) &&
+           ash_dims__intern(dims, &result, quotient, NULL) == ASH_OK;
+}
+
 /* --- reading ------------------------------------------------------------------------------------ */
 
 void ash_dims_bounds(const ash_dims *dims, ash_dim dim, int64_t *min, int64_t *max) {

@@ -665,8 +665,8 @@ static void emit_chunk(attend *a) {
     const ash_tile_heights strips = ash_tile_cut_rows(
         k->low->target, widths, ash_dim_is_const(blocks) ? blocks % a->vectors : blocks, score_steps(a));
     if (a->few) {
-        ash_nest_if(n,
-                    ash_nest_binary(n, ASH_OP_LE, a->n_rows, number(a, k->low->target->costs.attend_few)));
+        const int64_t few = k->low->target->costs.attend_few + a->lanes / 4;
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, a->n_rows, number(a, few)));
         emit_few(a);
         ash_nest_else(n);
     }

@@ -185,6 +185,31 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
 
 /* --- indexed access ------------------------------------------------------------------------------- */
 
+/* Whether no element of a tensor of indices is seen to be negative: where each is the larger of itself and
+ * another such one. */
+static bool is_from_zero(const ash_kern *k, ash_value value, unsigned depth) {
+    enum { DEPTH = 8 };
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    int64_t count, number;
+    if (info->kind == ASH_VALUE_CONSTANT) {
+        ash_wide one = {.dtype = info->type.dtype, .count = 1, .i = &number};
+        if (!ash_type_static_count(&info->type, &count) || count != 1) return false;
+        ash_wide_load(&one, info->blob->data);
+        return number >= 0;
+    }
+    if (info->kind != ASH_VALUE_NODE || depth == DEPTH) return false;
+    const ash_node *node = &k->graph->nodes.at[info->node];
+    switch (node->op) {
+    case ASH_OP_RESHAPE:
+    case ASH_OP_BROADCAST: return is_from_zero(k, node->ins[0], depth + 1);
+    case ASH_OP_MAX:
+        return is_from_zero(k, node->ins[0], depth + 1) || is_from_zero(k, node->ins[1], depth + 1);
+    case ASH_OP_MIN:
+        return is_from_zero(k, node->ins[0], depth + 1) && is_from_zero(k, node->ins[1], depth + 1);
+    default: return false;
+    }
+}
+
 /* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is
  * clamped. An axis that may have no elements adds its condition to *some. */
 static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ref *some) {
@@ -208,12 +233,14 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         ash_ref ok = ash_nest_binary(n, ASH_OP_LT, zero, limit);
         *some = *some == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *some, ok);
     }
-    if (ash_nest_at(n, i)->lanes > 1) zero = ash_kern_splat(k, zero), limit = ash_kern_splat(k, limit);
-    ash_ref wrapped = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero),
-                                      ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
-    wrapped = ash_kern_binary(k, ASH_OP_MAX, wrapped, zero);
-    wrapped = ash_kern_binary(k, ASH_OP_MIN, wrapped, last);
-    return ash_ix_loaded(&k->ixs, wrapped, max - 1, syms);
+    if (!is_from_zero(k, indices, 0)) {
+        if (ash_nest_at(n, i)->lanes > 1) zero = ash_kern_splat(k, zero), limit = ash_kern_splat(k, limit);
+        i = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero),
+                            ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
+        i = ash_kern_binary(k, ASH_OP_MAX, i, zero);
+    }
+    i = ash_kern_binary(k, ASH_OP_MIN, i, last);
+    return ash_ix_loaded(&k->ixs, i, max - 1, syms);
 }
 
 /* The operand's index; *some: whether there is anything to read, or ASH_NO_REF where there always is. */

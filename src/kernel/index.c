@@ -312,19 +312,11 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
         }
         return false;
     }
-    int64_t common = content(ixs, by, &by), min, max;
+    int64_t common = content(ixs, by, &by);
     if (d >= 0 || c % common) return false;
     *qc = c / common;
-    if (d == by) { /* also where it can be 0: then there is nothing to address */
-        *qd = 1;
-        return true;
-    }
-    ash_dims_bounds(ixs->dims, by, &min, &max);
-    if (min < 1) return false;
-    ash_dim q = combine(ixs, ASH_DIM_DIV, d, by);
-    if (ixs->failed || combine(ixs, ASH_DIM_MUL, q, by) != d) return false;
-    *qd = q;
-    return true;
+    *qd = 1; /* also where `by` can be 0: then there is nothing to address */
+    return d == by || ash_dims_divides(ixs->dims, d, by, qd);
 }
 
 /* True and a / by where a is a multiple of `by`. */

@@ -145,8 +145,8 @@ void ash_onnx__op_attention(ash_import *im) {
     double scale = ash_import__attr_float(im, "scale", 1 / sqrt((double)t.dims[3]));
     k = ash_onnx__repeat_heads(im, with_past(im, k, PAST_KEY, 1), t.dims[1]);
     v = ash_onnx__repeat_heads(im, with_past(im, v, PAST_VALUE, 2), t.dims[1]);
-    q = ash_build__with(im->graph, ASH_OP_MUL, q, sqrt(scale));
-    k = ash_build__with(im->graph, ASH_OP_MUL, k, sqrt(scale));
+    /* not sqrt(scale) on both sides: keys may be a long cache, of fewer heads, which is read as it lies */
+    q = ash_build__with(im->graph, ASH_OP_MUL, q, scale);
     ash_value steps[4];
     steps[AFTER_PRODUCT] = ash_matmul(im->graph, q, ash_build__swap(im->graph, k, 2, 3));
     steps[AFTER_SOFTCAP] =

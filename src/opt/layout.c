@@ -4,10 +4,10 @@
  * layout.h and ops.def.
  *
  * One walk in order. A convolution takes and gives blocked values. Elementwise nodes, spatial pools,
- * slices, pads and reductions, and concats go blocked when an operand exists in blocked form only (or in
- * both forms, and no other operand in plain form only). Everything else asks for the plain form, and so do
- * outputs and kept values: conversions appear where a blocked value meets a plain one, once per value and
- * form.
+ * slices, pads, reshapes and reductions, and concats go blocked when an operand exists in blocked form only
+ * (or in both forms, and no other operand in plain form only). Everything else asks for the plain form, and
+ * so do outputs and kept values: conversions appear where a blocked value meets a plain one, once per value
+ * and form.
  *
  * Greedy on purpose: which form a value should have is a cut problem, but in real networks convolutions
  * feed on each other through nodes that take either form, and the greedy answer has the least conversions.
@@ -267,6 +267,33 @@ static bool layout_broadcast(ash_layout_pass *l, const ash_node *node) {
     return waits;
 }
 
+/* The form of what a broadcast that waits repeats in space, or of a value itself. */
+static int64_t repeated_block(const ash_layout_pass *l, ash_value value) {
+    if (!l->deferred[value] || ash_layout__has_plain(l, value)) return ash_layout__has_blocked(l, value);
+    const ash_graph *from = l->rw.from;
+    const ash_value source = from->nodes.at[ash_graph__value(from, value)->node].ins[0];
+    const ash_type *type = ash_graph__type(from, value), *its = ash_graph__type(from, source);
+    return type->rank == its->rank && type->dims[1] == its->dims[1] ? ash_layout__has_blocked(l, source)
+                                                                    : 0;
+}
+
+/* Reshapes that regroup space alone, as repeating elements has them. */
+static bool layout_reshape(ash_layout_pass *l, const ash_node *node) {
+    ash_value x = node->ins[0];
+    const ash_type *type = ash_graph__type(l->rw.from, x);
+    ash_type out = *ash_graph__type(l->rw.from, node->out);
+    int64_t block = repeated_block(l, x);
+    if (!block || ash_layout__has_plain(l, x) || out.rank < 3 || out.rank == ASH_MAX_RANK ||
+        type->dims[0] != out.dims[0] || type->dims[1] != out.dims[1])
+        return false;
+    out.dims[1] /= block;
+    out.dims[out.rank++] = block;
+    x = ash_layout__blocked(l, x, block);
+    ash_rewrite__name(&l->rw, node);
+    ash_layout__set_blocked(l, node->out, block, ash_reshape(l->rw.to, x, out.dims, out.rank));
+    return true;
+}
+
 /* True when the node was built in blocked form, or waits. */
 static bool layout_node(ash_layout_pass *l, const ash_node *node) {
     if (ash_op_is_elementwise(node->op)) return layout_elementwise(l, node);
@@ -280,6 +307,7 @@ static bool layout_node(ash_layout_pass *l, const ash_node *node) {
     case ASH_OP_CONCAT: return layout_concat(l, node);
     case ASH_OP_SLICE: return layout_slice(l, node);
     case ASH_OP_PAD: return layout_pad(l, node);
+    case ASH_OP_RESHAPE: return layout_reshape(l, node);
     case ASH_OP_BROADCAST: return layout_broadcast(l, node);
     default: return false;
     }
