@@ -25,7 +25,7 @@ static const refusal refusals[] = {
     {"MatMulNBits", "012", {{"weight_prepacked", 1}}, "the layout of one device"},
     {"MatMulNBits", "012", {{"block_size", 32}, {"K", 0}, {"N", 8}}, "a weight of 8 by 0"},
     {"GatherBlockQuantized", "012", {{"block_size", 32}}, "other weights than rows of bytes"},
-    {"MultiHeadAttention", "0", {{"num_heads", 2}}, "packed queries, keys and values"},
+    {"MultiHeadAttention", "0", {{"num_heads", 2}}, "values of rank 3 that are not packed"},
     {"MultiHeadAttention", "0128", {{"num_heads", 2}}, "a cache that is shared with the results"},
     {"MultiHeadAttention", "012", {{"num_heads", 3}}, "does not split into 3 heads"},
     {"MultiHeadAttention", "0124", {{"num_heads", 2}}, "a mask of another length than the keys"},
@@ -34,6 +34,15 @@ static const refusal refusals[] = {
     {"GroupQueryAttention", "01", {{"num_heads", 2}}, "keys without values"},
     {"GroupQueryAttention", "0126", {{"num_heads", 2}, {"kv_num_heads", 1}}, "must be known at import"},
     {"RotaryEmbedding", "0123", {{"is_packed_batching", 1}}, "is_packed_batching"},
+    {"MatMulBnb4", "012", {{"block_size", 0}, {"K", 8}, {"N", 8}}, "in blocks of 0"},
+    {"MatMulBnb4", "012", {{"block_size", 32}, {"K", 8}, {"N", 8}, {"quant_type", 2}}, "of type 2"},
+    {"CausalConvWithState", "01", {{"channels_last", 1}}, "channels_last = 1"},
+    {"CausalConvWithState", "01", {{"ndim", 2}}, "ndim = 2"},
+    {"LinearAttention", "012", {{"state_window", 3}}, "state_window = 3"},
+    {"LinearAttention", "012", {{"q_num_heads", 2}, {"kv_num_heads", 4}}, "2 heads of queries for 4 of keys"},
+    {"GroupNorm", "012", {{"activation", 2}, {"groups", 2}}, "the activation 2"},
+    {"GroupNorm", "012", {{"groups", 3}}, "3 groups of a tensor of rank 3"},
+    {"CDist", "01", {{"none", 0}}, "operands that are not matrices"},
 };
 
 static bytes make(const refusal *r) {

@@ -9,6 +9,7 @@ layout is that of the ONNX backend tests, so the program `conformance` runs them
 architectures, of several operator sets, and a few with what the backend tests lack: variable dims, computed shapes, external
 data, typed data fields.
 """
+import math
 import os
 import sys
 import zlib
@@ -1119,6 +1120,168 @@ def tails():
     return n.model(), [{"x": (64,)}]
 
 
+def fused_more():
+    """Opset 17 and com.microsoft: codes of bitsandbytes, distances, an embedding in bytes; squares beyond what a half float holds."""
+    n = Net("fused_more", 17)
+    x, ids, image = n.input("x", ["n", 45]), n.input("ids", ["b", 5], I64), n.input("image", [1, 4, 3, 3])
+    rng = n.rng
+
+    def bytes_of(*shape):
+        return n.const(rng.integers(0, 256, shape).astype(U8))
+
+    for kind in (0, 1):
+        n.output(n.op("MatMulBnb4", x, bytes_of((45 * 7 + 1) // 2), n.const(rng.random(10).astype(np.float32)), K=45, N=7, block_size=32,
+                      quant_type=kind, domain=MS))
+    n.output(n.op("CDist", x, n.weight(4, 45), metric="euclidean", domain=MS))
+    n.output(n.op("CDist", n.weight(4, 45), x, metric="sqeuclidean", domain=MS))
+    ids = n.op("Cast", ids, to=TensorProto.INT32)
+    mask = n.op("Cast", n.op("Greater", ids, n.const(np.array(9, I32))), to=TensorProto.INT32)
+    tables = [bytes_of(32, 8), bytes_of(16, 8), bytes_of(32, 8), bytes_of(8), bytes_of(8)]
+    scales = [n.const(np.float32(0.01 * (k + 1))) for k in range(5)]
+    zeros = [n.const(np.array(100 + 9 * k, U8)) for k in range(5)]
+    normal, count = n.op("QEmbedLayerNormalization", ids, ids, *tables, mask, *scales, *zeros, outs=2, epsilon=1e-3, domain=MS)
+    n.output(normal), n.output(count, dtype=TensorProto.INT32)
+    half = n.op("Cast", n.op("Mul", image, n.const(np.float32(300))), to=F16)
+    n.output(n.op("Cast", n.op("LRN", half, size=3), to=F32))
+    return n.model(), [{"x": (rows, 45), "ids": (b, 5), "image": (1, 4, 3, 3)} for rows, b in ((3, 2), (1, 1))]
+
+
+def recurrences_fused():
+    """Opset 17 and com.microsoft: layers that carry a state, over few positions, many, and as many as there are."""
+    n = Net("recurrences_fused", 17)
+    sizes = {"q": 24, "k": 12, "v": 10, "decay": 2, "wide": 12, "beta": 2, "x": 6}
+    x = {name: n.input(name, ["b", "t", size] if name != "x" else ["b", size, "t"]) for name, size in sizes.items()}
+    state = n.input("state", ["b", 2, 6, 5])
+    few = {name: n.op("Slice", x[name], n.ints(0), n.ints(4), n.ints(1)) for name in sizes}
+    down = lambda of, name: n.op("Neg", n.op("Abs", of[name]))
+    for of in (x, few):
+        for rule, decay, beta in (("linear", "", ""), ("gated", "decay", ""), ("gated", "wide", ""), ("delta", "", "beta"),
+                                  ("gated_delta", "decay", "beta"), ("gated_delta", "wide", "beta")):
+            ins = [of["q"], n.op("Mul", of["k"], n.const(np.float32(0.25))), of["v"], state, down(of, decay) if decay else "",
+                   n.op("Sigmoid", of["beta"]) if beta else ""]
+            for out in n.op("LinearAttention", *ins, outs=2, update_rule=rule, q_num_heads=4, kv_num_heads=2, domain=MS):
+                n.output(out)
+    for dilation in (1, 2):
+        past = n.op("Expand", n.weight(1, 6, 3 * dilation), n.op("Concat", n.op("Shape", state, start=0, end=1), n.ints(1, 1), axis=0))
+        attrs = {"dilation": dilation} if dilation > 1 else {}
+        for out in n.op("CausalConvWithState", x["x"], n.weight(6, 1, 4), n.weight(6), past, outs=2, activation="silu", domain=MS, **attrs):
+            n.output(out)
+    shape = lambda name, b, t: (b, t, sizes[name]) if name != "x" else (b, 6, t)
+    return n.model(), [{**{name: shape(name, b, t) for name in sizes}, "state": (b, 2, 6, 5)} for b, t in ((2, 13), (1, 4))]
+
+
+class Microsoft:
+    """What onnxruntime's optimiser writes for GPUs alone, as its documents say: ONNX's reference evaluator takes these."""
+
+    class GroupNorm(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, x, scale, shift, skip=None, bias=None, groups=None, epsilon=1e-5, activation=0, channels_last=1):
+            t = x if channels_last else np.moveaxis(x, 1, -1)
+            if skip is not None:
+                skip = skip[:, None, None] if skip.ndim == 2 else skip if channels_last else np.moveaxis(skip, 1, -1)
+                t = t + skip + (0 if bias is None else bias)
+            parts = t.reshape(*t.shape[:-1], groups, -1).astype(np.float64)
+            mean, spread = parts.mean((1, 2, 4), keepdims=True), parts.var((1, 2, 4), keepdims=True)
+            y = ((parts - mean) / np.sqrt(spread + epsilon)).reshape(t.shape) * scale + shift
+            y = y / (1 + np.exp(-y)) if activation else y
+            return tuple((v if channels_last else np.moveaxis(v, -1, 1)).astype(x.dtype) for v in ((y,) if skip is None else (y, t)))
+
+    class SkipGroupNorm(GroupNorm):
+        pass
+
+    class NhwcFusedConv(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, x, w, bias=None, other=None, pads=None, strides=None, activation=None, activation_params=None, group=1, kernel_shape=None):
+            return (self.of(x, w, bias, other, pads, strides, activation, group),)
+
+        def of(self, x, w, bias, other, pads, strides, activation, group):
+            x = np.pad(x, ((0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0)))
+            windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(1, 2))[:, ::strides[0], ::strides[1]]
+            each = zip(np.split(windows, group, 3), np.split(w, group, 0))
+            y = np.concatenate([np.einsum("nhwcij,ocij->nhwo", a, b) for a, b in each], -1)
+            y = y + (0 if bias is None else bias) + (0 if other is None else other)
+            return np.maximum(y, 0) if activation == "Relu" else y
+
+    class NhwcConv(NhwcFusedConv):
+        def _run(self, x, w, bias=None, pads=None, strides=None, group=1, kernel_shape=None):
+            return (self.of(x, np.moveaxis(w, -1, 1), bias, None, pads, strides, None, group),)
+
+    class BiasAdd(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, x, bias, skip):
+            return (x + bias + skip,)
+
+    class BiasSplitGelu(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, x, bias):
+            a, b = np.split(x + bias, 2, -1)
+            erf = np.vectorize(math.erf)
+            return ((a * b * 0.5 * (1 + erf(b / np.sqrt(2)))).astype(x.dtype),)
+
+    class GemmFastGelu(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, x, w, bias=0):
+            y = x @ w + bias
+            return ((y * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y ** 3)))).astype(x.dtype),)
+
+    class BiasSoftmax(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, x, bias, axis=1, is_inner_broadcast=0):
+            e = (x + bias).reshape(*x.shape[:axis], -1)
+            e = np.exp(e - e.max(-1, keepdims=True))
+            return ((e / e.sum(-1, keepdims=True)).reshape(x.shape),)
+
+    class MultiHeadAttention(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, q, k=None, v=None, bias=None, num_heads=None):
+            parts = np.moveaxis(q, 3, 0) if k is None else [q.reshape(*q.shape[:2], num_heads, -1), *np.moveaxis(k, 3, 0)]
+            bias = np.zeros((3, 1)) if bias is None else bias.reshape(3, num_heads, -1)
+            q, k, v = (np.swapaxes(part + b, 1, 2) for part, b in zip(parts, bias))
+            e = np.exp(q @ np.swapaxes(k, 2, 3) / np.sqrt(q.shape[-1]))
+            y = np.swapaxes(e / e.sum(-1, keepdims=True) @ v, 1, 2)
+            return (y.reshape(*y.shape[:2], -1).astype(np.float32),)
+
+
+def diffusion_spec():
+    """Opset 17 and com.microsoft: what onnxruntime's optimiser makes of diffusion models, encoders and decoders for GPUs."""
+    n = Net("diffusion_spec", 17)
+    image, x = n.input("image", ["b", "h", "w", 8]), n.input("x", ["b", "t", 16])
+    q, packed, two = n.input("q", ["b", "t", 8]), n.input("packed", ["b", "t", 2, 3, 4]), n.input("two", ["b", "s", 2, 2, 4])
+    scale, shift, bias = n.weight(8, base=1), n.weight(8), n.weight(8)
+    first = n.op("Transpose", image, perm=[0, 3, 1, 2])
+    n.output(n.op("GroupNorm", image, scale, shift, groups=4, activation=1, epsilon=1e-3, domain=MS))
+    n.output(n.op("GroupNorm", first, scale, shift, groups=2, activation=0, channels_last=0, domain=MS))
+    rows = n.op("ReduceMean", image, axes=[1, 2], keepdims=0)
+    for ins in ((image, bias), (rows, bias), (rows,)):
+        for out in n.op("SkipGroupNorm", image, scale, shift, *ins, outs=2, groups=4, activation=1, domain=MS):
+            n.output(out)
+    for out in n.op("SkipGroupNorm", first, scale, shift, rows, bias, outs=2, groups=4, activation=0, channels_last=0, domain=MS):
+        n.output(out)
+    window = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "domain": MS}
+    n.output(n.op("NhwcConv", image, n.weight(6, 3, 2, 8), n.weight(6), strides=[2, 1], **window))
+    n.output(n.op("NhwcConv", image, n.weight(8, 3, 2, 4), strides=[1, 1], group=2, **window))
+    n.output(n.op("NhwcFusedConv", image, n.weight(8, 8, 3, 2), n.weight(8), image, strides=[1, 1], activation="Relu", **window))
+    n.output(n.op("BiasAdd", image, bias, image, domain=MS))
+    n.output(n.op("BiasSplitGelu", x, n.weight(16), domain=MS))
+    n.output(n.op("GemmFastGelu", x, n.weight(16, 5), n.weight(5), domain=MS))
+    n.output(n.op("GemmFastGelu", x, n.weight(16, 5), domain=MS))
+    n.output(n.op("BiasSoftmax", x, n.weight(16), axis=2, is_inner_broadcast=0, domain=MS))
+    n.output(n.op("BiasSoftmax", x, n.weight(16), axis=1, is_inner_broadcast=0, domain=MS))
+    n.output(n.op("MultiHeadAttention", packed, num_heads=2, domain=MS))
+    n.output(n.op("MultiHeadAttention", packed, "", "", n.weight(24), num_heads=2, domain=MS))
+    n.output(n.op("MultiHeadAttention", q, two, "", n.weight(24), num_heads=2, domain=MS))
+    sets = [{"image": (b, h, w, 8), "x": (b, t, 16), "q": (b, t, 8), "packed": (b, t, 2, 3, 4), "two": (b, s, 2, 2, 4)}
+            for b, h, w, t, s in ((2, 5, 4, 3, 6), (1, 3, 7, 5, 5))]
+    return n.model(), sets
+
+
 def edges():
     """Opset 18: bounds that are computed and of either sign, and what lies at the edge of an operator's meaning."""
     n = Net("edges", 18)
@@ -1158,7 +1321,7 @@ FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_
             einsum, fused, quantized, half, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
-            shrunk, inner_names]
+            shrunk, inner_names, fused_more, recurrences_fused, diffusion_spec]
 
 
 def feed(net, info, shape, rng):
@@ -1180,7 +1343,8 @@ def write(out, fixture):
         onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=256)
     else:
         onnx.save(model, path)
-    run = onnx.reference.ReferenceEvaluator(model).run if name.endswith("_spec") else onnxruntime.InferenceSession(path).run
+    own = [op for op in vars(Microsoft).values() if isinstance(op, type)]
+    run = onnx.reference.ReferenceEvaluator(model, new_ops=own).run if name.endswith("_spec") else onnxruntime.InferenceSession(path).run
     rng = np.random.default_rng(zlib.crc32((name + "/feed").encode()))
     for k, shapes_ in enumerate(sets):
         data = os.path.join(folder, f"test_data_set_{k}")

@@ -98,6 +98,23 @@ static ash_value behind(ash_import *im, ash_value past, ash_value x) {
     return past == ASH_NO_VALUE ? x : ash_concat(im->graph, parts, 2, 2);
 }
 
+/* The parts of operand k, [batch, length, heads, n, size], as [batch, length, heads * size] each. */
+static void split_packed(ash_import *im, size_t k, int64_t n, ash_value *parts) {
+    ash_value x = ash_import__in(im, k);
+    ash_type t = ash_import__type(im, x);
+    if (!ash_import__ok(im)) return;
+    if (t.rank != 5 || t.dims[3] != n || !ash_dim_is_const(t.dims[2]) || !ash_dim_is_const(t.dims[4])) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "queries, keys and values of rank %u that are not packed",
+                         t.rank);
+        return;
+    }
+    const ash_dim dims[] = {t.dims[0], t.dims[1], t.dims[2] * t.dims[4]};
+    for (int64_t i = 0; i < n; i++)
+        parts[i] = ash_reshape(im->graph, ash_build__at(im->graph, x, 3, i), dims, 3);
+}
+
+/* Queries, keys and values are operands of their own, or keys and values are one, or all are. Keys and values
+ * of another sequence may have their heads apart, and then no bias. */
 void ash_onnx__op_multi_head_attention(ash_import *im) {
     enum { QUERY, KEY, VALUE, PROJECTED, MASK, BIAS, PAST_KEY, PAST_VALUE, PAST_LENGTH, BEAMS };
     int64_t n = ash_import__attr_int(im, "num_heads", 0);
@@ -106,12 +123,18 @@ void ash_onnx__op_multi_head_attention(ash_import *im) {
     ash_dim at = 0;
     if (ash_import__has(im, PAST_LENGTH) || ash_import__has(im, BEAMS))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a cache that is shared with the results");
-    if (!ash_import__has(im, KEY) || !ash_import__has(im, VALUE) || ash_import__in_type(im, KEY).rank == 5)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "packed queries, keys and values");
+    if (!ash_import__has(im, KEY)) {
+        split_packed(im, QUERY, 3, x);
+    } else {
+        x[QUERY] = ash_import__in(im, QUERY);
+        if (!ash_import__has(im, VALUE))
+            split_packed(im, KEY, 2, &x[KEY]);
+        else
+            x[KEY] = ash_import__in(im, KEY), x[VALUE] = ash_import__in(im, VALUE);
+    }
     for (size_t k = QUERY; k <= VALUE && ash_import__ok(im); k++) {
-        ash_type t = ash_import__in_type(im, k);
-        x[k] = ash_import__in(im, k);
-        if (t.rank == 4 && k > QUERY) continue; /* keys and values of another sequence, by heads */
+        ash_type t = ash_import__type(im, x[k]);
+        if (t.rank == 4 && k > QUERY) continue;
         if (ash_import__has(im, PROJECTED)) {
             ash_value bias = ash_slice_axis(im->graph, ash_import__in(im, PROJECTED), 0, at, t.dims[2]);
             x[k] = ash_add(im->graph, x[k], bias);

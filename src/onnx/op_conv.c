@@ -122,13 +122,16 @@ bool ash_onnx__conv_window(ash_import *im, const ash_type *x, const ash_type *w,
     return ash_import__ok(im);
 }
 
-ash_value ash_onnx__conv_of(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), w = ash_import__in(im, 1);
+ash_value ash_onnx__conv_on(ash_import *im, ash_value x, ash_value w) {
     ash_type type = ash_import__type(im, x), weight = ash_import__type(im, w);
     ash_onnx_window window;
     if (!ash_onnx__conv_window(im, &type, &weight, &window)) return ASH_NO_VALUE;
     ash_value y = ash_onnx__conv(im, x, w, &window, ash_import__attr_int(im, "group", 1));
     return add_bias(im, y, 2, window.n);
+}
+
+ash_value ash_onnx__conv_of(ash_import *im) {
+    return ash_onnx__conv_on(im, ash_import__in(im, 0), ash_import__in(im, 1));
 }
 
 void ash_onnx__op_conv(ash_import *im) {

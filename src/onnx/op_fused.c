@@ -18,6 +18,32 @@ void ash_onnx__op_bias_gelu(ash_import *im) {
     ash_import__out(im, 0, ash_onnx__gelu(im, x, im->row->arg != 0));
 }
 
+/* The first half of x + bias, along the last axis, by the gelu of the second. */
+void ash_onnx__op_bias_split_gelu(ash_import *im) {
+    ash_value x = plus(im, ash_import__in(im, 0), 1);
+    ash_type t = ash_import__type(im, x);
+    const ash_dim size = t.rank ? t.dims[t.rank - 1] : 0;
+    if (ash_import__ok(im) && (!ash_dim_is_const(size) || t.rank == 0 || size % 2))
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a last dim that is not a number, or odd");
+    if (!ash_import__ok(im)) return;
+    ash_value gate = ash_slice_axis(im->graph, x, -1, size / 2, size / 2);
+    x = ash_slice_axis(im->graph, x, -1, 0, size / 2);
+    ash_import__out(im, 0, ash_mul(im->graph, x, ash_onnx__gelu(im, gate, false)));
+}
+
+/* x + bias + skip */
+void ash_onnx__op_bias_add(ash_import *im) {
+    ash_import__out(im, 0, plus(im, plus(im, ash_import__in(im, 0), 1), 2));
+}
+
+/* The softmax of x + bias over all axes from `axis` on, as ONNX's was before opset 13. */
+void ash_onnx__op_bias_softmax(ash_import *im) {
+    ash_value x = plus(im, ash_import__in(im, 0), 1);
+    unsigned rank = ash_import__type(im, x).rank,
+             axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 1), rank);
+    ash_import__out(im, 0, ash_onnx__softmax(im, x, ((1u << rank) - 1) & ~((1u << axis) - 1), false));
+}
+
 /* x * sigmoid(alpha * x) */
 void ash_onnx__op_quick_gelu(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
@@ -41,13 +67,27 @@ static ash_value activate(ash_import *im, ash_value x, const double *params) {
 
 /* --- products ------------------------------------------------------------------------------------- */
 
-/* Conv, a fourth operand added to its result, and an activation. */
-void ash_onnx__op_fused_conv(ash_import *im) {
+/* The same with the parameters that the attribute "activation_params" lists. */
+static ash_value activate_listed(ash_import *im, ash_value x) {
     double params[2] = {0};
     const ash_onnx_attr *attr = ash_import__attr(im, "activation_params", ONNX_ATTR_FLOATS);
     for (size_t i = 0; attr && i < attr->n && i < ASH_COUNT(params); i++)
         params[i] = (double)attr->floats[i];
-    ash_import__out(im, 0, activate(im, plus(im, ash_onnx__conv_of(im), 3), params));
+    return activate(im, x, params);
+}
+
+/* Conv, a fourth operand added to its result, and an activation. */
+void ash_onnx__op_fused_conv(ash_import *im) {
+    ash_import__out(im, 0, activate_listed(im, plus(im, ash_onnx__conv_of(im), 3)));
+}
+
+/* The same with channels last: NhwcFusedConv, whose weight is that of Conv, and, with the argument 1,
+ * NhwcConv, whose weight has its channels last, too, as onnxruntime's tool for diffusion models writes it. */
+void ash_onnx__op_nhwc_conv(ash_import *im) {
+    ash_value x = ash_onnx__channels_first(im, ash_import__in(im, 0)), w = ash_import__in(im, 1);
+    if (im->row->arg) w = ash_onnx__channels_first(im, w);
+    ash_value y = ash_onnx__channels_last(im, ash_onnx__conv_on(im, x, w));
+    ash_import__out(im, 0, activate_listed(im, plus(im, y, 3)));
 }
 
 void ash_onnx__op_fused_gemm(ash_import *im) {
@@ -72,6 +112,12 @@ static ash_value transposed(ash_import *im, ash_value x, bool batch, bool last) 
         perm[rank - 2] = perm[rank - 1], perm[rank - 1] = swap;
     }
     return ash_transpose(im->graph, x, perm);
+}
+
+/* The gelu, by tanh, of a * b + bias. */
+void ash_onnx__op_gemm_fast_gelu(ash_import *im) {
+    ash_value y = ash_matmul(im->graph, ash_import__in(im, 0), ash_import__in(im, 1));
+    ash_import__out(im, 0, ash_onnx__gelu(im, plus(im, y, 2), true));
 }
 
 /* alpha * a' * b' */
@@ -102,41 +148,52 @@ void ash_onnx__op_skip_layer_norm(ash_import *im) {
     ash_import__out(im, 3, sum);
 }
 
-enum {
-    IDS,
-    SEGMENTS,
-    WORDS,
-    PLACES,
-    KINDS,
-    SCALE,
-    SHIFT,
-    MASK,
-    PLACE_IDS
-}; /* of EmbedLayerNormalization */
+/* Where the operands of EmbedLayerNormalization stand. */
+enum { IDS, SEGMENTS, WORDS, PLACES, KINDS, SCALE, SHIFT, MASK, PLACE_IDS };
+
+/* Rows of operand k, one of WORDS to KINDS. Bytes are gathered as bytes: QEmbedLayerNormalization, the
+ * argument 1, has a scale and a zero point for each of WORDS to SHIFT behind the mask. */
+enum { SCALES = MASK + 1, ZEROS = SCALES + SHIFT - WORDS + 1 };
+
+static ash_value dequantized(ash_import *im, ash_value x, size_t k) {
+    if (!im->row->arg) return x;
+    ash_value scale = ash_import__in(im, SCALES + k - WORDS), zero = ash_import__in(im, ZEROS + k - WORDS);
+    scale = ash_reshape(im->graph, scale, NULL, 0), zero = ash_reshape(im->graph, zero, NULL, 0);
+    x = ash_sub(im->graph, ash_cast(im->graph, x, ASH_I32), ash_cast(im->graph, zero, ASH_I32));
+    return ash_mul(im->graph, ash_cast(im->graph, x, ash_import__type(im, scale).dtype), scale);
+}
+
+static ash_value rows(ash_import *im, size_t k, size_t k_indices) {
+    ash_value x = ash_gather(im->graph, ash_import__in(im, k), ash_import__in(im, k_indices), 0);
+    return dequantized(im, x, k);
+}
 
 /* The sum of a word's, a position's and a segment's row, normalised; the tokens that the mask leaves are
  * counted. */
 void ash_onnx__op_embed_layer_norm(ash_import *im) {
     ash_type ids = ash_import__in_type(im, IDS);
-    ash_value sum = ash_gather(im->graph, ash_import__in(im, WORDS), ash_import__in(im, IDS), 0), places;
     if (ids.rank != 2) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "indices of rank %u", ids.rank);
         return;
     }
-    if (ash_import__has(im, PLACE_IDS))
-        places = ash_gather(im->graph, ash_import__in(im, PLACES), ash_import__in(im, PLACE_IDS), 0);
-    else
+    ash_value sum = rows(im, WORDS, IDS), places;
+    if (!im->row->arg && ash_import__has(im, PLACE_IDS)) {
+        places = rows(im, PLACES, PLACE_IDS);
+    } else {
         places = ash_slice_axis(im->graph, ash_import__in(im, PLACES), 0, 0, ids.dims[1]);
+        places = dequantized(im, places, PLACES);
+    }
     sum = ash_add(im->graph, sum, places);
     if (ash_import__has(im, SEGMENTS) && ash_import__has(im, KINDS))
-        sum = ash_add(im->graph, sum,
-                      ash_gather(im->graph, ash_import__in(im, KINDS), ash_import__in(im, SEGMENTS), 0));
-    ash_onnx__layer_norm(im, sum, ash_import__in(im, SCALE), ash_import__in(im, SHIFT), SIZE_MAX - 1);
+        sum = ash_add(im->graph, sum, rows(im, KINDS, SEGMENTS));
+    ash_value scale = dequantized(im, ash_import__in(im, SCALE), SCALE),
+              shift = dequantized(im, ash_import__in(im, SHIFT), SHIFT);
+    ash_onnx__layer_norm(im, sum, scale, shift, SIZE_MAX - 1);
     if (ash_import__wants(im, 1)) {
         ash_value count = ash_import__has(im, MASK) ? ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM,
                                                                         ash_import__in(im, MASK), 2, false)
                                                     : ash_build__fill(im->graph, ASH_I32, 0, ids.dims, 1);
         ash_import__out(im, 1, count);
     }
-    ash_import__out(im, 2, sum);
+    if (!im->row->arg) ash_import__out(im, 2, sum);
 }

@@ -6,32 +6,46 @@
 
 /* --- CausalConvWithState -------------------------------------------------------------------------- */
 
-/* A depthwise convolution of x behind the last k - 1 positions of what came before: zeros, or operand 3. */
+/* Fails where an attribute of com.microsoft asks for what no other runtime's processor has either. */
+static bool unusual(ash_import *im, const char *name, int64_t usual) {
+    int64_t value = ash_import__attr_int(im, name, usual);
+    if (value != usual) ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s = %lld", name, (long long)value);
+    return value != usual;
+}
+
+/* A depthwise convolution of x behind the last positions of what came before, as many as the kernel spans
+ * but one: zeros, or operand 3. */
 void ash_onnx__op_causal_conv(ash_import *im) {
     enum { X, WEIGHT, BIAS, PAST };
     ash_value x = ash_import__in(im, X), w = ash_import__in(im, WEIGHT);
     ash_type type = ash_import__type(im, x), weight = ash_import__type(im, w);
     bool silu = ASH_IMPORT_CHOICE(im, "activation", "none", "silu", "swish") != 0;
+    int64_t dilation = ash_import__attr_int(im, "dilation", 1);
+    if (unusual(im, "ndim", 1) || unusual(im, "channels_last", 0) || unusual(im, "state_window", 0)) return;
     if (ash_import__ok(im) && (type.rank != 3 || weight.rank != 3 || weight.dims[1] != 1 ||
                                !ash_dim_is_const(weight.dims[0]) || weight.dims[2] <= 0))
         ash_import__fail(im, ASH_ERROR_SHAPE,
                          "the input is not [batch, channels, length], or the weight not "
                          "[channels, 1, k] in numbers");
     if (!ash_import__ok(im)) return;
-    const ash_dim before[] = {0, 0, weight.dims[2] - 1}, after[] = {0, 0, 0};
+    if (dilation <= 0 || dilation > INT32_MAX || weight.dims[2] > INT32_MAX) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "a dilation of %lld", (long long)dilation);
+        return;
+    }
+    const ash_dim span = (weight.dims[2] - 1) * dilation, before[] = {0, 0, span}, after[] = {0, 0, 0};
     if (ash_import__has(im, PAST)) {
         const ash_value parts[] = {ash_import__in(im, PAST), x};
         x = ash_concat(im->graph, parts, 2, 2);
     } else {
         x = ash_build__pad(im->graph, x, 0, before, after, NULL);
     }
-    const ash_window window = {.kernel = weight.dims[2], .stride = 1, .dilation = 1};
+    const ash_window window = {.kernel = weight.dims[2], .stride = 1, .dilation = dilation};
     ash_value y = ash_conv(im->graph, x, w, &window, 1, weight.dims[0]);
     if (ash_import__has(im, BIAS))
         y = ash_add(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, BIAS), 1));
     if (silu) y = ash_mul(im->graph, y, ash_sigmoid(im->graph, y));
     ash_import__out(im, 0, y);
-    ash_import__out(im, 1, ash_slice_axis(im->graph, x, 2, type.dims[2], weight.dims[2] - 1));
+    ash_import__out(im, 1, ash_slice_axis(im->graph, x, 2, type.dims[2], span));
 }
 
 /* --- LinearAttention ------------------------------------------------------------------------------ */
@@ -43,10 +57,11 @@ void ash_onnx__op_causal_conv(ash_import *im) {
  *     S = S + k v'
  *     y = scale S' q
  *
- * It is computed as it stands, in f32 at least, position by position; or for all positions at once where
+ * It is computed as it stands, in f32 at least, position by position, in a loop unless they are few; or for all
+ * positions at once where
  * no step depends on what an earlier one read: then y is attention without a softmax, each score faded by
  * the decay since its key. */
-enum { MOST_POSITIONS = 1024 };
+enum { FEW_POSITIONS = 8 }; /* are laid out one by one; more, or a variable number, are a loop */
 
 typedef struct linear {
     ash_import *im;
@@ -116,39 +131,67 @@ static bool read_operands(linear *l) {
     return ash_import__ok(im);
 }
 
-/* One position; returns what the queries read, [batch, 1, heads, group, size]. */
-static ash_value step(linear *l, int64_t t) {
+enum { AT_QUERY, AT_KEY, AT_VALUE, AT_DECAY, AT_BETA, SEQUENCES };
+
+/* One position, of which `at` has queries, keys, values, decay and beta; returns what the queries read,
+ * [batch, heads, group, size]. */
+static ash_value step(linear *l, const ash_value *at) {
     ash_graph *g = l->graph;
-    ash_value k = ash_build__at(g, l->k, 1, t), v = ash_build__at(g, l->v, 1, t);
-    v = ash_build__insert_axis(g, v, 2);
-    if (l->decay != ASH_NO_VALUE) {
-        ash_value fade = ash_exp(g, ash_build__at(g, l->decay, 1, t));
+    ash_value k = at[AT_KEY], v = ash_build__insert_axis(g, at[AT_VALUE], 2);
+    if (at[AT_DECAY] != ASH_NO_VALUE) {
+        ash_value fade = ash_exp(g, at[AT_DECAY]);
         l->state = ash_mul(g, l->state, ash_build__insert_axis(g, fade, 3));
     }
-    if (l->beta != ASH_NO_VALUE) {
-        ash_value rate = ash_build__at(g, l->beta, 1, t); /* [batch, heads or 1] */
-        rate = ash_build__insert_axis(g, ash_build__insert_axis(g, rate, 2), 3);
+    if (at[AT_BETA] != ASH_NO_VALUE) { /* [batch, heads or 1] */
+        ash_value rate = ash_build__insert_axis(g, ash_build__insert_axis(g, at[AT_BETA], 2), 3);
         ash_value read = ash_matmul(g, ash_build__insert_axis(g, k, 2), l->state);
         v = ash_mul(g, rate, ash_sub(g, v, read));
     }
     l->state = ash_add(g, l->state, ash_mul(g, ash_build__insert_axis(g, k, 3), v));
-    ash_value q = ash_build__with(g, ASH_OP_MUL, ash_build__at(g, l->q, 1, t), l->scale);
-    return ash_build__insert_axis(g, ash_matmul(g, q, l->state), 1);
+    ash_value q = ash_build__with(g, ASH_OP_MUL, at[AT_QUERY], l->scale);
+    return ash_matmul(g, q, l->state);
+}
+
+static ash_value in_a_loop(linear *l, const ash_value *sequences) {
+    ash_graph *g = l->graph;
+    ash_value xs[SEQUENCES], slices[SEQUENCES], arguments[2 + SEQUENCES], init = l->state, next, y, outs[2];
+    uint32_t n = 0;
+    for (size_t i = 0; i < SEQUENCES; i++)
+        if (sequences[i] != ASH_NO_VALUE) xs[n++] = ash_build__swap(g, sequences[i], 0, 1);
+    const ash_loop loop = {.trips = l->length,
+                           .carried = 1,
+                           .scanned = n,
+                           .stacked = 1,
+                           .go = ASH_NO_VALUE,
+                           .init = &init,
+                           .xs = xs,
+                           .arguments = arguments,
+                           .next = &next,
+                           .ys = &y};
+    if (!ash_import__ok(l->im) || !ash_build__begin_loop(g, &loop)) return ASH_NO_VALUE;
+    const ash_value *slice = &arguments[ASH_LOOP_CARRIED + 1];
+    for (size_t i = 0; i < SEQUENCES; i++)
+        slices[i] = sequences[i] != ASH_NO_VALUE ? *slice++ : ASH_NO_VALUE;
+    l->state = arguments[ASH_LOOP_CARRIED];
+    y = step(l, slices);
+    next = l->state;
+    if (ash_build__end_loop(g, &loop, outs) != ASH_OK) return ASH_NO_VALUE;
+    l->state = outs[0];
+    return ash_build__swap(g, outs[1], 0, 1);
 }
 
 static ash_value step_by_step(linear *l) {
-    ash_import *im = l->im;
-    if (!ash_dim_is_const(l->length) || l->length > MOST_POSITIONS || l->length == 0)
-        return ash_import__fail(
-            im, ASH_ERROR_UNSUPPORTED,
-            "a recurrence over a sequence that is not 1 to %d positions long: with this "
-            "update rule each depends on the one before",
-            MOST_POSITIONS);
-    ash_value *parts = ash_arena_alloc(im->scratch, (size_t)l->length, sizeof *parts);
-    if (!parts) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    for (int64_t t = 0; t < l->length && ash_import__ok(im); t++) parts[t] = step(l, t);
-    if (!ash_import__ok(im)) return ASH_NO_VALUE;
-    return ash_concat(l->graph, parts, (size_t)l->length, 1);
+    const ash_value sequences[SEQUENCES] = {l->q, l->k, l->v, l->decay, l->beta};
+    ash_value parts[FEW_POSITIONS], at[SEQUENCES];
+    if (!ash_dim_is_const(l->length) || l->length == 0 || l->length > FEW_POSITIONS)
+        return in_a_loop(l, sequences);
+    for (int64_t t = 0; t < l->length && ash_import__ok(l->im); t++) {
+        for (size_t i = 0; i < SEQUENCES; i++)
+            at[i] =
+                sequences[i] != ASH_NO_VALUE ? ash_build__at(l->graph, sequences[i], 1, t) : ASH_NO_VALUE;
+        parts[t] = ash_build__insert_axis(l->graph, step(l, at), 1);
+    }
+    return ash_import__ok(l->im) ? ash_concat(l->graph, parts, (size_t)l->length, 1) : ASH_NO_VALUE;
 }
 
 /* All positions; decay is a number a head. */
@@ -188,7 +231,7 @@ static ash_value all_at_once(linear *l) {
 void ash_onnx__op_linear_attention(ash_import *im) {
     enum { QUERY = 0, PAST = 3 };
     linear l = {.im = im, .graph = im->graph, .decay = ASH_NO_VALUE, .beta = ASH_NO_VALUE};
-    if (!read_operands(&l)) return;
+    if (unusual(im, "state_window", 0) || !read_operands(&l)) return;
     ash_type query = ash_import__in_type(im, QUERY);
     bool fades_alike = l.decay == ASH_NO_VALUE || ash_import__type(im, l.decay).dims[3] == 1;
     ash_value y =

@@ -294,3 +294,21 @@ void ash_onnx__op_det(ash_import *im) {
     }
     ash_import__out(im, 0, minor_of(im, x, type.rank, 0, columns, n));
 }
+
+/* --- distances ------------------------------------------------------------------------------------ */
+
+/* Of each row of a to each row of b: the square root of the sum of squares of differences, or that sum. */
+void ash_onnx__op_cdist(ash_import *im) {
+    bool root = ASH_IMPORT_CHOICE(im, "metric", "sqeuclidean", "euclidean") != 0;
+    ash_value a = ash_import__in(im, 0), b = ash_import__in(im, 1);
+    if (!ash_import__ok(im)) return;
+    if (ash_import__type(im, a).rank != 2 || ash_import__type(im, b).rank != 2) {
+        ash_import__fail(im, ASH_ERROR_SHAPE, "operands that are not matrices");
+        return;
+    }
+    ash_value apart = ash_sub(im->graph, ash_build__insert_axis(im->graph, a, 1),
+                              ash_build__insert_axis(im->graph, b, 0));
+    ash_value sum =
+        ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, ash_mul(im->graph, apart, apart), 1u << 2, false);
+    ash_import__out(im, 0, root ? ash_sqrt(im->graph, sum) : sum);
+}

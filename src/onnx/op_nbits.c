@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
- * com.microsoft's MatMulNBits and GatherBlockQuantized. A graph spells unpacking out; the pass few_bits
+ * com.microsoft's MatMulNBits and GatherBlockQuantized; and codes of 4 bits with a table: MatMulBnb4. A graph spells unpacking out; the pass few_bits
  * makes products of it that read packed weights, where the target has such kernels, and elsewhere the
  * prologue unpacks them to floating point numbers. Rows are gathered packed, and unpacked then. */
 #include "ops.h"
@@ -77,6 +77,52 @@ void ash_onnx__op_matmul_nbits(ash_import *im) {
     ash_value y = ash_matmul(im->graph, ash_import__in(im, A), ash_build__swap(im->graph, b, 0, 1));
     if (ash_import__has(im, BIAS)) y = ash_add(im->graph, y, ash_import__in(im, BIAS));
     ash_import__out(im, 0, y);
+}
+
+/* What the codes of bitsandbytes' types of 4 bits stand for, in blocks whose largest number is 1: of FP4 (a
+ * sign, two bits of exponent, one of mantissa) and NF4 (quantiles of the normal distribution). */
+static const float bnb4_values[2][16] = {
+    {0.00000000F, 5.208333333e-03F, 0.66666667F, 1.00000000F, 0.33333333F, 0.50000000F, 0.16666667F,
+     0.25000000F, -0.00000000F, -5.208333333e-03F, -0.66666667F, -1.00000000F, -0.33333333F, -0.50000000F,
+     -0.16666667F, -0.25000000F},
+    {-1.0F, -0.6961928009986877F, -0.5250730514526367F, -0.39491748809814453F, -0.28444138169288635F,
+     -0.18477343022823334F, -0.09105003625154495F, 0.0F, 0.07958029955625534F, 0.16093020141124725F,
+     0.24611230194568634F, 0.33791524171829224F, 0.44070982933044434F, 0.5626170039176941F,
+     0.7229568362236023F, 1.0F}};
+
+/* a [..., k] times the transpose of b [n, k], codes of 4 bits, the first of two in the upper half of a byte;
+ * blocks of b's elements, row after row, have a factor each. */
+void ash_onnx__op_matmul_bnb4(ash_import *im) {
+    enum { A, B, FACTORS };
+    const int64_t n = ash_import__attr_int(im, "N", 0), k = ash_import__attr_int(im, "K", 0),
+                  block = ash_import__attr_int(im, "block_size", 0),
+                  kind = ash_import__attr_int(im, "quant_type", 0);
+    if (n <= 0 || k <= 0 || n > INT32_MAX || k > INT32_MAX || block <= 0 || block > INT32_MAX || kind < 0 ||
+        kind >= (int64_t)ASH_COUNT(bnb4_values)) {
+        ash_import__fail(im, ASH_ERROR_FORMAT, "a weight of %lld by %lld in blocks of %lld, of type %lld",
+                         (long long)n, (long long)k, (long long)block, (long long)kind);
+        return;
+    }
+    ash_graph *g = im->graph;
+    const ash_dim count = n * k, bytes = (count + 1) / 2, blocks = (count + block - 1) / block, two = 2;
+    const ash_dim halves[] = {bytes, 2}, codes = 2 * bytes, apart[] = {blocks, block}, matrix[] = {n, k};
+    ash_dim low = 0, high = ASH_MAX(blocks * block - codes, 0), all = blocks * block;
+    double table[16];
+    for (size_t i = 0; i < ASH_COUNT(table); i++) table[i] = (double)bnb4_values[kind][i];
+    ash_value shift = ash_build__from(g, ASH_OP_SUB, 4,
+                                      ash_build__with(g, ASH_OP_MUL, ash_iota(g, ASH_U8, &two, 1, 0), 4));
+    ash_value b = ash_build__insert_axis(g, ash_reshape(g, ash_import__in(im, B), &bytes, 1), 1);
+    b = ash_build__with(g, ASH_OP_AND, ash_shr(g, ash_broadcast_to(g, b, halves, 2), shift), 15);
+    b = ash_build__pad(g, ash_reshape(g, b, &codes, 1), 0, &low, &high, NULL);
+    b = ash_reshape(g, ash_slice_axis(g, b, 0, 0, all), apart, 2);
+    ash_value factors = ash_build__insert_axis(g, ash_import__in(im, FACTORS), 1);
+    const ash_dtype dtype = ash_import__type(im, factors).dtype;
+    ash_value values = ash_build__floats(g, &(ash_type){dtype, 1, {ASH_COUNT(table)}}, table);
+    b = ash_gather(g, values, ash_cast(g, b, ASH_I64), 0);
+    b = ash_slice_axis(g, ash_reshape(g, ash_mul(g, b, factors), &all, 1), 0, 0, count);
+    b = ash_reshape(g, b, matrix, 2);
+    if (ash_import__attr_int(im, "transB", 1)) b = ash_build__swap(g, b, 0, 1);
+    ash_import__out(im, 0, ash_matmul(g, ash_import__in(im, A), b));
 }
 
 /* Rows of a matrix of packed bytes, or of int4 or uint4, with blocks along its columns: an embedding. */

@@ -14,6 +14,11 @@ static ash_value deviation(ash_import *im, ash_value variance, double epsilon) {
     return ash_sqrt(im->graph, ash_build__with(im->graph, ASH_OP_ADD, variance, epsilon));
 }
 
+/* What half floats are normalised in. */
+static ash_dtype wide(ash_dtype dtype) {
+    return dtype == ASH_F64 ? ASH_F64 : ASH_F32;
+}
+
 /* --- batches -------------------------------------------------------------------------------------- */
 
 /* x * (scale / deviation) + (bias - mean * scale / deviation): per channel, so that with constant
@@ -74,10 +79,13 @@ void ash_onnx__op_lrn(ash_import *im) {
     }
     static const int64_t axis = 1;
     const ash_window window = {.kernel = size, .before = (size - 1) / 2, .after = size / 2};
+    const ash_dtype dtype = ash_import__type(im, x).dtype;
+    x = ash_cast(im->graph, x, wide(dtype)); /* squares leave the range of half floats */
     ash_value sum = ash_pool_sum(im->graph, ash_mul(im->graph, x, x), &axis, &window, 1);
     sum = ash_build__with(im->graph, ASH_OP_ADD,
                           ash_build__with(im->graph, ASH_OP_MUL, sum, alpha / (double)size), bias);
-    ash_import__out(im, 0, ash_div(im->graph, x, ash_build__with(im->graph, ASH_OP_POW, sum, beta)));
+    ash_value y = ash_div(im->graph, x, ash_build__with(im->graph, ASH_OP_POW, sum, beta));
+    ash_import__out(im, 0, ash_cast(im->graph, y, dtype));
 }
 
 /* --- within one instance, layer or group ---------------------------------------------------------- */
@@ -141,32 +149,77 @@ void ash_onnx__op_rms_norm(ash_import *im) {
     ash_onnx__rms_norm(im, ash_import__in(im, 0), ash_import__in(im, 1), 1);
 }
 
-/* Channels in groups: [n, g, c/g, space...] normalised over all but the first two. Scale and bias are per
- * group before opset 21, per channel since. */
-void ash_onnx__op_group_norm(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), centred, mean, variance;
+/* x over its deviation, both about the mean, of each group of channels: [n, g, c/g, space...], over all but
+ * the first two. */
+static ash_value group_norm(ash_import *im, ash_value x, int64_t groups) {
+    ash_value centred, mean, variance;
     ash_type type = ash_import__type(im, x), split = type;
-    int64_t groups = ash_import__attr_int(im, "num_groups", 0);
     if (type.rank < 3 || type.rank == ASH_MAX_RANK || groups <= 0 || !ash_dim_is_const(type.dims[1]) ||
-        type.dims[1] % groups) {
-        ash_import__fail(im, ASH_ERROR_SHAPE, "%lld groups of a tensor of rank %u", (long long)groups,
-                         type.rank);
-        return;
-    }
+        type.dims[1] % groups)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "%lld groups of a tensor of rank %u",
+                                (long long)groups, type.rank);
     split.rank++;
     split.dims[1] = groups;
     split.dims[2] = type.dims[1] / groups;
     memcpy(&split.dims[3], &type.dims[2], (type.rank - 2) * sizeof *split.dims);
     moments(im, ash_reshape(im->graph, x, split.dims, split.rank), ((1u << split.rank) - 1) & ~3u, &centred,
             &mean, &variance);
-    ash_value y = ash_div(im->graph, centred,
-                          deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
+    return ash_div(im->graph, centred,
+                   deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
+}
+
+/* Scale and bias are per group before opset 21, per channel since. */
+void ash_onnx__op_group_norm(ash_import *im) {
+    ash_value x = ash_import__in(im, 0), y = group_norm(im, x, ash_import__attr_int(im, "num_groups", 0));
+    ash_type type = ash_import__type(im, x);
+    if (!ash_import__ok(im)) return;
     bool per_channel = im->opset >= 21;
     if (per_channel) y = ash_reshape(im->graph, y, type.dims, type.rank);
     unsigned spatial = per_channel ? type.rank - 2 : type.rank - 1;
     y = ash_mul(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 1), spatial));
     y = ash_add(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 2), spatial));
     ash_import__out(im, 0, ash_reshape(im->graph, y, type.dims, type.rank));
+}
+
+/* Of com.microsoft, GroupNorm and, with the argument 1, SkipGroupNorm, whose x is x + skip + bias, which is
+ * result 1. Images have their channels last unless an attribute says otherwise; scale and shift are per
+ * channel, in f32; an activation may follow. */
+void ash_onnx__op_group_norm_ms(ash_import *im) {
+    enum { X, SCALE, SHIFT, SKIP, BIAS };
+    bool skips = im->row->arg != 0, last = ash_import__attr_int(im, "channels_last", 1) != 0;
+    int64_t activation = ash_import__attr_int(im, "activation", 0);
+    ash_value x = ash_import__in(im, X);
+    ash_type type = ash_import__type(im, x);
+    if (activation != 0 && activation != 1)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "the activation %lld", (long long)activation);
+    if (type.rank < 3) ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", type.rank);
+    if (!ash_import__ok(im)) return;
+    if (skips) {
+        ash_value skip = ash_import__in(im, SKIP);
+        ash_type t = ash_import__type(im, skip);
+        for (unsigned i = 2; t.rank == 2 && i < type.rank; i++)
+            skip = ash_build__insert_axis(im->graph, skip, last ? 1 : i);
+        x = ash_add(im->graph, x, skip);
+        if (ash_import__has(im, BIAS)) {
+            ash_value bias = ash_import__in(im, BIAS);
+            x = ash_add(im->graph, x, last ? bias : ash_build__channels(im->graph, bias, type.rank - 2));
+        }
+        ash_import__out(im, 1, x);
+    }
+    if (last) x = ash_onnx__channels_first(im, x);
+    ash_type first = ash_import__type(im, x);
+    const ash_dtype dtype = wide(type.dtype);
+    ash_value y = group_norm(im, ash_cast(im->graph, x, dtype), ash_import__attr_int(im, "groups", 0));
+    if (!ash_import__ok(im)) return;
+    ash_value affine[2];
+    for (size_t i = 0; i < 2; i++)
+        affine[i] = ash_build__channels(
+            im->graph, ash_cast(im->graph, ash_import__in(im, SCALE + i), dtype), type.rank - 2);
+    y = ash_reshape(im->graph, y, first.dims, first.rank);
+    y = ash_add(im->graph, ash_mul(im->graph, y, affine[0]), affine[1]);
+    if (activation) y = ash_mul(im->graph, y, ash_sigmoid(im->graph, y));
+    y = ash_cast(im->graph, y, type.dtype);
+    ash_import__out(im, 0, last ? ash_onnx__channels_last(im, y) : y);
 }
 
 /* Mean and variance over the axes ([0, 2, 3] by default); 1e-9 is added to the deviation, as the operator's

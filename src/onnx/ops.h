@@ -118,6 +118,8 @@ ash_value ash_onnx__conv(ash_import *im, ash_value x, ash_value w, const ash_onn
 /* The results of Conv, Gemm (alpha * a' * b' + beta * c) and AveragePool on the node's operands and
  * attributes. */
 ash_value ash_onnx__conv_of(ash_import *im);
+/* The same of x and w, and operand 2 as the bias. */
+ash_value ash_onnx__conv_on(ash_import *im, ash_value x, ash_value w);
 ash_value ash_onnx__gemm_of(ash_import *im);
 ash_value ash_onnx__average_pool(ash_import *im, ash_value x);
 

@@ -1,0 +1,1 @@
+Bcdist_10J0ÌMQBµÄ[BuÅ.B?IBú.PB×‘3B1EB ]cB©ƒ&B¿DIBð[BWÝ=B

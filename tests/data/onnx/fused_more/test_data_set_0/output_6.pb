@@ -1,0 +1,1 @@
+Bcast_35Jg¯¸Âs½Â,7mASºB”cÂ,Ô¥BÎ!AK³‰ÂZ3’ÀžÒA"=²ÁâÕÏÂ•.yBQ¡‚ÂžgƒÂSuPÂº}BÐ¿BþPÎÂ'ùB	~Á7lRÂk‚Â!W¥ÁjJÂäi]BNHÁÍifÁû¬~Â‹ÒÂÈ¤	Bû>ABZwÐBï~rBÎ‘TBi}¬B
