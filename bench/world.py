@@ -15,7 +15,7 @@ from an empty kernel cache, and both times and their ratio. The models are
   - scikit-learn's estimators, where skl2onnx can be imported ("skl_NAME").
 
 Quantised models that have ties at roundings differ from onnxruntime by as much as it differs from itself when the input is
-off by 1e-6: a `differs` is to be looked at, not counted. Needs onnx, onnxruntime and numpy (bench/setup.sh).
+off by 1e-6: a `differs` is to be looked at, not counted. world_variants.py converts, fuses and quantises such models further. Needs onnx, onnxruntime and numpy (bench/setup.sh).
 """
 import argparse
 import glob
@@ -255,6 +255,13 @@ def measure(program, folder, threads, rounds):
     return [statistics.median(side) for side in zip(*times)]
 
 
+def report(name, program, folder, args):
+    """Prints the row of a model that is there."""
+    verdict, seconds = check(program, folder)
+    ours, theirs = measure(program, folder, args.threads, args.rounds) if not verdict.startswith("refused") else (np.nan, np.nan)
+    print(f"{name:44} {seconds:6.1f} {ours * 1e3:10.3f} {theirs * 1e3:11.3f} {ours / theirs:6.2f}  {verdict}", flush=True)
+
+
 def torch_names():
     try:
         import world_torch
@@ -287,10 +294,7 @@ def main():
                 shutil.rmtree(folder, ignore_errors=True)
                 print(f"{name:44} left out: {str(error).splitlines()[0] if str(error) else type(error).__name__}", flush=True)
                 continue
-            verdict, seconds = check(args.ashlar, folder)
-            ours, theirs = measure(args.ashlar, folder, args.threads, args.rounds) if not verdict.startswith("refused") else (np.nan, np.nan)
-            print(f"{name:44} {seconds:6.1f} {ours * 1e3:10.3f} {theirs * 1e3:11.3f} {ours / theirs:6.2f}  {verdict}",
-                  flush=True)
+            report(name, args.ashlar, folder, args)
 
 
 if __name__ == "__main__":
