@@ -113,8 +113,8 @@ static void split_packed(ash_import *im, size_t k, int64_t n, ash_value *parts) 
         parts[i] = ash_reshape(im->graph, ash_build__at(im->graph, x, 3, i), dims, 3);
 }
 
-/* Queries, keys and values are operands of their own, or keys and values are one, or all are. Keys and values
- * of another sequence may have their heads apart, and then no bias. */
+/* Queries, keys and values are operands of their own, or keys and values are one, or all are. Keys and
+ * values of another sequence may have their heads apart, and then no bias. */
 void ash_onnx__op_multi_head_attention(ash_import *im) {
     enum { QUERY, KEY, VALUE, PROJECTED, MASK, BIAS, PAST_KEY, PAST_VALUE, PAST_LENGTH, BEAMS };
     int64_t n = ash_import__attr_int(im, "num_heads", 0);

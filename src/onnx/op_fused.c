@@ -82,7 +82,8 @@ void ash_onnx__op_fused_conv(ash_import *im) {
 }
 
 /* The same with channels last: NhwcFusedConv, whose weight is that of Conv, and, with the argument 1,
- * NhwcConv, whose weight has its channels last, too, as onnxruntime's tool for diffusion models writes it. */
+ * NhwcConv, whose weight has its channels last, too, as onnxruntime's tool for diffusion models writes
+ * it. */
 void ash_onnx__op_nhwc_conv(ash_import *im) {
     ash_value x = ash_onnx__channels_first(im, ash_import__in(im, 0)), w = ash_import__in(im, 1);
     if (im->row->arg) w = ash_onnx__channels_first(im, w);

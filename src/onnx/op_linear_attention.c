@@ -57,8 +57,8 @@ void ash_onnx__op_causal_conv(ash_import *im) {
  *     S = S + k v'
  *     y = scale S' q
  *
- * It is computed as it stands, in f32 at least, position by position, in a loop unless they are few; or for all
- * positions at once where
+ * It is computed as it stands, in f32 at least, position by position, in a loop unless they are few; or for
+ * all positions at once where
  * no step depends on what an earlier one read: then y is attention without a softmax, each score faded by
  * the decay since its key. */
 enum { FEW_POSITIONS = 8 }; /* are laid out one by one; more, or a variable number, are a loop */

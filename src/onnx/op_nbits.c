@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Weights of a few bits each, several to a byte, with a scale and a zero point for each block of them:
- * com.microsoft's MatMulNBits and GatherBlockQuantized; and codes of 4 bits with a table: MatMulBnb4. A graph spells unpacking out; the pass few_bits
- * makes products of it that read packed weights, where the target has such kernels, and elsewhere the
- * prologue unpacks them to floating point numbers. Rows are gathered packed, and unpacked then. */
+ * com.microsoft's MatMulNBits and GatherBlockQuantized; and codes of 4 bits with a table: MatMulBnb4. A
+ * graph spells unpacking out; the pass few_bits makes products of it that read packed weights, where the
+ * target has such kernels, and elsewhere the prologue unpacks them to floating point numbers. Rows are
+ * gathered packed, and unpacked then. */
 #include "ops.h"
 
 static bool read_bits(ash_import *im, int64_t *bits, int64_t *block) {
@@ -90,8 +91,8 @@ static const float bnb4_values[2][16] = {
      0.24611230194568634F, 0.33791524171829224F, 0.44070982933044434F, 0.5626170039176941F,
      0.7229568362236023F, 1.0F}};
 
-/* a [..., k] times the transpose of b [n, k], codes of 4 bits, the first of two in the upper half of a byte;
- * blocks of b's elements, row after row, have a factor each. */
+/* a [..., k] times the transpose of b [n, k], codes of 4 bits, the first of two in the upper half of a
+ * byte; blocks of b's elements, row after row, have a factor each. */
 void ash_onnx__op_matmul_bnb4(ash_import *im) {
     enum { A, B, FACTORS };
     const int64_t n = ash_import__attr_int(im, "N", 0), k = ash_import__attr_int(im, "K", 0),
