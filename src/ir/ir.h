@@ -162,8 +162,8 @@ typedef enum ash_dim_op {
  * at least 1 for all values of the variables. */
 ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
                             ash_diag *diag);
-/* Whether a is a product of `by` and another expression, *quotient, whatever the variables are: `by` may be 0
- * for some of them. False, too, where the pool has no room for it. */
+/* Whether a is a product of `by` and another expression, *quotient, whatever the variables are: `by` may be
+ * 0 for some of them. False, too, where the pool has no room for it. */
 bool ash_dims_divides(ash_dims *dims, ash_dim a, ash_dim by, ash_dim *quotient);
 /* The value of a dim when variable i has the value vars[i]. */
 int64_t ash_dims_eval(const ash_dims *dims, ash_dim dim, const int64_t *vars);

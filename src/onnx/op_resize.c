@@ -254,8 +254,8 @@ static ash_onnx_taps taps_of(const axis_formula *f, ash_value x) {
     return taps;
 }
 
-/* A position, which is moved inside, as an index: the larger of an integer and 0, which gathers see never to
- * count from the end. */
+/* A position, which is moved inside, as an index: the larger of an integer and 0, which gathers see never
+ * to count from the end. */
 static ash_value index_of(const axis_formula *f, ash_value at) {
     at = ash_cast(f->g, ash_min(f->g, at, less(f, f->count, 1)), ASH_I64);
     return ash_build__with(f->g, ASH_OP_MAX, at, 0);
