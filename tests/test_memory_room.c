@@ -15,6 +15,13 @@ static ash_memory_problem make(uint32_t number, uint32_t count) {
     return (ash_memory_problem){.buffers = problem_room.b, .buffer_count = problem_room.count};
 }
 
+static bool is_same_buffer(const ash_memory_buffer *a, const ash_memory_buffer *b) {
+    return a->size == b->size && a->align == b->align && a->begin == b->begin && a->end == b->end &&
+           a->pinned == b->pinned && a->root_offset == b->root_offset && a->root == b->root &&
+           a->lane == b->lane && a->key == b->key && a->kind == b->kind &&
+           a->output_ancestor == b->output_ancestor;
+}
+
 /* The generator's own word: what it calls a packing is one, of the height and with the load that it says.
  * */
 static void known_packings_are_packings(void **state) {
@@ -36,7 +43,8 @@ static void known_packings_are_packings(void **state) {
             fail_msg("%u: a load of %llu", number, (unsigned long long)one.load);
         room_make(&again, number, counts[number / 6]);
         assert_int_equal(again.count, problem.buffer_count);
-        assert_memory_equal(again.b, problem.buffers, again.count * sizeof *again.b);
+        for (uint32_t i = 0; i < again.count; i++)
+            assert_true(is_same_buffer(&again.b[i], &problem.buffers[i]));
     }
 }
 

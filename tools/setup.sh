@@ -9,7 +9,7 @@
 set -u
 
 packages_build="cmake ninja-build gcc g++ llvm-19-dev libxxhash-dev libzstd-dev zlib1g-dev"
-packages_test="libcmocka-dev libonnx-testdata pkgconf clang-19 libclang-rt-19-dev"
+packages_test="libcmocka-dev libonnx-testdata pkgconf clang-19 lld-19 libclang-rt-19-dev"
 packages_lint="clang-19 clang-tidy-19 clang-format-19 libcmocka-dev"
 
 wanted=""
