@@ -133,15 +133,15 @@ static void lower_small(task *t) {
 }
 
 /* Lowers a shape of so many nodes; the time of the thread. */
-static double seconds_of(size_t shape, int nodes, bool fuse) {
+static double seconds_of(size_t k, int nodes, bool fuse) {
     ash_diag diag;
     ash_graph *g = new_graph();
-    ash_graph_output(g, "y", shapes[shape].build(g, nodes));
+    ash_graph_output(g, "y", shapes[k].build(g, nodes));
     assert_ok(ash_graph_status(g, &diag));
     task t = {.g = g, .fuse = fuse};
     lower_small(&t);
-    if (t.status != ASH_OK) fail_msg("%s of %d: %s", shapes[shape].name, nodes, t.diag.message);
-    print_message("%s, %d nodes, %s: %.3f s, %zu steps, %zu instructions\n", shapes[shape].name, nodes,
+    if (t.status != ASH_OK) fail_msg("%s of %d: %s", shapes[k].name, nodes, t.diag.message);
+    print_message("%s, %d nodes, %s: %.3f s, %zu steps, %zu instructions\n", shapes[k].name, nodes,
                   fuse ? "fused" : "not fused", t.seconds, t.steps, t.instructions);
     ash_graph_destroy(g);
     return t.seconds;
