@@ -130,7 +130,10 @@ static void public_problems_with_room(void **state) {
         char path[512];
         snprintf(path, sizeof path, "%s/tests/data/planner/%s", ASH_SOURCE_DIR, files[i].name);
         FILE *file = fopen(path, "rb");
-        if (!file) fail_msg("%s is missing", path);
+        if (!file) {
+            fail_msg("%s is missing", path);
+            return;
+        }
         size_t size = fread(text, 1, sizeof text, file);
         fclose(file);
         ash_memory_csv *csv;
