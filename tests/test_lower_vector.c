@@ -221,6 +221,26 @@ static void test_scattered_rows(void **state) {
         }
 }
 
+/* Rows of few elements side by side: a vector takes one of each of several rows, nothing is gathered; with
+ * rows left over, numbers of rows that are variables, and halves. */
+static void test_packed_rows(void **state) {
+    (void)state;
+    static const int64_t columns[] = {2, 3, 5, 7, 10, 15, 16};
+    for (size_t i = 0; i < ASH_COUNT(columns); i++)
+        for (int turn = 0; turn < 6; turn++) {
+            ash_graph *g = new_graph();
+            const ash_dim rows = turn % 2 ? ash_graph_var(g, "rows", 1, 100) : 53;
+            ash_value x = input(g, "x", turn == 2 || turn == 3 ? ASH_F16 : ASH_F32, 2,
+                                (ash_dim[]){rows, columns[i]});
+            if (turn >= 4) x = ash_exp(g, x);
+            compare_at(g, ash_softmax(g, x, 1), turn == 1 ? 5 : 37, turn == 2 || turn == 3 ? 1e-2 : 1e-6);
+        }
+    ash_graph *g = new_graph();
+    survey s = lower(g, ash_softmax(g, INPUT_OF(g, "x", ASH_F32, 64, 3), 1), "x86-64-v4");
+    assert_int_equal(s.gathers, 0);
+    assert_true(s.shuffles > 0);
+}
+
 /* The first NaN is the extremum, and comes first among the largest. */
 static void test_not_a_number(void **state) {
     (void)state;
@@ -248,6 +268,7 @@ int main(void) {
         cmocka_unit_test(test_padded_blocks), cmocka_unit_test(test_gathers_stay),
         cmocka_unit_test(test_what_is_left),  cmocka_unit_test(test_extrema_and_lists),
         cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_scattered_rows),
+        cmocka_unit_test(test_packed_rows),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

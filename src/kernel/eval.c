@@ -35,7 +35,7 @@ static void remember(ash_kern *k, uint64_t hash, ash_value value, unsigned rank,
 static ash_ref eval_iota(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_ix at = idx[ash_node_int(node, ASH_ATTR_AXIS)];
     if (k->collecting) {
-        ash_kern_collect(k, at);
+        ash_kern_collect(k, ASH_NO_VALUE, at);
         return 0;
     }
     ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at);
@@ -151,7 +151,7 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     for (unsigned d = 0; d < in->rank; d++) {
         ash_ix at = ash_ix_sub(&k->ixs, idx[d], ash_ix_dim(&k->ixs, before[d]));
         to[d] = ash_ix_div(&k->ixs, at, interior[d] + 1);
-        if (k->collecting && (to[d] != idx[d])) ash_kern_collect(k, at);
+        if (k->collecting && (to[d] != idx[d])) ash_kern_collect(k, ASH_NO_VALUE, at);
         /* whatever the condition will be, there is one */
         if (k->collecting && (to[d] != idx[d] || in->dims[d] != out->dims[d])) k->guard = 0;
         ash_dim limit = in->dims[d];

@@ -332,8 +332,9 @@ ash_dtype ash_kern_dtype(ash_dtype dtype) {
 
 /* --- loads and stores ----------------------------------------------------------------------------- */
 
-void ash_kern_collect(ash_kern *k, ash_ix ix) {
-    if (!ash_vec_push(k->low->allocator, &k->leaves, ix)) k->failed = true;
+void ash_kern_collect(ash_kern *k, ash_value value, ash_ix at) {
+    const ash_kern_leaf leaf = {.value = value, .at = at};
+    if (!ash_vec_push(k->low->allocator, &k->leaves, leaf)) k->failed = true;
 }
 
 static void note_read(ash_kern *k, uint16_t buf, ash_ix linear) {
@@ -407,7 +408,7 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
     ash_ref ref;
     if (k->collecting) {
         ash_ix at = ash_kern_linear(k, value, idx);
-        ash_kern_collect(k, at);
+        ash_kern_collect(k, value, at);
         if (k->crossing) ash_kern_cross(k, value, at);
         return 0;
     }
@@ -429,7 +430,7 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
     ash_nest *n = &k->nest;
     ash_ix linear = ash_kern_linear(k, value, idx);
     if (k->collecting) {
-        ash_kern_collect(k, linear);
+        ash_kern_collect(k, value, linear);
         return;
     }
     uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, true);
@@ -448,6 +449,11 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
     }
     int64_t stride;
     ref = ash_kern_splat(k, ref);
+    if (k->pack && k->pack->n < ASH_MAX_PACKED) {
+        k->pack->buf = buf;
+        k->pack->at[k->pack->n++] = ref;
+        return;
+    }
     if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
         ash_nest_store(n, buf, ash_kern_index(k, linear), ref, k->mask);
     else

@@ -120,6 +120,21 @@ typedef struct ash_kern_spare {
     ash_ref first;    /* the worker's */
 } ash_kern_spare;
 
+/* An index that a kernel computes: of an element of a value, or (ASH_NO_VALUE) a number. */
+typedef struct ash_kern_leaf {
+    ash_value value;
+    ash_ix at;
+} ash_kern_leaf;
+
+enum { ASH_MAX_PACKED = 16 }; /* lanes of vectors across packed rows, which have fewer elements */
+
+/* What would be stored element by element of packed rows: of each of them, a vector across the rows. */
+typedef struct ash_kern_packed {
+    ash_ref at[ASH_MAX_PACKED];
+    unsigned n;
+    uint16_t buf;
+} ash_kern_packed;
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -133,6 +148,8 @@ typedef struct ash_kern {
     ash_sym vsym;              /* the vector symbol, or ASH_NO_SYM */
     unsigned lanes;            /* of vectors along it; 1: everything is scalar */
     bool aligned;              /* vectors along it start at multiples of `lanes` */
+    bool packed;               /* what lies several vectors apart is loaded as these, and not gathered */
+    ash_kern_packed *pack;     /* what takes the elements that are stored, or NULL */
     ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
     ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */
     ash_value roomy; /* vectors of it may be loaded past what the mask has: that lies in the buffer, too,
@@ -145,7 +162,7 @@ typedef struct ash_kern {
     ASH_VEC(ash_kern_memo) memo;
     ash_map memo_ids;
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
-    ASH_VEC(ash_ix) leaves;
+    ASH_VEC(ash_kern_leaf) leaves;
     uint32_t digits; /* buffer of the program with the first operand as digits, or ASH_NO_BUFFER */
     ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
@@ -196,8 +213,9 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx);
 /* Stores a result of the group's root, or what lies beside it, converted to its dtype; of a vector whose
  * lanes have one address, lane 0. */
 void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref);
-/* While collecting: notes an index that the kernel would compute. */
-void ash_kern_collect(ash_kern *k, ash_ix ix);
+/* While collecting: notes an index that the kernel would compute, of an element of `value` or
+ * ASH_NO_VALUE. */
+void ash_kern_collect(ash_kern *k, ash_value value, ash_ix at);
 /* Makes evaluation return `ref` for a value at whatever index, until forgotten. */
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref);
 /* Address of an element in its buffer. */

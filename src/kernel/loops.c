@@ -145,6 +145,10 @@ static void store_loops(ash_loops *l, unsigned depth) {
         ash_loops__store(l, NULL);
         return;
     }
+    if (l->packed && k->lanes > 1 && l->n_values == 1) {
+        ash_loops__store_packed(l);
+        return;
+    }
     const ash_axis *a = &l->inner[depth];
     ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, a->extent);
     if (depth + 1 == l->n_inner && l->vector_inner) {

@@ -46,6 +46,7 @@ typedef struct ash_loops {
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
     bool inside; /* what is being made is for windows that lie wholly inside */
     bool across; /* rows are reduced, in vectors along them */
+    bool packed; /* these are rows of few elements, side by side: a vector takes one of each */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
     unsigned
         threads; /* of a block that takes a row together, a vector each in turn; 0: a row is one thread's */
@@ -123,6 +124,13 @@ void ash_loops__reduce(ash_loops *l, const ash_node *node);
 void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial);
 /* The chunk loop over such blocks; the number of chunks. */
 ash_dim ash_loops__emit_turned(ash_loops *l);
+
+/* --- loops_rows.c ------------------------------------------------------------------------------------- */
+
+/* Whether vectors go across rows of few elements that lie side by side. `dry` has the addresses. */
+bool ash_loops__rows_are_packed(const ash_loops *l, const ash_kern *dry, const ash_loops *trial);
+/* Evaluates and stores the root of such rows, all elements at once. */
+void ash_loops__store_packed(ash_loops *l);
 
 /* --- loops_cross.c ----------------------------------------------------------------------------------- */
 

@@ -81,7 +81,7 @@ static bool is_linear(const dry_run *run) {
     for (unsigned a = 0; a < l->n_outer + l->n_inner && linear; a++) {
         const ash_axis *axis = a < l->n_outer ? &l->outer[a] : &l->inner[a - l->n_outer];
         for (size_t i = 0; i < dry->leaves.len && linear && (axis->merged || !merged); i++)
-            linear = ash_ix_is_linear(&dry->ixs, dry->leaves.at[i], axis->sym);
+            linear = ash_ix_is_linear(&dry->ixs, dry->leaves.at[i].at, axis->sym);
     }
     return linear;
 }
@@ -136,8 +136,8 @@ static int score(const dry_run *run, ash_sym sym, ash_dim extent) {
     int64_t stride;
     if (extent == 1) return NONE;
     for (size_t i = 0; i < dry->leaves.len; i++) {
-        int times = times_of(run, dry->leaves.at[i]);
-        if (!ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], sym, 16, true, &stride))
+        int times = times_of(run, dry->leaves.at[i].at);
+        if (!ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i].at, sym, 16, true, &stride))
             points -= 2 * times;
         else
             points += stride == 1 ? 2 * times : stride == 0 ? 0 : -2 * times;
@@ -161,8 +161,8 @@ static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bo
         unsigned trial = factor * lanes;
         bool fits = ash_kern_max(dry, a->extent) >= trial;
         for (size_t i = 0; i < dry->leaves.len && fits; i++) {
-            bool before = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, lanes, true, &narrow);
-            bool after = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i], a->sym, trial, true, &wide);
+            bool before = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i].at, a->sym, lanes, true, &narrow);
+            bool after = ash_ix_lane_stride(&dry->ixs, dry->leaves.at[i].at, a->sym, trial, true, &wide);
             fits = before && after && narrow == wide && (narrow == 0 || narrow == 1);
         }
         if (fits) return trial;
@@ -188,6 +188,8 @@ void ash_loops__choose_axes(ash_loops *l) {
         int points = score(run, list[n - 1].sym, list[n - 1].extent);
         if (points > best) best = points, inner = kind;
     }
+    l->packed = l->k->packed = ash_loops__rows_are_packed(l, dry, trial);
+    if (l->packed) inner = false, best = 0;
     l->vector_inner = inner;
     l->lanes = l->narrow = 1;
     l->turn = -1;

@@ -196,6 +196,7 @@ static unsigned copies_of(const ash_loops *l, unsigned depth, const ash_partial_
         int64_t steps = ash_kern_max(l->k, l->inner[depth].extent);
         return (last || l->inside || l->k->roomy != ASH_NO_VALUE) && steps <= MOST ? (unsigned)steps : 1;
     }
+    if (l->packed) return (unsigned)l->inner[depth].extent;
     return last ? ash_loops__unroll(l, blocks, l->inner[depth].extent, 1) : 1;
 }
 

@@ -126,7 +126,7 @@ void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial)
         if (ash_kern_max(dry, other->extent) < least) continue;
         unsigned count = 0;
         for (size_t i = 0; i + 1 < dry->leaves.len; i++) /* the last is where the root is stored */
-            count += ash_kern_is_turned(&dry->ixs, dry->leaves.at[i], v->sym, other->sym, lanes);
+            count += ash_kern_is_turned(&dry->ixs, dry->leaves.at[i].at, v->sym, other->sym, lanes);
         if (count > most) most = count, l->turn = (int)a;
     }
     if (l->turn >= 0) l->narrow = lanes;

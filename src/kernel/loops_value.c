@@ -56,7 +56,7 @@ static ash_ix window(ash_kern *k, ash_ix out, ash_ix step, int64_t stride, int64
 static ash_ref require(ash_kern *k, ash_ix at, ash_dim limit, ash_ref so_far) {
     if (ash_ix_is_below(&k->ixs, at, limit)) return so_far;
     if (k->collecting) {
-        ash_kern_collect(k, at);
+        ash_kern_collect(k, ASH_NO_VALUE, at);
         return ASH_NO_REF;
     }
     ash_ref ok = ash_kern_in_bounds(k, at, limit);

@@ -192,6 +192,28 @@ static ash_ref mask_of_elements(ash_kern *k, ash_ref mask, const int64_t *offset
                             pick);
 }
 
+/* Elements that lie several vectors apart, in as many loads as that takes, of which the last ends where
+ * the last lane does. */
+static ash_ref load_spread(ash_kern *k, uint16_t buf, ash_ref at, ash_ref mask, const int64_t *offsets,
+                           int64_t span) {
+    ash_nest *n = &k->nest;
+    const int64_t lanes = k->lanes;
+    ash_ref all = ASH_NO_REF;
+    int32_t pick[MOST_LANES];
+    for (int64_t begin = 0; begin <= span; begin += lanes) {
+        const int64_t first = ASH_MIN(begin, span + 1 - lanes);
+        ash_ref piece = ash_nest_load(n, buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, first)),
+                                      k->lanes, mask_of_elements(k, mask, offsets, first));
+        for (unsigned i = 0; i < lanes; i++) {
+            const bool here = offsets[i] >= begin && offsets[i] - first < lanes;
+            const int64_t before = begin != lanes ? (int64_t)i : offsets[i] < lanes ? offsets[i] : 0;
+            pick[i] = (int32_t)(here ? lanes + offsets[i] - first : before);
+        }
+        all = begin ? ash_nest_shuffle(n, all, piece, k->lanes, pick) : piece;
+    }
+    return all;
+}
+
 bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out) {
     ash_nest *n = &k->nest;
     int64_t offsets[MOST_LANES], span = 0, lanes = k->lanes;
@@ -199,7 +221,7 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     bool up = true; /* each lane has an element of its own */
     if (!k->aligned || lanes > MOST_LANES || !lane_offsets(k, linear, offsets)) return false;
     for (unsigned i = 0; i < lanes; i++) {
-        if (offsets[i] < 0 || offsets[i] > 2 * lanes) return false;
+        if (offsets[i] < 0 || offsets[i] > (k->packed ? ASH_MAX_PACKED : 2) * lanes) return false;
         if (i) up = up && offsets[i] > offsets[i - 1];
         span = ASH_MAX(span, offsets[i]);
     }
@@ -220,7 +242,12 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
         *out = span ? ash_nest_shuffle(n, low, high, k->lanes, pick) : ash_nest_splat(n, low, k->lanes);
         return true;
     }
-    if (span >= 2 * lanes - 1) return false;
+    if (span >= 2 * lanes) {
+        if (!k->packed || !up) return false;
+        *out = load_spread(k, buf, at, mask, offsets, span);
+        return true;
+    }
+    if (span == 2 * lanes - 1 && !k->packed) return false;
     int64_t second = span + 1 - lanes; /* so that both end where the last lane does */
     for (unsigned i = 0; i < lanes; i++)
         pick[i] = (int32_t)(offsets[i] < lanes ? offsets[i] : lanes + offsets[i] - second);
