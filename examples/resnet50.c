@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
     ash_context *context = NULL;
     net n = {.random = 2015};
     ash_status status = ASH_ERROR_OUT_OF_MEMORY;
-    if (argc != 2) {
+    if (argc != 2 || argv[1][0] == '-') {
         fprintf(stderr, "usage: resnet50 OUT.onnx\n");
         return 2;
     }
