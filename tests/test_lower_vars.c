@@ -339,7 +339,7 @@ static const shape shapes[] = {
     {16, 16, {2, 4}, 3, 2, 2, 1, 1, 1},  /* three kinds of right edge */
     {16, 16, {1, 5}, 1, 6, 3, 3, 1, 1},  /* edges of several positions */
     {16, 16, {1, 9}, 1, 0, 20, 3, 1, 1}, /* of more than a tile has rows */
-    {16, 64, {1, 3}, 1, 9, 9, 9, 1, 1},  /* so many that short lines go position by position */
+    {16, 64, {1, 3}, 1, 9, 9, 9, 1, 1},  /* so many that some short lines go position by position */
     {16, 48, {1, 3}, 2, 8, 9, 8, 1, 1},
     {16, 16, {1, 20}, 1, 0, 0, 1, 1, 1},
     {3, 32, {3, 3}, 1, 1, 1, 1, 1, 0},   /* plain channels */

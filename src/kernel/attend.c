@@ -15,7 +15,8 @@
  *
  * Rows run along the lanes of scores and weights, so that the largest score and the sum of a row are those
  * of a lane. The scores are a product of this group in tiles of keys by vectors of queries: its first
- * operand is k as it lies, its second q in blocks of rows, which the layout pass has packed. What is
+ * operand is k as it lies, its second q in blocks of rows, which the layout pass has packed, or which the
+ * chunk packs itself (attend_query.c). What is
  * between the product and the softmax (masks, biases, the order of positions) is evaluated by demand on
  * the sums, as behind any tile; of scores that are no such product, everything is. Columns run along the
  * lanes of the result, as they do in v.
@@ -27,7 +28,7 @@
  *
  * Neither keys nor values are packed, whatever their number. A bias that differs from row to row is
  * gathered, but of few rows. */
-#include "tile.h"
+#include "attend_query.h"
 
 typedef struct attend {
     ash_kern *k;
@@ -45,12 +46,15 @@ typedef struct attend {
     ash_sym key_block, key_lane;                               /* of few rows */
     ash_ix in_few[ASH_MAX_RANK];
     bool few;
+    bool reads; /* a row's query is read where it lies */
+    bool packs; /* q is read as it lies: q_at is in the symbols row and step */
     ash_sym batch[ASH_MAX_RANK];
     ash_tile_operand k_at, q_at, v_at;
-    uint16_t weights, sums, states;         /* scratch: [key][row], [row][column], [3][row] */
-    ash_ref weights_at, sums_at, states_at; /* the worker's */
-    ash_ref vector0, row0, n_rows;          /* of the chunk */
-    ash_ref from, count;                    /* of the present block of keys */
+    uint16_t weights, sums, states;                     /* scratch: [key][row], [row][column], [3][row] */
+    uint16_t queries;                                   /* packed here: [vector of rows][step][row] */
+    ash_ref weights_at, sums_at, states_at, queries_at; /* the worker's */
+    ash_ref vector0, row0, n_rows;                      /* of the chunk */
+    ash_ref from, count;                                /* of the present block of keys */
 } attend;
 
 /* What is kept of each row between blocks of keys: the largest score, the sum of the weights, and what the
@@ -97,6 +101,18 @@ static void store_state(const attend *a, unsigned which, ash_ref row, ash_ref va
 
 /* --- scores --------------------------------------------------------------------------------------- */
 
+/* The queries of a vector of the chunk's rows: their terms number `step`. */
+static ash_ref load_queries(attend *a, ash_ref vector, ash_ref step) {
+    ash_kern *k = a->k;
+    ash_nest *n = &k->nest;
+    if (a->packs) {
+        ash_ref at = times(a, add(a, times(a, vector, a->inner), step), a->lanes);
+        return ash_nest_load(n, a->queries, add(a, a->queries_at, at), a->lanes, ASH_NO_REF);
+    }
+    ash_kern_set_sym(k, a->row_block, add(a, a->vector0, vector));
+    return ash_nest_load(n, a->q_at.buf, ash_kern_index(k, a->q_at.linear), a->lanes, ASH_NO_REF);
+}
+
 /* The sums of a tile: of keys from `key0` on, for vectors from `first` of the chunk on. */
 static void emit_products(attend *a, ash_tile *t, ash_ref key0, ash_ref first) {
     ash_kern *k = a->k;
@@ -111,11 +127,9 @@ static void emit_products(attend *a, ash_tile *t, ash_ref key0, ash_ref first) {
     ash_kern_set_sym(k, a->row_lane, number(a, 0));
     ash_ref apart = ash_kern_index(k, a->key_stride);
     ash_blocks_open(n, &blocks, 1, &from, &to);
-    ash_kern_loop(k, a->step, from, to, 1, ash_tile_unroll(k->low->target, t->rows, t->vectors));
-    for (unsigned v = 0; v < t->vectors; v++) {
-        ash_kern_set_sym(k, a->row_block, add(a, add(a, a->vector0, first), number(a, v)));
-        q[v] = ash_nest_load(n, a->q_at.buf, ash_kern_index(k, a->q_at.linear), a->lanes, ASH_NO_REF);
-    }
+    ash_ref step =
+        ash_kern_loop(k, a->step, from, to, 1, ash_tile_unroll(k->low->target, t->rows, t->vectors));
+    for (unsigned v = 0; v < t->vectors; v++) q[v] = load_queries(a, add(a, first, number(a, v)), step);
     ash_ref at = ash_kern_index(k, a->k_at.linear);
     for (unsigned r = 0; r < t->rows; r++) {
         ash_ref one = ash_nest_load(n, a->k_at.buf, add(a, at, times(a, apart, r)), 1, ASH_NO_REF);
@@ -387,13 +401,16 @@ static ash_ref query_at(const attend *a) {
     return add(a, a->states_at, number(a, STATES * a->vectors * a->lanes));
 }
 
+/* Puts the row's query there, where it is not in order. */
 static void copy_query(attend *a, ash_ref row) {
     ash_kern *k = a->k;
     ash_nest *n = &k->nest;
+    if (a->reads) return;
     size_t mark = ash_kern_mark(k);
     ash_ref all = add(a, a->row0, row);
     for (unsigned v = 0; v < head_vectors(a); v++)
         ash_nest_store(n, a->states, add(a, query_at(a), number(a, v * a->lanes)), real(a, 0), ASH_NO_REF);
+    ash_kern_set_sym(k, a->row, all);
     ash_kern_set_sym(k, a->row_block, ash_nest_idiv(n, all, number(a, a->lanes)));
     ash_kern_set_sym(k, a->row_lane, ash_nest_imod(n, all, number(a, a->lanes)));
     ash_ref step = ash_kern_loop(k, a->step, number(a, 0), ash_kern_dim(k, a->inner), 1, 1);
@@ -403,8 +420,18 @@ static void copy_query(attend *a, ash_ref row) {
     ash_kern_forget(k, mark);
 }
 
-/* Dots of the query with `keys` keys from number `key` of the block on. */
-static void emit_dots(attend *a, unsigned keys, ash_ref key) {
+/* A vector of the row's query, from a term on. */
+static ash_ref load_query(attend *a, ash_ref row, ash_ref first, ash_ref mask) {
+    ash_kern *k = a->k;
+    ash_nest *n = &k->nest;
+    if (!a->reads) return ash_nest_load(n, a->states, add(a, query_at(a), first), a->lanes, ASH_NO_REF);
+    ash_kern_set_sym(k, a->row, add(a, a->row0, row));
+    ash_kern_set_sym(k, a->step, first);
+    return ash_nest_load(n, a->q_at.buf, ash_kern_index(k, a->q_at.linear), a->lanes, mask);
+}
+
+/* Dots of a row's query with `keys` keys from number `key` of the block on. */
+static void emit_dots(attend *a, ash_ref row, unsigned keys, ash_ref key) {
     ash_kern *k = a->k;
     ash_nest *n = &k->nest;
     ash_ref sum[FEW_DOTS] = {0}, mask = ASH_NO_REF;
@@ -413,9 +440,9 @@ static void emit_dots(attend *a, unsigned keys, ash_ref key) {
     ash_ref apart = ash_kern_index(k, a->key_stride);
     for (unsigned v = 0; v < head_vectors(a); v++) {
         ash_ref first = number(a, v * a->lanes);
-        ash_ref q = ash_nest_load(n, a->states, add(a, query_at(a), first), a->lanes, ASH_NO_REF);
         if (v + 1 == head_vectors(a) && a->inner % a->lanes)
             mask = below(a, number(a, a->inner % a->lanes));
+        ash_ref q = load_query(a, row, first, mask);
         ash_kern_set_sym(k, a->step, first);
         ash_ref at = ash_kern_index(k, a->k_at.linear);
         for (unsigned i = 0; i < keys; i++) {
@@ -487,7 +514,7 @@ static void emit_few_keys(attend *a, const single *s) {
     ash_ref from = number(a, 0), last = number(a, a->lanes - 1);
     ash_ref vectors = ash_nest_idiv(n, add(a, a->count, last), number(a, a->lanes));
     for (unsigned i = 0; i < dots.n; i++) {
-        emit_dots(a, dots.at[i], ash_tile_open_height(n, &dots, i, &from, a->count));
+        emit_dots(a, s->row, dots.at[i], ash_tile_open_height(n, &dots, i, &from, a->count));
         ash_nest_end(n);
     }
     ash_ref before = ash_nest_get(n, s->most);
@@ -582,6 +609,15 @@ void ash_attend__product_at(const ash_kern *k, const ash_node *node, const ash_n
         idx[d] = its[d] == ASH_LABEL_NONE ? 0 : axes[its[d]];
 }
 
+/* The value whose rows are packed here, and its index in row and step, from that of its blocks. */
+static ash_value find_query(attend *a, ash_ix *q, int64_t block) {
+    const unsigned rank = ash_graph__type(a->k->graph, a->scores->out)->rank;
+    ash_ixs *ixs = &a->k->ixs;
+    q[rank - 2] = ash_ix_div(ixs, ash_ix_sym(ixs, a->row), block);
+    q[rank] = ash_ix_mod(ixs, ash_ix_sym(ixs, a->row), block);
+    return ash_attend__query(a->k->graph, ixs, a->scores, q);
+}
+
 static void find_operands(attend *a) {
     ash_kern *k = a->k;
     ash_ixs *ixs = &k->ixs;
@@ -598,9 +634,12 @@ static void find_operands(attend *a) {
         q[rank] = ash_ix_mod(ixs, q[rank - 1], block);
         q[rank - 2] = ash_ix_div(ixs, q[rank - 1], block);
         q[rank - 1] = ash_ix_sym(ixs, a->step);
+        ash_value query = a->scores->ins[1];
+        a->packs = ash_kern_is_passed(k, query);
+        if (a->packs) query = find_query(a, q, block);
         found = found && block % a->lanes == 0 &&
                 ash_tile_operand_at(k, a->scores->ins[0], keys, &a->k_at) &&
-                ash_tile_operand_at(k, a->scores->ins[1], q, &a->q_at) &&
+                ash_tile_operand_at(k, query, q, &a->q_at) &&
                 ash_ix_stride(ixs, a->k_at.linear, a->key, &a->key_stride);
     }
     ash_kern_expect(k, found); /* fusion has asked for it */
@@ -656,6 +695,19 @@ static void fill(const attend *a, uint16_t buf, ash_ref from, int64_t count, dou
     ash_nest_end(n);
 }
 
+static void pack_queries(attend *a, ash_ref vectors) {
+    const ash_attend_rows rows = {.k = a->k,
+                                  .at = &a->q_at,
+                                  .row = a->row,
+                                  .step = a->step,
+                                  .last = plus(a, ash_kern_dim(a->k, a->rows), -1),
+                                  .terms = a->inner,
+                                  .lanes = a->lanes,
+                                  .buf = a->queries,
+                                  .to = a->queries_at};
+    ash_attend__pack(&rows, a->row0, vectors);
+}
+
 static void emit_chunk(attend *a) {
     ash_kern *k = a->k;
     ash_nest *n = &k->nest;
@@ -674,6 +726,7 @@ static void emit_chunk(attend *a) {
     fill(a, a->states, state_at(a, MOST, number(a, 0)), all, -__builtin_inf());
     fill(a, a->states, state_at(a, SUM, number(a, 0)), all, 0);
     ash_ref vectors = ash_nest_idiv(n, add(a, a->n_rows, number(a, a->lanes - 1)), number(a, a->lanes));
+    if (a->packs) pack_queries(a, vectors);
     ash_ref end = ash_kern_dim(k, a->keys), strip = number(a, 0);
     a->from = ash_nest_loop(n, number(a, 0), end, a->block, 1);
     a->count = lesser(a, ash_nest_binary(n, ASH_OP_SUB, end, a->from), number(a, a->block));
@@ -713,10 +766,14 @@ void ash_kern_lower_attend(ash_kern *k, ash_dim *chunks) {
     if (ash_kern_lost(k) || k->broken) return;
     choose_sizes(&a);
     a.few = may_be_few(&a);
+    int64_t apart;
+    a.reads =
+        a.packs && ash_ix_lane_stride(&k->ixs, a.q_at.linear, a.step, a.lanes, true, &apart) && apart == 1;
     int64_t all = a.vectors * a.lanes;
     a.weights = ash_kern_scratch(k, ASH_F32, a.block * all, &a.weights_at);
     a.sums = ash_kern_scratch(k, ASH_F32, all * ASH_MAX(a.strips, 1) * a.lanes, &a.sums_at);
     a.states = ash_kern_scratch(k, ASH_F32, STATES * all + FEW_VECTORS * a.lanes, &a.states_at);
+    if (a.packs) a.queries = ash_kern_scratch(k, ASH_F32, a.inner * all, &a.queries_at);
     if (ash_kern_lost(k)) return;
     ash_dim parts = ash_kern_ceil_div(k, ash_kern_ceil_div(k, a.rows, a.lanes), a.vectors), count = parts;
     for (unsigned d = 0; d + 2 < a.rank; d++) count = ash_kern_product(k, count, out->dims[d]);

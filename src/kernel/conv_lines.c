@@ -15,8 +15,8 @@
  *
  * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the
  * right end, or on padding that is an expression. The tile is then there for each case. Where these are
- * many, the edges go position by position, with the window cut to what lies inside, and so do lines that
- * are too short for edges that padding makes long. */
+ * many, the edges go position by position, with the window cut to what lies inside, and so do the longer
+ * ones of the lines that are too short for edges that padding makes long. */
 #include "conv.h"
 
 typedef ash_conv conv;
@@ -286,16 +286,30 @@ static bool has_sizes(const conv *c, const ash_tile_heights *heights, int64_t mo
     return are_few(c) && (most <= heights->at[0] || most < 2 * heights->at[heights->n > 1]);
 }
 
+/* Up to which size the lines of at most `most` positions have tiles of their own, if not all of them: as
+ * far as these are no more than there are for lines without long edges. */
+static int64_t most_sizes(const conv *c, const ash_tile_heights *heights, int64_t most) {
+    enum { TILES = 16 };
+    int64_t size = 0, tiles = 0;
+    if (has_sizes(c, heights, most)) return most;
+    if (!are_few(c)) return 0;
+    while (size < most && (tiles += ash_ceil_div(size + 1, (int64_t)heights->at[0])) <= TILES) size++;
+    return size;
+}
+
 /* A line of at most `most` positions, too short for its edges. */
 static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                        int64_t most) {
-    ash_ref zero = ash_nest_index(&c->k->nest, 0);
-    int64_t least, largest;
+    ash_nest *n = &c->k->nest;
+    ash_ref width = ash_kern_dim(c->k, c->width);
+    int64_t least, largest, sizes = most_sizes(c, heights, most);
     ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
-    if (has_sizes(c, heights, most))
-        emit_sizes(c, heights, vectors, first_vector, ASH_MIN(ASH_MAX(least, 0), most), most);
-    else
-        emit_single(c, vectors, first_vector, zero, ash_kern_dim(c->k, c->width));
+    const bool own = sizes >= ASH_MAX(least, 1), both = own && sizes < most;
+    if (both) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, width, ash_nest_index(n, sizes)));
+    if (own) emit_sizes(c, heights, vectors, first_vector, ASH_MIN(ASH_MAX(least, 0), sizes), sizes);
+    if (both) ash_nest_else(n);
+    if (!own || both) emit_single(c, vectors, first_vector, ash_nest_index(n, 0), width);
+    if (both) ash_nest_end(n);
 }
 
 /* The longest line with a tile of its own size. With edges a line has some more of them, which is little

@@ -57,6 +57,10 @@ static bool is_stored(const ash_kern *k, ash_value value) {
     return group != ASH_NO_GROUP && group != k->group_id;
 }
 
+bool ash_kern_is_passed(const ash_kern *k, ash_value value) {
+    return !is_stored(k, value);
+}
+
 bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value *stored, ash_ix *linear) {
     ash_ix at[ASH_MAX_RANK], to[ASH_MAX_RANK] = {0};
     memcpy(at, idx, ash_graph__type(k->graph, value)->rank * sizeof *at);

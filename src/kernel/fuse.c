@@ -397,15 +397,20 @@ static bool new_group(fuser *f, uint32_t n) {
     return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
 }
 
-/* Where an element lies of what movement makes of a stored value: an address, in a symbol for each dim. */
-static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_sym *syms) {
-    const ash_graph *g = f->graph;
-    const ash_type *type = ash_graph__type(g, value);
-    ash_ix at[ASH_MAX_RANK] = {0}, to[ASH_MAX_RANK] = {0}, linear;
+/* Begins with an index of a value, in a symbol for each dim. */
+static void any_index(const fuser *f, ash_value value, ash_ixs *ixs, ash_sym *syms, ash_ix *at) {
+    ash_ixs_init(ixs, f->fusion->allocator, f->graph->dims);
+    const ash_type *type = ash_graph__type(f->graph, value);
     for (unsigned d = 0; d < type->rank; d++) {
         syms[d] = ash_ix_new_sym(ixs, type->dims[d]);
         at[d] = ash_ix_sym(ixs, syms[d]);
     }
+}
+
+/* Where the element at an index lies of what movement makes of a stored value: an address. Changes `at`. */
+static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_ix *at) {
+    const ash_graph *g = f->graph;
+    ash_ix to[ASH_MAX_RANK] = {0}, linear = ash_ix_const(ixs, 0);
     unsigned depth = 0, turns = 0;
     while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value]) {
         const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
@@ -413,14 +418,28 @@ static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_
         if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) break;
         if (++depth > MAX_DEPTH || turns > MAX_TURNS) break;
         ash_ix_behind(ixs, g, node, at, to);
-        memcpy(at, to, sizeof at);
+        memcpy(at, to, sizeof to);
         value = node->ins[0];
     }
-    type = ash_graph__type(g, value);
-    linear = ash_ix_const(ixs, 0);
+    const ash_type *type = ash_graph__type(g, value);
     for (unsigned d = 0; d < type->rank; d++)
         linear = ash_ix_add(ixs, ash_ix_mul(ixs, linear, type->dims[d]), at[d]);
     return linear;
+}
+
+/* Whether neighbours along a dim of what movement makes of a stored value lie at one distance: everywhere,
+ * or in runs. */
+static bool stride_along(fuser *f, ash_value value, unsigned dim, bool runs, int64_t *stride) {
+    const unsigned lanes = runs ? (unsigned)f->costs->read_run : 2;
+    ash_sym syms[ASH_MAX_RANK];
+    ash_ix at[ASH_MAX_RANK] = {0};
+    ash_ixs ixs;
+    any_index(f, value, &ixs, syms, at);
+    bool even =
+        ash_ix_lane_stride(&ixs, address_behind(f, value, &ixs, at), syms[dim], lanes, runs, stride);
+    f->failed |= ixs.failed && !ixs.too_large;
+    ash_ixs_free(&ixs);
+    return even;
 }
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
@@ -430,33 +449,18 @@ static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_
 static bool lies_evenly(fuser *f, ash_value value) {
     const ash_type *type = ash_graph__type(f->graph, value);
     unsigned rank = type->rank;
-    ash_sym syms[ASH_MAX_RANK];
-    ash_ixs ixs;
-    ash_ixs_init(&ixs, f->fusion->allocator, f->graph->dims);
-    ash_ix linear = address_behind(f, value, &ixs, syms);
     int64_t stride;
-    unsigned run = (unsigned)f->costs->read_run;
-    bool even = rank == 0 || ash_ix_lane_stride(&ixs, linear, syms[rank - 1], run, true, &stride);
-    if (rank > 1 && even && stride)
-        even = stride * (int64_t)ash_dtype_size(type->dtype) % f->costs->set_bytes != 0;
-    if (rank > 1) even = even && ash_ix_lane_stride(&ixs, linear, syms[rank - 2], 2, false, &stride);
-    f->failed |= ixs.failed && !ixs.too_large;
-    ash_ixs_free(&ixs);
-    return even;
+    if (rank == 0) return true;
+    if (!stride_along(f, value, rank - 1, true, &stride)) return false;
+    return rank == 1 ||
+           ((!stride || stride * (int64_t)ash_dtype_size(type->dtype) % f->costs->set_bytes != 0) &&
+            stride_along(f, value, rank - 2, false, &stride));
 }
 
 /* Whether neighbours along a dim are neighbours in memory, in runs, or one element. */
 static bool lies_close(fuser *f, ash_value value, unsigned dim) {
-    ash_sym syms[ASH_MAX_RANK];
-    ash_ixs ixs;
-    ash_ixs_init(&ixs, f->fusion->allocator, f->graph->dims);
-    ash_ix linear = address_behind(f, value, &ixs, syms);
     int64_t stride;
-    bool close = ash_ix_lane_stride(&ixs, linear, syms[dim], (unsigned)f->costs->read_run, true, &stride) &&
-                 stride <= 1;
-    f->failed |= ixs.failed && !ixs.too_large;
-    ash_ixs_free(&ixs);
-    return close;
+    return stride_along(f, value, dim, true, &stride) && stride <= 1;
 }
 
 /* Whether what a window or a gather reads often should lie in memory as it is named: where the vectors of
@@ -519,6 +523,28 @@ static bool is_regrouped(const fuser *f, ash_value value) {
     return false;
 }
 
+/* The queries that a product of scores reads as they lie, terms side by side, and packs itself, or
+ * ASH_NO_VALUE: it finds them packed, which costs nothing where they are constants. */
+static ash_value query_as_it_lies(fuser *f, const ash_node *node) {
+    const unsigned rank = ash_graph__type(f->graph, node->ins[1])->rank;
+    int64_t stride;
+    ash_sym syms[ASH_MAX_RANK];
+    ash_ix at[ASH_MAX_RANK] = {0};
+    ash_ixs ixs;
+    if (!ash_node_int(node, ASH_ATTR_B_BLOCK) || f->fusion->constant[node->ins[1]] ||
+        ash_graph__type(f->graph, node->ins[1])->dims[rank - 2] < 1)
+        return ASH_NO_VALUE;
+    any_index(f, node->ins[1], &ixs, syms, at);
+    ash_value query = ash_attend__query(f->graph, &ixs, node, at);
+    ash_ix linear = address_behind(f, query, &ixs, at);
+    bool close =
+        ash_ix_lane_stride(&ixs, linear, syms[rank - 2], (unsigned)f->costs->read_run, true, &stride) &&
+        stride == 1;
+    f->failed |= ixs.failed && !ixs.too_large;
+    ash_ixs_free(&ixs);
+    return close ? query : ASH_NO_VALUE;
+}
+
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
 static void place(fuser *f, uint32_t n, uint32_t group) {
     const ash_node *node = &f->graph->nodes.at[n];
@@ -566,18 +592,19 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     default: break;
     }
     bool attends = node->op == ASH_OP_ATTEND && ask_scores(f, node, g, &r);
+    const ash_value query = g->scores == n ? query_as_it_lies(f, node) : ASH_NO_VALUE;
     for (unsigned i = attends; i < node->n_ins; i++) {
         request through = {.state = REARRANGED, .group = group, .depth = r.depth, .turns = r.turns};
         memset(through.labels, ASH_LABEL_NONE, sizeof through.labels);
         if (node->op == ASH_OP_GATHER && i == 0 && picks(f, node->ins[0]))
             ask(f, node->ins[0], &through);
         else
-            ask_stored(f, node->ins[i], &r);
+            ask_stored(f, i == 1 && query != ASH_NO_VALUE ? query : node->ins[i], &r);
     }
     for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
         f->packed[node->ins[i]] = true;
     const bool by_packed = node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK);
-    if (by_packed) f->packed[node->ins[1]] = true;
+    if (by_packed && query == ASH_NO_VALUE) f->packed[node->ins[1]] = true;
     if ((node->op == ASH_OP_MATMUL || node->op == ASH_OP_MATMUL_WIDE) && !lies_evenly(f, node->ins[0]))
         f->packed[node->ins[0]] = true;
     if (by_packed && ash_node__is_bytes(f->graph, node) && /* which takes four neighbours to a step */
@@ -648,7 +675,8 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
     for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
     bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(f->graph, node);
-    if (node->op == ASH_OP_CAST && r->state == UNUSED && !must_store) return ASH_OK; /* of a lookup alone */
+    if ((node->op == ASH_OP_CAST || node->op == ASH_OP_PAD) && r->state == UNUSED && !must_store)
+        return ASH_OK; /* of a lookup alone; of queries that are read as they lie */
     if (ash_op_is_virtual(node->op) && !must_store) {
         pass_on(f, node);
         return ASH_OK;
@@ -684,33 +712,6 @@ static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag
         return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "a reduction over more than %d axes in all",
                         ASH_MAX_AXES);
     return ASH_OK;
-}
-
-static void mark_constants(const ash_graph *graph, bool *constant) {
-    for (size_t v = 0; v < graph->values.len; v++) {
-        ash_value_kind kind = graph->values.at[v].kind;
-        constant[v] = kind == ASH_VALUE_CONSTANT || kind == ASH_VALUE_PARAMETER;
-    }
-    for (size_t n = 0; n < graph->nodes.len; n++) {
-        const ash_node *node = &graph->nodes.at[n];
-        int64_t count;
-        bool all = !graph->body && ash_node__is_pure(graph, node) && ash_node_has_numbers(node);
-        for (unsigned i = 0; i < node->n_outs; i++)
-            all &= ash_type_static_count(ash_graph__type(graph, node->out + i), &count);
-        for (unsigned i = 0; i < node->n_ins; i++) all &= constant[node->ins[i]];
-        for (unsigned i = 0; i < node->n_outs; i++) constant[node->out + i] = all;
-    }
-}
-
-static void mark_from_reduction(const ash_graph *graph, bool *from) {
-    for (size_t n = 0; n < graph->nodes.len; n++) {
-        const ash_node *node = &graph->nodes.at[n];
-        bool any = ash_op_is_reduction(node->op);
-        if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
-            for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
-        if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
-        from[node->out] = any;
-    }
 }
 
 /* Lists the nodes of each group. */
@@ -762,8 +763,8 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
-    mark_constants(graph, out->constant);
-    mark_from_reduction(graph, f.from_reduction);
+    ash_fuse__mark_constants(graph, out->constant);
+    ash_fuse__mark_from_reduction(graph, f.from_reduction);
     if (!ash_fuse__mark_light(graph, options, out->constant, f.light, f.meets)) {
         status = ASH_NO_MEMORY(diag);
         goto done;

@@ -31,6 +31,7 @@
 #define ASH_FUSE_H
 
 #include "base/costs.h"
+#include "index.h"
 #include "ir/ir.h"
 
 enum { ASH_MAX_AXES = 2 * ASH_MAX_RANK, ASH_MAX_GROUP = 256 };
@@ -99,10 +100,19 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
                             ash_diag *diag);
 void ash_fusion_free(ash_fusion *fusion);
 
+/* fuse_light.c: marks the values that are the same in every execution, and those that are made of
+ * reductions' results element by element; per value. */
+void ash_fuse__mark_constants(const ash_graph *graph, bool *constant);
+void ash_fuse__mark_from_reduction(const ash_graph *graph, bool *from);
 /* fuse_light.c: marks the values that are computed by each group that reads them rather than stored, and
  * those that are made of the results of several reductions, element by element. Both are zeroed before.
  * False: no memory. */
 bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *options, const bool *constant,
                           bool *light, bool *meets);
+
+/* attend_query.c: what the queries of a product that makes scores are packed from, at an index of the
+ * product's second operand, which becomes one of theirs; or that operand itself, where it is not seen to be
+ * blocks of rows with nothing but more rows behind them. */
+ash_value ash_attend__query(const ash_graph *graph, ash_ixs *ixs, const ash_node *product, ash_ix *at);
 
 #endif

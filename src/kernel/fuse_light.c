@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which values are not stored though several groups read them: each reader computes them anew. They cost
  * few instructions, and what they are made of is in memory anyway. And which values are made of several
- * reductions' results, so that they belong to where these are. */
+ * reductions' results, so that they belong to where these are; and which are constants. */
 #include "fuse.h"
 
 typedef struct light_marks {
@@ -16,6 +16,33 @@ typedef struct light_marks {
     bool *at_hand;   /* reduced, or made of such a value and of numbers that are repeated */
     bool *shared;    /* the same of values that lie in memory for another reason: several nodes read them */
 } light_marks;
+
+void ash_fuse__mark_constants(const ash_graph *graph, bool *constant) {
+    for (size_t v = 0; v < graph->values.len; v++) {
+        ash_value_kind kind = graph->values.at[v].kind;
+        constant[v] = kind == ASH_VALUE_CONSTANT || kind == ASH_VALUE_PARAMETER;
+    }
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        int64_t count;
+        bool all = !graph->body && ash_node__is_pure(graph, node) && ash_node_has_numbers(node);
+        for (unsigned i = 0; i < node->n_outs; i++)
+            all &= ash_type_static_count(ash_graph__type(graph, node->out + i), &count);
+        for (unsigned i = 0; i < node->n_ins; i++) all &= constant[node->ins[i]];
+        for (unsigned i = 0; i < node->n_outs; i++) constant[node->out + i] = all;
+    }
+}
+
+void ash_fuse__mark_from_reduction(const ash_graph *graph, bool *from) {
+    for (size_t n = 0; n < graph->nodes.len; n++) {
+        const ash_node *node = &graph->nodes.at[n];
+        bool any = ash_op_is_reduction(node->op);
+        if (ash_op_is_elementwise(node->op) || ash_op_is_virtual(node->op))
+            for (unsigned i = 0; i < node->n_ins; i++) any |= from[node->ins[i]];
+        if (ash_node__looked_up(graph, node) != ASH_NO_VALUE) any |= from[node->ins[1]];
+        from[node->out] = any;
+    }
+}
 
 /* Marks values that a reduction reads, at once or through movement. */
 static void mark_summed(const ash_graph *graph, bool *summed) {

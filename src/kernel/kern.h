@@ -218,6 +218,8 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
 void ash_kern_collect(ash_kern *k, ash_value value, ash_ix at);
 /* Makes evaluation return `ref` for a value at whatever index, until forgotten. */
 void ash_kern_know(ash_kern *k, ash_value value, ash_ref ref);
+/* Whether a value lies nowhere: it is computed, or gone through, where it is read. */
+bool ash_kern_is_passed(const ash_kern *k, ash_value value);
 /* Address of an element in its buffer. */
 ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx);
 /* The stored value behind a chain of movement, and the address of the element in its buffer; false when the
@@ -290,6 +292,9 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
 ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
                                ash_dim shift, ash_dim *chunks);
 
+/* loops_turn.c: transposes a square of `lanes` vectors of so many lanes, a power of two, at most
+ * ASH_MAX_TURNED. */
+void ash_kern_transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element);
 /* loops_turn.c: a vector whose lanes are `linear` along the vector symbol, out of the present block; false
  * when it is not of that form. `end` (unless ASH_NO_REF): some lanes may lie outside of the first so many
  * elements of the buffer, `most` at most, and have any value. */

@@ -215,8 +215,15 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
     }
 }
 
-/* Opens the loops over rows [from, to), at most `most` of them; returns how many. Where the last axis has
- * an extent that is a number, each row is decoded: a division by a number is a multiplication. One by a
+/* Whether all that the number of a row is divided by are numbers. */
+static bool divides_by_numbers(const ash_loops *l, unsigned n) {
+    for (unsigned i = 1; i < n; i++)
+        if (!ash_dim_is_const(l->outer[i].extent)) return false;
+    return true;
+}
+
+/* Opens the loops over rows [from, to), at most `most` of them; returns how many. Where the axes have
+ * extents that are numbers, each row is decoded: a division by a number is a multiplication. One by a
  * variable is not, nor by a number of the prologue, which many shapes may share a kernel of (share.c): so
  * there rows go line by line, and what depends on the line alone leaves the inner loop. */
 static unsigned open_rows(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
@@ -224,7 +231,7 @@ static unsigned open_rows(ash_loops *l, unsigned n, ash_ref from, ash_ref to, in
     ash_nest *nest = &k->nest;
     const ash_axis *a = n ? &l->outer[n - 1] : NULL;
     bool decoded = n < 2 || most == 1 || k->low->target->kind == ASH_TARGET_GPU;
-    if (decoded || (ash_dim_is_const(a->extent) && !k->group->constant)) {
+    if (decoded || (divides_by_numbers(l, n) && !k->group->constant)) {
         decode_row(l, n, ash_nest_loop(nest, from, to, 1, 1));
         return 1;
     }

@@ -50,7 +50,7 @@ static void interleave(ash_nest *n, ash_ref *rows, unsigned lanes, unsigned part
     }
 }
 
-static void transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element) {
+void ash_kern_transpose(ash_kern *k, ash_ref *rows, unsigned lanes, size_t element) {
     ash_nest *n = &k->nest;
     unsigned part = (unsigned)k->low->target->costs.turn_part_bytes / (unsigned)element; /* of a register */
     part = ASH_MIN(part, lanes);
@@ -102,7 +102,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
     }
     ash_kern_set_sym(k, k->vsym, v);
     if (n->failed) return false;
-    transpose(k, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
+    ash_kern_transpose(k, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
     t->loads[t->n_loads].buf = buf;
     t->loads[t->n_loads++].linear = linear;
     *out = rows[0];
