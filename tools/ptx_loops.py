@@ -23,7 +23,8 @@ NVDISASM = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
 
 # multiprocessors, multiply-adds of f32 and of half floats a cycle of one, MHz, bytes of memory a cycle: as in target.c
 GPUS = {"sm_80": (108, 64, 1024, 1410, 1103), "sm_90": (132, 128, 1300, 1755, 1909), "sm_120": (170, 128, 256, 2400, 746)}
-REGISTERS, SHARED, WAIT, BEGIN, GAP = 65536, 160 << 10, 700, 1000, 1.5  # of one; bytes; cycles; cycles; microseconds
+REGISTERS, WAIT, BEGIN, GAP = 65536, 700, 1000, 1.5  # of one; cycles; cycles; microseconds
+SHARED, OWN = {"sm_80": 164 << 10, "sm_90": 228 << 10, "sm_120": 100 << 10}, 1 << 10  # bytes of one; what the system takes of a block's
 
 
 def run(*command):
@@ -54,7 +55,7 @@ def loop_of(text):
 
 
 def assemble(ptx, sm, folder):
-    """(registers, bytes of shared memory, bytes of spills, multiply-adds, instructions); None: refused."""
+    """(registers, bytes of spills, multiply-adds, instructions); None: refused."""
     source, cubin = os.path.join(folder, "k.ptx"), os.path.join(folder, "k.cubin")
     with open(source, "w") as f:
         f.write(ptx)
@@ -64,8 +65,7 @@ def assemble(ptx, sm, folder):
         return None
     registers = int(re.search(r"Used (\d+) registers", made.stderr).group(1))
     spills = sum(map(int, re.findall(r"(\d+) bytes spill stores", made.stderr)))
-    shared = sum(map(int, re.findall(r"(\d+) bytes smem", made.stderr)))
-    return (registers, shared, spills) + loop_of(run(NVDISASM, "-c", cubin).stdout)
+    return (registers, spills) + loop_of(run(NVDISASM, "-c", cubin).stdout)
 
 
 def k_tiles_of(nest):
@@ -74,11 +74,18 @@ def k_tiles_of(nest):
     return (int(found.group(1)) // int(found.group(2)), int(found.group(2))) if found else (0, 0)
 
 
-def time_of(sm, blocks, threads, k_tiles, found, halves):
+def shared_of(nest):
+    """Bytes of a block's shared memory."""
+    sizes = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "u32": 4, "f16": 2, "bf16": 2}
+    return sum(-(-int(count) * sizes.get(dtype, 1) // 16) * 16
+               for dtype, count in re.findall(r"^shared s\d+: (\w+) (\d+)$", nest, flags=re.M))
+
+
+def time_of(sm, blocks, threads, k_tiles, shared, found, halves):
     """Cycles of a kernel of tiles."""
     processors, adds, matrices, _, _ = GPUS[sm]
-    registers, shared, _, work, size = found
-    room = max(1, min(REGISTERS // (threads * -(-registers // 8) * 8), SHARED // max(shared, 1)))
+    registers, _, work, size = found
+    room = max(1, min(REGISTERS // (threads * -(-registers // 8) * 8), SHARED[sm] // (shared + OWN)))
     left, cycles = -(-blocks // processors), 0
     while left:
         here = min(left, room)
@@ -119,14 +126,14 @@ def table(ashlar, sms, model, options, folder):
             least = max(s for _, _, _, s in of) / rate
             threads = int(re.search(r"\.maxntid (\d+)", kernels[k]).group(1))
             found = assemble(kernels[k], sm, folder)
-            good = good and found and not found[2]
+            good = good and found and not found[1]
             k_tiles = k_tiles_of(nests[k])
             if not found or not k_tiles[0]:
                 time += len(of) * (least / clock + GAP)
                 continue
             halves = "mma.sync" in kernels[k]
-            registers, _, spills, fma, code = found
-            each = max(time_of(sm, chunks, threads, k_tiles, found, halves), least) / clock
+            registers, spills, fma, code = found
+            each = max(time_of(sm, chunks, threads, k_tiles, shared_of(nests[k]), found, halves), least) / clock
             time += len(of) * (each + GAP)
             tiles += len(of) * each
             adds += flop * len(of)

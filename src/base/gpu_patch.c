@@ -3,7 +3,7 @@
 #include "gpu_tile.h"
 
 enum { VECTOR = 4, BYTES = 4, BANKS = 8 /* of 16 bytes */ };
-enum { MEMORY = 48 << 10, MOST_SUMS = 3072 /* multiply-adds of a thread in a k-tile */ };
+enum { MOST_SUMS = 3072 /* multiply-adds of a thread in a k-tile */ };
 enum { MOST_PLACES = 32 /* that a thread copies of a quad: bits */ };
 
 void ash_gpu_piece_at(const ash_gpu_piece *piece, unsigned vector, unsigned *row, unsigned *column) {
@@ -37,7 +37,7 @@ static bool fits(const ash_gpu_window *w, ash_gpu_shape shape, const ash_gpu_pie
     int64_t halves = ash_gpu_piece_groups(w, piece) > 1 ? 2 : 1,
             elements = 2 * ash_gpu_piece_weights(w, shape, piece) + halves * ash_gpu_piece_patch(piece),
             places = piece->positions * ASH_GPU_QUAD / ash_gpu_threads(shape);
-    return elements * BYTES <= MEMORY && (halves == 1 || places <= MOST_PLACES);
+    return elements * BYTES <= w->memory && (halves == 1 || places <= MOST_PLACES);
 }
 
 /* As many rows of the patch in each k-tile as the window has rows, where these are no more copies than

@@ -6,8 +6,7 @@ enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so 
 enum { MOST_PARTS = 64 };
 
 /* Shapes; the share of multiply-adds among the instructions of their loops, or of the time in which
- * matrices are multiplied, and the blocks that a multiprocessor has registers and memory for
- * (docs/cuda.md). */
+ * matrices are multiplied, and the blocks that a multiprocessor has registers for (docs/cuda.md). */
 static const struct {
     ash_gpu_shape shape;
     double share;
@@ -24,6 +23,10 @@ static const struct {
     {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA, 0}, 0.91, 4}, /* 32 x 32 */
     {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.88, 6},
     {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.75, 8},
+    {{16, 2, 4, 8, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2}, /* 64 x 64, 128 threads, as all below */
+    {{16, 2, 8, 4, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2}, /* 128 x 32 */
+    {{16, 2, 4, 4, 8, 64, ASH_GPU_FMA, 0}, 0.92, 2}, /* 64 x 32 */
+    {{8, 2, 8, 4, 4, 32, ASH_GPU_FMA, 0}, 0.9, 3},
     {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES, 0}, 0.8, 2}, /* 128 x 128, 256 threads */
     {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.7, 4}, /* 64 x 64, 128 threads */
     {{2, 2, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.4, 8}, /* 32 x 32, 128 threads */
@@ -63,6 +66,24 @@ double ash_gpu_share(ash_gpu_math math, double results) {
         if (results > 0.5625 * ash_gpu_rows(s) * ash_gpu_columns(s)) break; /* 3/4 of each side */
     }
     return share;
+}
+
+/* Bytes of the block's memory: all slices' sums, or both operands twice. */
+static double memory_of_sums(ash_gpu_shape s) {
+    return s.slices > 1 ? (double)s.slices * ash_gpu_rows(s) * ash_gpu_columns(s) * BYTES : 0;
+}
+
+static double memory_of(ash_gpu_shape s) {
+    enum { PAD = 16 };
+    double bytes = ash_gpu_math_bytes(s.math), lines = ash_gpu_rows(s) + ash_gpu_columns(s);
+    return ASH_MAX(2 * s.terms * (lines * bytes + 2 * PAD), memory_of_sums(s));
+}
+
+/* Blocks of so many bytes that a multiprocessor has room for; 0: it cannot have one. */
+static double room_for(const ash_target *target, size_t i, double bytes) {
+    if (bytes > target->block_memory) return 0;
+    return ASH_MIN((double)shapes[i].room,
+                   __builtin_floor(target->core_memory / (bytes + target->own_memory)));
 }
 
 /* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of
@@ -121,7 +142,8 @@ static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
     const double of_copy = 1.5, of_scattered = 3; /* with its address */
     if (ash_gpu_by_warp(s)) return shapes[i].share;
     if (s.wide > ASH_GPU_IN_LINE) return share_of_piece(work->window, s);
-    bool scattered = work->runs > 1;
+    const ash_gpu_window *w = work->window;
+    bool scattered = work->runs > 1 || (w && (w->strides[1] > 1 || w->out[0] * w->out[1] % VECTOR));
     double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
            loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms;
     double vectors = ash_gpu_rows(s) / (double)VECTOR, ones = 0;
@@ -130,7 +152,7 @@ static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
     if (s.wide) /* addresses of a channel are those of the whole row of the window */
         copies = (vectors * of_copy + ones * (1 + (of_scattered - 1) / (double)work->window->kernel[1])) *
                  s.terms / ash_gpu_threads(s);
-    return adds / (adds + loads + copies + AROUND + (scattered ? ODOMETER : 0));
+    return adds / (adds + loads + copies + AROUND + (work->runs > 1 ? ODOMETER : 0));
 }
 
 /* Cycles of a round of so many blocks. */
@@ -158,13 +180,13 @@ static double time_of(const ash_target *target, const ash_gpu_work *work, size_t
     ash_gpu_shape s = shape_for(i, work);
     double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) *
                     (double)ash_ceil_div(work->columns, ash_gpu_columns(s)) * work->batches;
-    return in_rounds(target, work, i, s, blocks, shapes[i].room);
+    double room = room_for(target, i, memory_of(s));
+    return room > 0 ? in_rounds(target, work, i, s, blocks, room) : 0;
 }
 
 /* The same with columns that are pieces of images; 0: there are none such. */
 static double time_of_pieces(const ash_target *target, const ash_gpu_work *work, size_t i,
                              ash_gpu_shape *out) {
-    enum { MEMORY = 160 << 10 /* of a multiprocessor */ };
     const ash_gpu_window *w = work->window;
     ash_gpu_shape s = shapes[i].shape;
     ash_gpu_piece piece;
@@ -173,37 +195,34 @@ static double time_of_pieces(const ash_target *target, const ash_gpu_work *work,
     s.terms = ash_gpu_piece_terms(w, &piece);
     double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) * w->images *
                     (double)(piece.across * piece.down) * work->batches;
-    double bytes =
-               (double)(2 * ash_gpu_piece_weights(w, s, &piece) + 2 * ash_gpu_piece_patch(&piece)) * BYTES,
-           room = ASH_MIN((double)shapes[i].room, __builtin_floor(MEMORY / bytes));
-    double time = in_rounds(target, work, i, s, blocks, room);
+    double halves = ash_gpu_piece_groups(w, &piece) > 1 ? 2 : 1,
+           bytes = BYTES * (2 * (double)ash_gpu_piece_weights(w, s, &piece) +
+                            halves * (double)ash_gpu_piece_patch(&piece));
+    double room = room_for(target, i, ASH_MAX(bytes, memory_of_sums(s)));
     *out = s;
-    return time;
+    return room > 0 ? in_rounds(target, work, i, s, blocks, room) : 0;
 }
 
 /* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. Each
  * number of the input, of 4 bytes, is multiplied by LEAST_ROWS. */
 static double time_of_rows(const ash_target *target, const ash_gpu_work *work, size_t i,
                            ash_gpu_shape *out) {
-    enum { MEMORY = 48 << 10, ALL_MEMORY = 160 << 10 /* of a block, of a multiprocessor */ };
-    enum { MOST_PLACES = 16, CHANNELS = 16, PAD = 4, LEAST_ROWS = 64 };
+    enum { MOST_WINDOW = 16, CHANNELS = 16, LEAST_ROWS = 64 };
     const ash_gpu_window *w = work->window;
     ash_gpu_shape s = shapes[i].shape;
-    if (!w || ash_gpu_by_warp(s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_PLACES ||
+    if (!w || ash_gpu_by_warp(s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_WINDOW ||
         w->channels % CHANNELS || w->kernel[0] * w->channels <= CHANNELS)
         return 0;
     const unsigned rows = ash_gpu_rows(s), columns = ash_gpu_columns(s), threads = ash_gpu_threads(s);
     s.wide = ASH_GPU_IN_LINE;
     s.terms = CHANNELS * (unsigned)w->kernel[1];
-    const unsigned bytes = 2 * s.terms * (rows + columns + 2 * PAD) * BYTES;
-    if (rows < LEAST_ROWS || s.terms % s.slices || threads % columns || CHANNELS % (threads / columns) ||
-        bytes > MEMORY)
+    if (rows < LEAST_ROWS || s.terms % s.slices || threads % columns || CHANNELS % (threads / columns))
         return 0;
     double blocks = (double)ash_ceil_div(work->rows, rows) * (double)ash_ceil_div(work->columns, columns) *
                     work->batches,
-           room = ASH_MIN((double)shapes[i].room, __builtin_floor(ALL_MEMORY / (double)bytes));
+           room = room_for(target, i, memory_of(s));
     *out = s;
-    return in_rounds(target, work, i, s, blocks, room);
+    return room > 0 ? in_rounds(target, work, i, s, blocks, room) : 0;
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
@@ -262,7 +281,7 @@ static double choose_shape(const ash_target *target, const ash_gpu_work *work, a
         ash_gpu_shape s = shapes[i].shape;
         if (s.math != work->math || (work->exact && s.slices > 1)) continue;
         double time = time_of(target, work, i);
-        if (least <= 0 || time < least) {
+        if (time > 0 && (least <= 0 || time < least)) {
             least = time;
             *out = shape_for(i, work);
         }

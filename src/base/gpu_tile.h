@@ -65,6 +65,7 @@ static inline unsigned ash_gpu_strip_unroll(int64_t lines) {
 typedef struct ash_gpu_window {
     int64_t channels, out[2], kernel[2], strides[2], dilations[2];
     double images;
+    unsigned memory; /* bytes that a block may have for it */
 } ash_gpu_window;
 
 /* Products of one size. */

@@ -14,7 +14,7 @@ typedef struct ash_gpu {
     unsigned lanes, halves, tf32, bytes;
     double reached; /* the share of that peak that mma.sync reaches */
     unsigned mhz;
-    unsigned shared, threads, blocks; /* of a multiprocessor; bytes */
+    unsigned threads, blocks; /* of a multiprocessor */
     uint64_t l2_bytes;
     double l2, dram; /* bytes a nanosecond */
 } ash_gpu;

@@ -116,17 +116,22 @@ void ash_target__fill(ash_target *target) {
 /* Compute capabilities, ascending, the least version of PTX that has them: what a driver must know; and
  * multiprocessors, multiply-adds a cycle of one (of f32; of half floats, summed in f32, by mma.sync), and
  * bytes of memory a cycle at the clock that it has under load, of the usual one: V100, Xavier, T4, A100,
- * RTX 3090, Orin, RTX 4090, H100. */
+ * RTX 3090, Orin, RTX 4090, H100; and KiB of shared memory of a block that asks for all of it, and of a
+ * multiprocessor. What is newer than LLVM knows is taken for an H100 (`code`), but for that memory. */
 static const struct gpu {
-    unsigned capability, ptx, multiprocessors, adds, halves, memory;
-} gpus[] = {{70, 60, 80, 64, 0, 588},      {72, 61, 8, 64, 0, 99},        {75, 63, 40, 64, 0, 201},
-            {80, 70, 108, 64, 1024, 1103}, {86, 71, 82, 128, 256, 552},   {87, 74, 16, 128, 256, 157},
-            {89, 78, 128, 128, 256, 400},  {90, 78, 132, 128, 1300, 1909}};
+    unsigned capability, code, ptx, multiprocessors, adds, halves, memory, block, core;
+} gpus[] = {
+    {70, 70, 60, 80, 64, 0, 588, 96, 96},        {72, 72, 61, 8, 64, 0, 99, 96, 96},
+    {75, 75, 63, 40, 64, 0, 201, 64, 64},        {80, 80, 70, 108, 64, 1024, 1103, 163, 164},
+    {86, 86, 71, 82, 128, 256, 552, 99, 100},    {87, 87, 74, 16, 128, 256, 157, 163, 164},
+    {89, 89, 78, 128, 128, 256, 400, 99, 100},   {90, 90, 78, 132, 128, 1300, 1909, 227, 228},
+    {120, 90, 78, 132, 128, 1300, 1909, 99, 100}};
 
 /* What a thread may take for its own. Vectors are what one access moves; sums of tiles stay in registers,
  * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for.
  * Other threads hide the latency of its chains, and neighbours are to read neighbouring vectors. */
 enum { GPU_VECTOR = 16, GPU_VECTORS = 24, GPU_CHAINS = 1, GPU_CACHE = 32 << 20 };
+enum { GPU_COPIES = 80 /* capability that copies while it computes, and takes 1 KiB of each block */ };
 
 bool ash_target__gpu(unsigned capability, ash_target *target) {
     size_t i = ASH_COUNT(gpus);
@@ -144,8 +149,11 @@ bool ash_target__gpu(unsigned capability, ash_target *target) {
                            .adds = gpus[i - 1].adds,
                            .halves = gpus[i - 1].halves,
                            .memory = gpus[i - 1].memory,
+                           .block_memory = gpus[i - 1].block << 10,
+                           .core_memory = gpus[i - 1].core << 10,
+                           .own_memory = gpus[i - 1].capability < GPU_COPIES ? 0 : 1 << 10,
                            .costs = ash_costs__cpu};
-    snprintf(target->cpu, sizeof target->cpu, "sm_%u", gpus[i - 1].capability);
+    snprintf(target->cpu, sizeof target->cpu, "sm_%u", gpus[i - 1].code);
     snprintf(target->features, sizeof target->features, "+ptx%u", gpus[i - 1].ptx);
 #define COST(name, gpu, unit, origin) target->costs.name = (gpu);
 #include "costs_gpu.def"

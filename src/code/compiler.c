@@ -51,6 +51,7 @@ typedef struct entry {
     char symbol[SYMBOL];
     uint32_t vars; /* of the nest, as in ash_kernel_image */
     bool by_worker;
+    uint32_t shared;
     uint32_t threads;
 } entry;
 
@@ -225,6 +226,8 @@ static void name(entry *e) {
 /* What a launch must know of the nest. */
 static void survey(entry *e, const ash_nest *nest) {
     e->threads = nest->threads;
+    uint64_t bytes = ash_nest_shared_at(nest, nest->shared.len);
+    e->shared = bytes > ASH_CUDA_SHARED ? (uint32_t)bytes : 0;
     for (ash_ref i = 0; i < nest->code.len; i++) {
         const ash_inst *inst = &nest->code.at[i];
         e->by_worker |= inst->op == ASH_NEST_WORKER;
@@ -585,7 +588,8 @@ ash_kernel_image ash_code__image(const ash_code *code, size_t index) {
                               .symbol = e->symbol,
                               .vars = e->vars,
                               .by_worker = e->by_worker,
-                              .threads = e->threads};
+                              .threads = e->threads,
+                              .shared = e->shared};
 }
 
 ash_code *ash_code__retain(ash_code *code) {

@@ -18,6 +18,7 @@ typedef void (*ash_kernel_fn)(void *const *buffers, const int64_t *vars, int64_t
                               int64_t worker);
 
 enum { ASH_CUDA_BLOCK = 256 }; /* most threads of a block that a kernel for CUDA is made for */
+enum { ASH_CUDA_SHARED = 48 << 10 }; /* bytes of shared memory that a block has without asking for more */
 
 /* What src/code makes of a nest, and a device loads: a function of this process, or bytes that the device
  * makes one of. It stays for as long as the kernel is loaded. */
@@ -29,6 +30,7 @@ typedef struct ash_kernel_image {
     uint32_t vars;      /* variables that it reads are the first so many, or some of them */
     bool by_worker;     /* it asks which worker it is, for scratch memory */
     uint32_t threads;   /* of a block that takes a chunk together; 0: a chunk is one thread's */
+    uint32_t shared;    /* bytes of shared memory that a launch gives each block */
 } ash_kernel_image;
 
 /* What a device made of an image: its own affair. On the CPU a kernel's address is that of its code, so

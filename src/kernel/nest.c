@@ -61,6 +61,16 @@ uint16_t ash_nest_shared_add(ash_nest *nest, ash_dtype dtype, uint32_t count) {
     return (uint16_t)(ASH_NEST_SHARED | (nest->shared.len - 1));
 }
 
+uint64_t ash_nest_shared_at(const ash_nest *nest, size_t index) {
+    enum { ALIGN = 16 };
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < index; i++) {
+        const ash_nest_shared *s = &nest->shared.at[i];
+        bytes += ash_align_up(s->count * (uint64_t)ash_dtype_size(s->dtype), ALIGN);
+    }
+    return bytes;
+}
+
 ash_dtype ash_nest_dtype(const ash_nest *nest, uint16_t buf) {
     size_t at = buf & ~ASH_NEST_SHARED;
     if (buf & ASH_NEST_SHARED) return at < nest->shared.len ? nest->shared.at[at].dtype : ASH_F32;

@@ -226,6 +226,9 @@ void ash_nest_print(const ash_nest *nest, struct ash_text *out);
 uint16_t ash_nest_buffer_add(ash_nest *nest, ash_nest_buffer buffer);
 /* Memory of the block: what loads and stores name it by. */
 uint16_t ash_nest_shared_add(ash_nest *nest, ash_dtype dtype, uint32_t count);
+/* Where the memory number `index` of the block begins, all of them lying one behind the other; of their
+ * number it is where the last one ends. */
+uint64_t ash_nest_shared_at(const ash_nest *nest, size_t index);
 /* Of a buffer, or a memory of the block. */
 ash_dtype ash_nest_dtype(const ash_nest *nest, uint16_t buf);
 ash_ref ash_nest_add(ash_nest *nest, ash_inst inst);

@@ -97,7 +97,9 @@ static bool window_of(const ash_rewrite *rw, const ash_node *node, ash_gpu_windo
     enum { SPACE = 2 };
     const ash_type *w = ash_graph__type(rw->from, node->ins[1]), *y = ash_graph__type(rw->from, node->out);
     if (w->rank != 2 + SPACE) return false;
-    *out = (ash_gpu_window){.channels = w->dims[1], .images = (double)most_of(rw->from, y->dims[0])};
+    *out = (ash_gpu_window){.channels = w->dims[1],
+                            .images = (double)most_of(rw->from, y->dims[0]),
+                            .memory = rw->opt->target->block_memory};
     for (unsigned s = 0; s < SPACE; s++) {
         if (!ash_dim_is_const(y->dims[2 + s]) || y->dims[2 + s] < 1) return false;
         out->out[s] = y->dims[2 + s];

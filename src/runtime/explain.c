@@ -28,7 +28,6 @@ ASH_SIZED(ash_op_forecast, graph_ns);
 enum {
     BLOCK = ASH_CUDA_BLOCK,
     WARP = 32,
-    SHARED_OF_BLOCK = 1024, /* bytes that the system takes of each block's */
     REGISTER_GRAIN = 8,     /* registers of a thread are a multiple */
     HIDING_WARPS = 16,      /* that a multiprocessor needs when each waits for its last instruction */
     TILE_CHAINS = 4,        /* and how many fewer where a thread has so many sums at a time */
@@ -91,14 +90,6 @@ static struct tile tile_of(const ash_op_forecast *f, ash_gpu_math math, double o
                          .share = ash_gpu_share(math, each)};
 }
 
-static uint64_t shared_bytes(const ash_nest *nest) {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < nest->shared.len; i++)
-        bytes +=
-            ash_align_up(nest->shared.at[i].count * (uint64_t)ash_dtype_size(nest->shared.at[i].dtype), 16);
-    return bytes;
-}
-
 static bool copies(const ash_nest *nest) {
     for (size_t i = 0; i < nest->code.len; i++)
         if (nest->code.at[i].op == ASH_NEST_COPY_ASYNC) return true;
@@ -139,14 +130,15 @@ static void shape(const ash_plan *plan, const ash_nest *nest, int64_t chunks, as
     int64_t threads = ASH_MAX(asks_worker(nest) ? (int64_t)plan->core->threads : chunks, 1);
     f->threads = nest->threads ? nest->threads : (uint32_t)ASH_MIN(threads, BLOCK);
     f->blocks = nest->threads ? ASH_MAX(chunks, 1) : (threads + f->threads - 1) / f->threads;
-    f->shared_bytes = shared_bytes(nest);
+    f->shared_bytes = ash_nest_shared_at(nest, nest->shared.len);
 }
 
-static void find_resident(const ash_gpu *g, ash_op_forecast *f) {
+static void find_resident(const ash_gpu *g, const ash_target *target, ash_op_forecast *f) {
     uint64_t warps = (f->threads + WARP - 1) / WARP, of_thread = ash_align_up(f->registers, REGISTER_GRAIN);
     uint64_t fit = g->threads / (warps * WARP);
     fit = ASH_MIN(fit, ASH_GPU_REGISTERS / (of_thread * warps * WARP));
-    fit = ASH_MIN(fit, g->shared / (f->shared_bytes + SHARED_OF_BLOCK));
+    uint64_t shared = f->shared_bytes + target->own_memory;
+    if (shared) fit = ASH_MIN(fit, target->core_memory / shared);
     f->resident = (uint32_t)ASH_MAX(ASH_MIN(fit, g->blocks), 1u);
     f->waves = (double)f->blocks / ((double)f->resident * g->multiprocessors);
 }
@@ -171,11 +163,12 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     double outputs = ASH_MAX(results(p, step), 1);
     bool sums = nest->threads && step->flops > 16 * outputs, tiled = sums && f->shared_bytes >= LEAST_TILE;
     struct tile tile = {.share = plain_share};
-    ash_gpu_math math = math_of(nest, ash_program__target(p, step->device));
+    const ash_target *target = ash_program__target(p, step->device);
+    ash_gpu_math math = math_of(nest, target);
     if (tiled) tile = tile_of(f, math, outputs, step->flops);
     f->registers = registers ? registers : tiled ? (uint32_t)ASH_MIN(60 + 1.3 * tile.sums, 255) : 40;
     f->registers_known = registers != 0;
-    find_resident(g, f);
+    find_resident(g, target, f);
 
     double each = ceil((double)f->blocks / g->multiprocessors),
            busy = ASH_MIN((double)f->blocks, (double)f->resident * g->multiprocessors);

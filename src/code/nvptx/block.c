@@ -18,8 +18,22 @@ static val number(ash_emit *e, int64_t value) {
     return LLVMConstInt(i32_of(e), (uint64_t)value, true);
 }
 
+/* What a launch gives the block, from this memory's place on. */
+static val dynamic_memory(ash_emit *e, uint16_t index) {
+    LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx), type = LLVMArrayType2(byte, 0);
+    val memory = LLVMGetNamedGlobal(e->module, "shared");
+    if (!memory) {
+        memory = LLVMAddGlobalInAddressSpace(e->module, type, "shared", SHARED);
+        LLVMSetLinkage(memory, LLVMExternalLinkage);
+        LLVMSetAlignment(memory, SHARED_ALIGN);
+    }
+    val at = number(e, (int64_t)ash_nest_shared_at(e->nest, index));
+    return LLVMBuildInBoundsGEP2(e->at_entry, byte, memory, &at, 1, "");
+}
+
 LLVMValueRef ash_nvptx__shared(ash_emit *e, uint16_t index) {
     const ash_nest_shared *s = &e->nest->shared.at[index];
+    if (ash_nest_shared_at(e->nest, e->nest->shared.len) > ASH_CUDA_SHARED) return dynamic_memory(e, index);
     char name[32];
     snprintf(name, sizeof name, "shared_%u", index);
     uint64_t bytes = (uint64_t)s->count * ash_dtype_size(s->dtype);

@@ -38,7 +38,7 @@ typedef struct cuda_device {
 struct ash_kernel {
     cu_module module;
     cu_function function;
-    uint32_t vars, threads;
+    uint32_t vars, threads, shared;
     bool by_worker;
 };
 

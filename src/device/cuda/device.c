@@ -75,6 +75,20 @@ static void close_device(ash_device *device) {
     device->own = NULL;
 }
 
+/* Shared memory of a block that asks for it, and of a multiprocessor: what this GPU has, and no more than
+ * plans for its kind count on. A driver that knows nothing of asking gives what there is without. */
+static ash_status ask_memory(cuda_device *d, ash_diag *diag) {
+    int block = 0, core = 0;
+    const cu_driver *f = &d->driver;
+    int result = f->device_attribute(&block, CU_BLOCK_MEMORY, d->device);
+    if (result == CU_OK) result = f->device_attribute(&core, CU_CORE_MEMORY, d->device);
+    if (result != CU_INVALID) ASH_TRY(ash_cuda__check(d, result, "the GPU's shared memory", diag));
+    const unsigned most = result == CU_OK ? (unsigned)ASH_MAX(block, ASH_CUDA_SHARED) : ASH_CUDA_SHARED;
+    d->target.block_memory = ASH_MIN(d->target.block_memory, most);
+    if (core > 0) d->target.core_memory = ASH_MIN(d->target.core_memory, (unsigned)core);
+    return ASH_OK;
+}
+
 static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
     int major = 0, minor = 0, processors = 0, clock = 0, memory_clock = 0, bits = 0, l2 = 0, version = 0;
     const struct {
@@ -98,6 +112,7 @@ static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
     ASH_FAIL_IF(!ash_target__gpu((unsigned)(10 * major + minor), &d->target), diag, ASH_ERROR_DEVICE,
                 "%.100s: %s has compute capability %d.%d, and 7.0 is needed", device->name, name, major,
                 minor);
+    ASH_TRY(ask_memory(d, diag));
     /* memory moves at both edges of its clock */
     snprintf(d->detail, sizeof d->detail,
              "%s, sm_%d%d, %d multiprocessors, %.2f GHz, %.0f GB/s, %d MiB L2, driver for CUDA %d.%d", name,

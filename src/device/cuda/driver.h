@@ -22,6 +22,7 @@ typedef void (*cu_host_fn)(void *arg);
 
 enum { /* of what the functions return */
        CU_OK = 0,
+       CU_INVALID = 1,
        CU_NO_MEMORY = 2,
        CU_STUB = 34,
        CU_NO_DEVICE = 100,
@@ -44,10 +45,13 @@ enum {
     CU_MEMORY_CLOCK = 36, /* kHz */
     CU_MEMORY_BITS = 37,
     CU_L2 = 38, /* bytes */
+    CU_CORE_MEMORY = 81,  /* bytes: shared memory of a multiprocessor */
+    CU_BLOCK_MEMORY = 97, /* and of a block that asks for all that it may have */
     CU_CAPABILITY_MAJOR = 75,
     CU_CAPABILITY_MINOR = 76
 };
 enum { CU_NON_BLOCKING = 1 };          /* streams */
+enum { CU_MOST_DYNAMIC = 8 };          /* attributes of functions: bytes of shared memory in a launch */
 enum { CU_DISABLE_TIMING = 2 };        /* events */
 enum { CU_LOG = 5, CU_LOG_BYTES = 6 }; /* options of modules */
 enum { CU_HOST = 1, CU_DEVICE = 2 };   /* kinds of memory */

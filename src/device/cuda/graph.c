@@ -38,6 +38,7 @@ static cu_kernel_params kernel_params(const cuda_script *script, const cuda_item
                               .block_x = item->block,
                               .block_y = 1,
                               .block_z = 1,
+                              .shared = item->shared,
                               .params = &script->addresses.at[item->first]};
 }
 

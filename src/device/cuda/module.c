@@ -83,6 +83,12 @@ static ash_status find(cuda_device *d, cu_module module, const char *name, cu_fu
     return ash_cuda__check(d, d->driver.module_function(out, module, name), name, diag);
 }
 
+/* For as much shared memory as its launches give. */
+static ash_status ask(cuda_device *d, const ash_kernel *kernel, ash_diag *diag) {
+    int result = d->driver.function_set(kernel->function, CU_MOST_DYNAMIC, (int)kernel->shared);
+    return ash_cuda__check(d, result, "shared memory of a block", diag);
+}
+
 ash_status ash_cuda__load_builtin(cuda_device *d, ash_diag *diag) {
     ASH_TRY(load(d, builtin, "copy", &d->builtin, diag));
     ASH_TRY(find(d, d->builtin, "ash_copy", &d->copy_kernel, diag));
@@ -100,10 +106,12 @@ ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash
     kernel->vars = image->vars;
     kernel->by_worker = image->by_worker;
     kernel->threads = image->threads;
+    kernel->shared = image->shared;
     ash_status status = ash_cuda__enter(d, diag);
     if (status == ASH_OK) {
         status = load(d, image->blob, image->symbol, &kernel->module, diag);
         if (status == ASH_OK) status = find(d, kernel->module, image->symbol, &kernel->function, diag);
+        if (status == ASH_OK && kernel->shared) status = ask(d, kernel, diag);
         ash_cuda__leave(d);
     }
     if (status != ASH_OK) {

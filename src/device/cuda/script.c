@@ -163,6 +163,7 @@ static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_i
     item->function = kernel->function;
     item->parallel = launch->chunks.parallel;
     item->words = RANGE + kernel->vars;
+    item->shared = kernel->shared;
     if (kernel->threads) { /* a block for each chunk */
         item->block = kernel->threads;
         item->grid = (unsigned)ASH_MIN(chunks, MOST_BLOCKS);

@@ -77,7 +77,7 @@ typedef struct cuda_item {
     uint32_t stream, segment, words; /* i64s of its record */
     uint64_t record;                 /* bytes into the records */
     cu_function function;
-    unsigned grid, block;
+    unsigned grid, block, shared;
     bool parallel; /* of a launch, as the chunks said */
     uint32_t first,
         params;    /* addresses of its parameters, and where they are: entries of the script's lists */

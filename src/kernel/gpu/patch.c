@@ -436,7 +436,8 @@ bool ash_gpu_window_of(const ash_kern *k, const ash_node *node, ash_gpu_window *
         ash_node_attr(node, ASH_ATTR_STRIDES)->count != SPACE || x->rank != 2 + SPACE)
         return false;
     *out = (ash_gpu_window){.channels = x->dims[1] / ash_node_int(node, ASH_ATTR_GROUPS),
-                            .images = (double)ash_kern_max(k, y->dims[0])};
+                            .images = (double)ash_kern_max(k, y->dims[0]),
+                            .memory = k->low->target->block_memory};
     for (unsigned s = 0; s < SPACE; s++) {
         if (!ash_dim_is_const(x->dims[2 + s]) || !ash_dim_is_const(y->dims[2 + s]) || y->dims[2 + s] < 1)
             return false;
