@@ -40,7 +40,13 @@ static void run_step(ptx_room *room, const ash_program *p, const ash_step *step,
     assert_cu(cuModuleLoadData(&room->module, text.at));
     unsigned threads = nest->threads ? nest->threads : 64,
              grid = (unsigned)ash_ceil_div(record[1], nest->threads ? chunks : threads);
-    assert_cu(ptx_room_run(ptx_room_function(room, "kernel"), grid, threads, 0, params));
+    CUfunction function = ptx_room_function(room, "kernel");
+    uint64_t bytes = ash_nest_shared_at(nest, nest->shared.len);
+    const unsigned shared = bytes > ASH_CUDA_SHARED ? (unsigned)bytes : 0;
+    if (shared)
+        assert_cu(
+            cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared));
+    assert_cu(ptx_room_run(function, grid, threads, shared, params));
     ash_text_free(&text);
 }
 

@@ -176,12 +176,20 @@ static double in_rounds(const ash_target *target, const ash_gpu_work *work, size
            (rest > 0 ? round_of(target, work, i, s, rest) : 0);
 }
 
+/* Threads with few results load more for each multiply-add: they have to be quicker by as much as all of
+ * this is sure. */
+static double dear(ash_gpu_shape s) {
+    enum { FEW_RESULTS = 64 };
+    const unsigned results = s.thread_rows * s.thread_vectors * ash_gpu_lanes(s);
+    return !ash_gpu_by_warp(s) && results <= FEW_RESULTS ? 1.1 : 1;
+}
+
 static double time_of(const ash_target *target, const ash_gpu_work *work, size_t i) {
     ash_gpu_shape s = shape_for(i, work);
     double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) *
                     (double)ash_ceil_div(work->columns, ash_gpu_columns(s)) * work->batches;
     double room = room_for(target, i, memory_of(s));
-    return room > 0 ? in_rounds(target, work, i, s, blocks, room) : 0;
+    return room > 0 ? dear(s) * in_rounds(target, work, i, s, blocks, room) : 0;
 }
 
 /* The same with columns that are pieces of images; 0: there are none such. */
@@ -200,7 +208,7 @@ static double time_of_pieces(const ash_target *target, const ash_gpu_work *work,
                             halves * (double)ash_gpu_piece_patch(&piece));
     double room = room_for(target, i, ASH_MAX(bytes, memory_of_sums(s)));
     *out = s;
-    return room > 0 ? in_rounds(target, work, i, s, blocks, room) : 0;
+    return room > 0 ? dear(s) * in_rounds(target, work, i, s, blocks, room) : 0;
 }
 
 /* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. Each
@@ -222,7 +230,7 @@ static double time_of_rows(const ash_target *target, const ash_gpu_work *work, s
                     work->batches,
            room = room_for(target, i, memory_of(s));
     *out = s;
-    return room > 0 ? in_rounds(target, work, i, s, blocks, room) : 0;
+    return room > 0 ? dear(s) * in_rounds(target, work, i, s, blocks, room) : 0;
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at

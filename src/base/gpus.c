@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 static const ash_gpu gpus[] = {
-#define GPU(capability, name, multiprocessors, lanes, halves, tf32, bytes, reached, mhz, threads,  \
-            blocks, l2_bytes, l2, dram)                                                                    \
-    {capability, name,   multiprocessors, lanes,  halves,   tf32, bytes, reached,                          \
-     mhz,        threads,         blocks, l2_bytes, l2,   dram},
+#define GPU(capability, name, multiprocessors, lanes, halves, tf32, bytes, reached, mhz, threads, blocks,  \
+            l2_bytes, l2, dram)                                                                            \
+    {capability, name, multiprocessors, lanes,  halves,   tf32, bytes,                                     \
+     reached,    mhz,  threads,         blocks, l2_bytes, l2,   dram},
 #include "gpus.def"
 #undef GPU
 };

@@ -120,12 +120,11 @@ void ash_target__fill(ash_target *target) {
  * multiprocessor. What is newer than LLVM knows is taken for an H100 (`code`), but for that memory. */
 static const struct gpu {
     unsigned capability, code, ptx, multiprocessors, adds, halves, memory, block, core;
-} gpus[] = {
-    {70, 70, 60, 80, 64, 0, 588, 96, 96},        {72, 72, 61, 8, 64, 0, 99, 96, 96},
-    {75, 75, 63, 40, 64, 0, 201, 64, 64},        {80, 80, 70, 108, 64, 1024, 1103, 163, 164},
-    {86, 86, 71, 82, 128, 256, 552, 99, 100},    {87, 87, 74, 16, 128, 256, 157, 163, 164},
-    {89, 89, 78, 128, 128, 256, 400, 99, 100},   {90, 90, 78, 132, 128, 1300, 1909, 227, 228},
-    {120, 90, 78, 132, 128, 1300, 1909, 99, 100}};
+} gpus[] = {{70, 70, 60, 80, 64, 0, 588, 96, 96},        {72, 72, 61, 8, 64, 0, 99, 96, 96},
+            {75, 75, 63, 40, 64, 0, 201, 64, 64},        {80, 80, 70, 108, 64, 1024, 1103, 163, 164},
+            {86, 86, 71, 82, 128, 256, 552, 99, 100},    {87, 87, 74, 16, 128, 256, 157, 163, 164},
+            {89, 89, 78, 128, 128, 256, 400, 99, 100},   {90, 90, 78, 132, 128, 1300, 1909, 227, 228},
+            {120, 90, 78, 132, 128, 1300, 1909, 99, 100}};
 
 /* What a thread may take for its own. Vectors are what one access moves; sums of tiles stay in registers,
  * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for.

@@ -291,22 +291,22 @@ static void note_loop(ash_emit *e, LLVMValueRef branch, const char *text) {
                     LLVMMetadataAsValue(e->ctx, node));
 }
 
-/* Whether the threads of a block meet in a loop that is around others. */
-static bool is_around_meetings(const ash_emit *e, ash_ref loop) {
-    if (!has_inner_loop(e, loop)) return false;
+/* Whether the threads of a block meet in a loop. */
+static bool has_meetings(const ash_emit *e, ash_ref loop) {
     for (ash_ref ref = loop + 1; ref < e->close[loop]; ref++)
         if (ash_nest_at(e->nest, ref)->op == ASH_NEST_BARRIER) return true;
     return false;
 }
 
-/* Loops that are laid out as often as they are to be: what assembles text would do it once more, and have
- * registers for fewer threads. Loops around those of a block's sums: what is computed ahead of them, once
+/* Loops that are laid out as often as they are to be, as those of a block's sums are: what assembles text
+ * would do it once more, and have registers for fewer threads. Loops around those of a block's sums: what is computed ahead of them, once
  * instead of each time, holds registers all the way, where the sums need all that there are. */
 static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64_t copies) {
     if (!e->kind->text) return;
-    if (copies > 1)
+    const bool meets = has_meetings(e, loop), inner = has_inner_loop(e, loop);
+    if (copies > 1 || (meets && !inner))
         note_loop(e, branch, "llvm.loop.unroll.disable");
-    else if (is_around_meetings(e, loop))
+    else if (meets)
         note_loop(e, branch, "llvm.licm.disable");
 }
 

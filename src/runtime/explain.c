@@ -28,11 +28,11 @@ ASH_SIZED(ash_op_forecast, graph_ns);
 enum {
     BLOCK = ASH_CUDA_BLOCK,
     WARP = 32,
-    REGISTER_GRAIN = 8,     /* registers of a thread are a multiple */
-    HIDING_WARPS = 16,      /* that a multiprocessor needs when each waits for its last instruction */
-    TILE_CHAINS = 4,        /* and how many fewer where a thread has so many sums at a time */
-    LEAST_TILE = 8 << 10,   /* bytes of shared memory: the operands of the smallest tile, twice */
-    ACCESS = 16             /* bytes that a thread has on their way; where it sums, several times that */
+    REGISTER_GRAIN = 8,   /* registers of a thread are a multiple */
+    HIDING_WARPS = 16,    /* that a multiprocessor needs when each waits for its last instruction */
+    TILE_CHAINS = 4,      /* and how many fewer where a thread has so many sums at a time */
+    LEAST_TILE = 8 << 10, /* bytes of shared memory: the operands of the smallest tile, twice */
+    ACCESS = 16           /* bytes that a thread has on their way; where it sums, several times that */
 };
 
 /* Nanoseconds: from the driver to an empty kernel's end; of the host for a launch, of a kernel behind

@@ -44,7 +44,7 @@ enum {
     CU_MULTIPROCESSORS = 16,
     CU_MEMORY_CLOCK = 36, /* kHz */
     CU_MEMORY_BITS = 37,
-    CU_L2 = 38, /* bytes */
+    CU_L2 = 38,           /* bytes */
     CU_CORE_MEMORY = 81,  /* bytes: shared memory of a multiprocessor */
     CU_BLOCK_MEMORY = 97, /* and of a block that asks for all that it may have */
     CU_CAPABILITY_MAJOR = 75,

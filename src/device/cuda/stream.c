@@ -134,8 +134,8 @@ static void issue_kernel(cuda_streams *s, cuda_script *script, cuda_item *item) 
     ash_cuda_script__read_params(s, script, item);
     begin_time(s, c);
     check(s,
-          f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, item->shared, s->streams[item->stream],
-                    &script->addresses.at[item->first], NULL),
+          f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, item->shared,
+                    s->streams[item->stream], &script->addresses.at[item->first], NULL),
           "a launch");
     end_time(s, c);
 }

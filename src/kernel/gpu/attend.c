@@ -397,7 +397,8 @@ void ash_gpu_lower_attend(ash_kern *k, ash_dim *chunks) {
         (ash_gpu_tile){.k = k, .shape = {8, 1, 8, 8, 1, terms, ASH_GPU_FMA, 0}, .set = set_tile, .arg = &a};
     a.of_values =
         (ash_gpu_tile){.k = k, .shape = {8, vectors_of(a.columns), 8, 8, 1, KEYS, ASH_GPU_FMA, 0}};
-    a.of_scores.a.by_term = true; /* beside the results there are no registers for four terms */
+    a.of_scores.a.by_term = a.of_scores.b.by_term =
+        true; /* beside the results there are no registers for four terms */
     a.of_values.b.lines = ash_gpu_columns(a.of_values.shape);
     make_symbols(&a);
     find_operands(&a);

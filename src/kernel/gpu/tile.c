@@ -57,7 +57,7 @@ unsigned ash_gpu_width(const ash_kern *k, const ash_gpu_operand *o, ash_sym alon
 
 enum { LEAST_COPY = 4 }; /* bytes that are copied while others multiply */
 enum { TOGETHER = 8 };   /* terms of a line that neighbours copy: a sector */
-enum { TERMS_AT_ONCE = 4 };
+enum { TERMS_AT_ONCE = 4, LANES = 4 /* columns of a thread that are neighbours */ };
 
 /* Terms of a k-tile at one place of a window. */
 static unsigned terms_of_place(const ash_gpu_tile *g) {
@@ -101,9 +101,15 @@ static int64_t terms_of_slice(const ash_gpu_tile *g) {
  * of two of them meet in no bank. */
 static bool takes_four(const ash_gpu_tile *g, const ash_gpu_operand *o) {
     enum { LEAST = 16 };
-    return o == &g->a && o->turned && !o->by_term && g->shape.terms % LEAST == 0 &&
+    return o->turned && !o->by_term && g->shape.terms % LEAST == 0 &&
            terms_of_slice(g) % TERMS_AT_ONCE == 0 &&
            ash_gpu_width(g->k, o, o->term, TERMS_AT_ONCE) == TERMS_AT_ONCE;
+}
+
+/* Whether lines lie in the block's memory in fours: 0, 4, 8, ..., then 1, 5, 9, ... Threads that are
+ * neighbours have columns in fours, and so read neighbours. */
+static bool in_fours(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    return o == &g->b && o->by_line && !ash_gpu_by_warp(g->shape);
 }
 
 static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
@@ -192,6 +198,19 @@ void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to) {
     copy_from(k, o, to, from, ash_gpu_inside(k, o));
 }
 
+/* The line that lies so many places behind the thread's first one, which threads further on have at
+ * multiples of `at_once`. */
+static ash_ref line_of_place(ash_nest *n, const ash_gpu_operand *o, ash_ref own, int64_t place,
+                             int64_t at_once) {
+    const int64_t fours = o->lines / LANES;
+    if (at_once > fours) {
+        ash_ref many = ash_nest_index(n, fours);
+        return ADD(n, ADD(n, MUL(n, ash_nest_imod(n, own, many), LANES), ash_nest_idiv(n, own, many)),
+                   ash_nest_index(n, place / fours));
+    }
+    return ADD(n, MUL(n, own, LANES), ash_nest_index(n, place % fours * LANES + place / fours));
+}
+
 /* One copy, so many lines and terms further on. */
 static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t line,
                      int64_t term) {
@@ -202,7 +221,11 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     const int64_t near = line % o->run; /* lines that LLVM need not find side by side */
     const bool moves = o->moved != ASH_NO_REF;
     size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, ADD(n, own->line, ash_nest_index(n, line - near))));
+    ash_ref of_place = of_line, begin = ADD(n, own->line, ash_nest_index(n, line - near));
+    if (in_fours(g, o))
+        of_line = begin =
+            line_of_place(n, o, own->line, line, ash_gpu_threads(g->shape) / neighbours(g, o));
+    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, begin));
     ash_kern_set_sym(k, o->term, moves ? of_term : ADD(n, own->term0, of_term));
     ash_ref from = ADD(n, ash_kern_index(k, o->at.linear), ash_nest_index(n, near));
     if (moves) from = ADD(n, from, o->moved);
@@ -213,7 +236,7 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     if (o->inside != ASH_NO_REF)
         inside = inside == ASH_NO_REF ? o->inside : ash_nest_binary(n, ASH_OP_AND, inside, o->inside);
     ash_kern_forget(k, mark);
-    ash_ref slow = o->by_line ? of_line : of_term, quick = o->by_line ? of_term : of_line;
+    ash_ref slow = o->by_line ? of_place : of_term, quick = o->by_line ? of_term : of_place;
     copy_from(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick), from, inside);
 }
 
@@ -388,28 +411,58 @@ static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
 
 /* --- sums ----------------------------------------------------------------------------------------- */
 
-void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at) {
+/* Terms that are multiplied at once. */
+static unsigned terms_at_once(const ash_gpu_tile *g) {
+    return g->a.by_line || g->b.by_line ? TERMS_AT_ONCE : 1;
+}
+
+/* What a thread loads of one operand: of lines that lie as [line][term] four terms of each, and then no
+ * more; else a vector of lines of the present term. */
+static void load_rows(const ash_gpu_tile *g, const ash_tile *t, ash_ref from, unsigned i, ash_ref *a) {
     ash_nest *n = &g->k->nest;
-    const bool by_line = g->a.by_line;
-    ash_ref a[ASH_TILE_MAX], b[8];
-    ash_ref from_a = ADD(n, a_at, MUL(n, term, by_line ? 1 : g->a.pitch)),
-            from_b = ADD(n, b_at, MUL(n, term, g->b.pitch));
+    const ash_gpu_operand *o = &g->a;
     for (unsigned p = 0; p < t->rows; p++) {
         int64_t line = p / t->run * t->rows_apart + p % t->run;
-        if (by_line || p % t->run == 0)
-            a[p] = ash_nest_load(n, g->a.memory,
-                                 ADD(n, from_a, ash_nest_index(n, by_line ? line * g->a.pitch : line)),
-                                 by_line ? TERMS_AT_ONCE : t->run, ASH_NO_REF);
+        if (o->by_line ? i > 0 : p % t->run > 0) continue;
+        ash_ref at = ash_nest_index(n, o->by_line ? line * o->pitch : i * o->pitch + line);
+        a[p] =
+            ash_nest_load(n, o->memory, ADD(n, from, at), o->by_line ? TERMS_AT_ONCE : t->run, ASH_NO_REF);
     }
-    for (unsigned i = 0; i < (by_line ? TERMS_AT_ONCE : 1); i++) {
-        for (unsigned v = 0; v < t->vectors; v++)
-            b[v] = ash_nest_load(
-                n, g->b.memory,
-                ADD(n, from_b, ash_nest_index(n, i * g->b.pitch + v * t->vectors_apart * t->lanes)),
-                t->lanes, ASH_NO_REF);
+}
+
+static void load_columns(const ash_gpu_tile *g, const ash_tile *t, ash_ref from, unsigned i,
+                         ash_ref (*four)[LANES], ash_ref *b) {
+    ash_nest *n = &g->k->nest;
+    const ash_gpu_operand *o = &g->b;
+    for (unsigned v = 0; v < t->vectors; v++) {
+        int64_t vector = v * t->vectors_apart;
+        ash_ref lanes[LANES], at;
+        if (!o->by_line) {
+            at = ash_nest_index(n, i * o->pitch + vector * t->lanes);
+            b[v] = ash_nest_load(n, o->memory, ADD(n, from, at), t->lanes, ASH_NO_REF);
+            continue;
+        }
+        for (unsigned e = 0; e < LANES; e++) {
+            at = ash_nest_index(n, (e * (o->lines / LANES) + vector) * o->pitch);
+            if (i == 0)
+                four[v][e] = ash_nest_load(n, o->memory, ADD(n, from, at), TERMS_AT_ONCE, ASH_NO_REF);
+            lanes[e] = ash_nest_extract(n, four[v][e], i);
+        }
+        b[v] = ash_gpu_four(n, lanes);
+    }
+}
+
+void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref a_at, ash_ref b_at) {
+    ash_nest *n = &g->k->nest;
+    ash_ref a[ASH_TILE_MAX], b[8], four[8][LANES];
+    ash_ref from_a = ADD(n, a_at, MUL(n, term, g->a.by_line ? 1 : g->a.pitch)),
+            from_b = ADD(n, b_at, MUL(n, term, g->b.by_line ? 1 : g->b.pitch));
+    for (unsigned i = 0; i < terms_at_once(g); i++) {
+        load_columns(g, t, from_b, i, four, b);
+        load_rows(g, t, from_a, i, a);
         for (unsigned p = 0; p < t->rows; p++) {
-            ash_ref one =
-                by_line ? ash_nest_extract(n, a[p], i) : ash_nest_extract(n, a[p - p % t->run], p % t->run);
+            ash_ref one = g->a.by_line ? ash_nest_extract(n, a[p], i)
+                                       : ash_nest_extract(n, a[p - p % t->run], p % t->run);
             ash_tile_add(t, p, b, ash_nest_splat(n, one, t->lanes));
         }
     }
@@ -482,7 +535,7 @@ static void add_terms(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref
         ash_gpu_warp_add(g, t, sums, a_at, b_at);
         return;
     }
-    int64_t terms = terms_of_slice(g), step = g->a.by_line ? TERMS_AT_ONCE : 1;
+    int64_t terms = terms_of_slice(g), step = terms_at_once(g);
     ash_ref term =
         ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_index(n, terms), step, (unsigned)(terms / step));
     ash_gpu_add_term(g, t, term, a_at, b_at);
@@ -526,6 +579,7 @@ static ash_ref add_slices(const ash_gpu_tile *g, ash_tile *t, ash_ref row0) {
 /* Where the thread's slice begins in an operand. */
 static ash_ref begin_of_slice(const ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref line) {
     ash_nest *n = &g->k->nest;
+    if (in_fours(g, o)) line = ash_nest_idiv(n, line, ash_nest_index(n, LANES));
     ash_ref from = MUL(n, line, o->by_line ? o->pitch : 1);
     return ADD(n, from, MUL(n, g->slice, terms_of_slice(g) * (o->by_line ? 1 : o->pitch)));
 }
@@ -550,6 +604,12 @@ static void close_sums(const ash_tile *t, const ash_ref *sums) {
         }
 }
 
+/* Whether there are two k-tiles: both are copied ahead, and the loop only multiplies. */
+static bool comes_ahead(const ash_gpu_tile *g) {
+    const ash_inst *k_tiles = ash_nest_at(&g->k->nest, g->k_tiles);
+    return !g->copy && !ash_gpu_by_warp(g->shape) && k_tiles->op == ASH_NEST_INT && k_tiles->i == 2;
+}
+
 /* Whether the loop has two k-tiles, one of each half of the memory, whose addresses are numbers then: where
  * they are as many, and two of them no more than others have in one. */
 static bool in_pairs(const ash_gpu_tile *g) {
@@ -559,6 +619,15 @@ static bool in_pairs(const ash_gpu_tile *g) {
                          terms_of_slice(g);
     return !g->copy && !ash_gpu_by_warp(g->shape) && adds <= MOST && k_tiles->op == ASH_NEST_INT &&
            k_tiles->i >= 4 && k_tiles->i % 2 == 0;
+}
+
+static void add_half(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref now) {
+    ash_nest *n = &g->k->nest;
+    if (g->add)
+        g->add(g->arg, t, now);
+    else
+        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), g->a.own),
+                  ADD(n, begin_of(n, &g->b, now), g->b.own));
 }
 
 /* Of the loop over k-tiles: the one that follows `tile`, if there is any, comes to the half `next`, that of
@@ -573,11 +642,7 @@ static void add_tile(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref 
     copy_both(g, later, false, next);
     if (!follows) ash_nest_end(n);
     ash_nest_copy_commit(n);
-    if (g->add)
-        g->add(g->arg, t, now);
-    else
-        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), g->a.own),
-                  ADD(n, begin_of(n, &g->b, now), g->b.own));
+    add_half(g, t, sums, now);
 }
 
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0) {
@@ -597,8 +662,14 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     size_t mark = ash_kern_mark(k);
     ash_nest_barrier(n); /* nobody reads the tile before */
     copy_both(g, zero, true, zero);
+    if (comes_ahead(g)) copy_both(g, one, false, one);
     ash_nest_copy_commit(n);
-    if (in_pairs(g)) {
+    if (comes_ahead(g)) {
+        ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 1, 1);
+        ash_nest_copy_wait(n, 0);
+        ash_nest_barrier(n);
+        add_half(g, t, sums, tile);
+    } else if (in_pairs(g)) {
         ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 2, 1);
         add_tile(g, t, sums, tile, zero, one, true);
         add_tile(g, t, sums, ADD(n, tile, one), one, zero, false);

@@ -33,6 +33,8 @@
  * of the block's memory: what is once to a turn is half as much then, and which half is no number to
  * compute.
  *
+ * Of two k-tiles in all, both are copied ahead, and the loop multiplies alone.
+ *
  * A sum of a slice is one chain of multiply-adds, however long.
  *
  * Half floats, bytes, and f32 as TF32 (warp.c): warps multiply matrices of 16 x 32 bytes by 8 columns,
