@@ -283,6 +283,11 @@ static ash_value heads(fixture *f, const char *name, const form *c, ash_dim leng
     return ash_transpose(f->g, INPUT(f, name, ASH_F32, length, HEADS, c->k), (int64_t[]){1, 0, 2});
 }
 
+static ash_value scores(fixture *f, const form *c) {
+    const int64_t turned[] = {0, 2, 1};
+    return ash_matmul(f->g, heads(f, "q", c, c->m), ash_transpose(f->g, heads(f, "k", c, c->n), turned));
+}
+
 static ash_value attention(fixture *f, const form *c) {
     ash_graph *g = f->g;
     const int64_t turned[] = {0, 2, 1};
@@ -306,11 +311,14 @@ static void main_loops(void **state) {
     static const form forms[] = {
         {"f32, 4096 x 4096", product, 0.93, .m = 4096, .k = 256, .n = 4096},
         {"f32, 896 x 768", product, 0.91, .m = 896, .k = 256, .n = 768},
-        {"f32, 896 x 384", product, 0.91, .m = 896, .k = 256, .n = 384},
+        {"f32, 896 x 384", product, 0.9, .m = 896, .k = 256, .n = 384},
         {"f32, 128 x 768", product, 0.91, .m = 128, .k = 768, .n = 768},
+        {"f32, scores", scores, 0.92, .m = 128, .k = 64, .n = 128},
         {"f32, 32 rows", product, 0.87, .m = 32, .k = 4096, .n = 4096},
         {"f32, 1 x 1", convolution, 0.91, .m = 256, .k = 256, .n = 28, .window = 1, .stride = 1},
         {"f32, 1 x 1 on 7 x 7", convolution, 0.87, .m = 512, .k = 512, .n = 7, .window = 1, .stride = 1},
+        {"f32, 1 x 1 in steps to 14 x 14", convolution, 0.86, .m = 1024, .k = 512, .n = 28, .window = 1,
+         .stride = 2},
         {"f32, 1 x 1 in steps", convolution, 0.88, .m = 512, .k = 256, .n = 56, .window = 1, .stride = 2},
         {"f32, 3 x 3 on 112 x 112", convolution, 0.9, .m = 128, .k = 128, .n = 112, .window = 3,
          .stride = 1},

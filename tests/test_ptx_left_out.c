@@ -195,10 +195,66 @@ static void each_is_missed(void **state) {
     ptx_reset(NULL, 0);
 }
 
+/* --- shared memory that is asked for ---------------------------------------------------------------- */
+
+enum { SIDE = 64, TERMS = 256 };
+
+/* A product whose tile has more than 48 KiB, executed once. `skipped`: of this function of the driver call
+ * number `n` is left out. *asked: how often a kernel's memory was asked for. */
+static ash_status multiply(ash_mode mode, const char *skipped, uint64_t n, float *y, uint64_t *asked) {
+    static float a[SIDE * TERMS], b[TERMS * SIDE];
+    ash_context *context;
+    ash_graph *g;
+    ash_plan *plan = NULL;
+    ash_plan_options options = cuda_room_mode((int)mode);
+    random_numbers(a, ASH_COUNT(a), 1);
+    random_numbers(b, ASH_COUNT(b), 2);
+    assert_ok(ash_context_create(NULL, &context, &diag));
+    assert_ok(ash_graph_create(context, "large", &g, &diag));
+    const ash_value left = ash_graph_input(g, "a", &(ash_type){ASH_F32, 2, {SIDE, TERMS}}),
+                    right = ash_graph_input(g, "b", &(ash_type){ASH_F32, 2, {TERMS, SIDE}});
+    ash_graph_output(g, "y", ash_matmul(g, left, right));
+    cuda_room_driver(1);
+    if (skipped) ptx_leave_out(skipped, n);
+    assert_ok(ash_device_open(context, "CUDA:0", &options.device, &diag));
+    ash_status status = ash_plan_prepare(context, g, &options, &plan, &diag);
+    if (status == ASH_OK) status = ash_plan_set_input(plan, 0, NULL, a, sizeof a, &diag);
+    if (status == ASH_OK) status = ash_plan_set_input(plan, 1, NULL, b, sizeof b, &diag);
+    if (status == ASH_OK) status = ash_plan_execute(plan, &diag);
+    if (status == ASH_OK) status = read_output(plan, 0, y);
+    *asked = ptx_calls("cuFuncSetAttribute");
+    assert_int_equal(ptx_finding_check(), PTX_N_CHECKS);
+    ash_plan_destroy(plan);
+    ash_device_close(options.device);
+    ash_graph_destroy(g);
+    ash_context_destroy(context);
+    return status;
+}
+
+/* In each mode the launch has the memory, and fails where nobody asked for it; a driver that knows nothing
+ * of asking gets kernels that need not. */
+static void memory_is_asked_for(void **state) {
+    enum { ATTRIBUTE = 8 /* of those that opening a device asks for, the shared memory of a block */ };
+    static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM};
+    static float want[SIDE * SIDE], got[SIDE * SIDE];
+    uint64_t asked;
+    (void)state;
+    assert_ok(multiply(ASH_MODE_STREAM, "cuDeviceGetAttribute", ATTRIBUTE, want, &asked));
+    assert_int_equal(asked, 0);
+    for (size_t i = 0; i < ASH_COUNT(modes); i++) {
+        assert_ok(multiply(modes[i], NULL, 0, got, &asked));
+        assert_true(asked > 0);
+        for (size_t j = 0; j < ASH_COUNT(got); j++) assert_float_equal(got[j], want[j], 1e-4);
+        assert_true(multiply(modes[i], "cuFuncSetAttribute", 1, got, &asked) != ASH_OK);
+    }
+    ptx_reset(NULL, 0);
+}
+
 int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_is_missed, open_room, close_room),
+        cmocka_unit_test(memory_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -359,7 +359,7 @@ static void shapes(void **state) {
     static const struct {
         int64_t m, n;
         uint64_t rows, columns;
-    } cases[] = {{1536, 896, 128, 128}, {896, 768, 64, 64}, {896, 384, 64, 32}, {256, 128, 32, 32}};
+    } cases[] = {{1536, 896, 128, 128}, {896, 768, 64, 64}, {896, 384, 64, 64}, {256, 128, 32, 32}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = next_graph();
         const int64_t m = cases[i].m, n = cases[i].n;
@@ -377,8 +377,12 @@ static void slices(void **state) {
     (void)state;
     static const struct {
         int64_t m, k, n;
-        unsigned slices;
-    } cases[] = {{1024, 64, 1024, 2}, {128, 32, 6912, 2}, {640, 64, 640, 4}, {128, 512, 1024, 8}};
+        unsigned slices, threads;
+    } cases[] = {{1024, 64, 1024, 2, 64},
+                 {128, 32, 6912, 2, 64},
+                 {640, 64, 640, 4, 128},
+                 {128, 512, 1024, 8, 128},
+                 {512, 32, 864, 4, 128}};
     ash_target target;
     assert_ok(ash_target__named("sm_80", &target, &diag));
     for (unsigned i = 0; i < 4 * ASH_COUNT(cases); i++) {
@@ -388,6 +392,7 @@ static void slices(void **state) {
         ash_gpu_shape shape;
         ash_gpu_choose(&target, &work, &shape);
         assert_int_equal(shape.slices, cases[i / 4].slices);
+        assert_int_equal(ash_gpu_threads(shape), cases[i / 4].threads);
         of_product(ASH_F32, m, k, n, i % 4);
         ptx_counters c = run("sm_80", 1, 1);
         check_accesses(&c);
@@ -421,7 +426,7 @@ static void patches(void **state) {
     } cases[] = {
         {1, 64, 64, {56, 56}, {3, 3}, 1, 1, 1, 1, false, 0.16},   /* 64 x 32 */
         {1, 128, 256, {14, 14}, {3, 3}, 1, 1, 1, 4, false, 0.17}, /* sums in parts are groups */
-        {2, 64, 96, {7, 7}, {3, 3}, 1, 1, 1, 1, true, 0.23},      /* lanes that reach past a row */
+        {2, 64, 96, {7, 7}, {3, 3}, 1, 1, 1, 1, true, 0.24},      /* lanes that reach past a row */
         {2, 64, 64, {15, 13}, {3, 3}, 2, 1, 1, 1, false, 0.24},   /* steps of two, odd sizes */
         {1, 64, 64, {17, 20}, {5, 5}, 1, 1, 2, 1, false, 0.16},
         {1, 32, 64, {19, 24}, {1, 5}, 1, 2, 0, 1, false, 0.27}, /* in a line, by rows of the window */

@@ -4,6 +4,7 @@
 
 enum { VECTOR = 4, BYTES = 4, BANKS = 8 /* of 16 bytes */ };
 enum { MOST_SUMS = 3072 /* multiply-adds of a thread in a k-tile */ };
+enum { OF_THREAD = 768 /* bytes: a multiprocessor has room for some hundred threads */ };
 enum { MOST_PLACES = 32 /* that a thread copies of a quad: bits */ };
 
 void ash_gpu_piece_at(const ash_gpu_piece *piece, unsigned vector, unsigned *row, unsigned *column) {
@@ -37,7 +38,8 @@ static bool fits(const ash_gpu_window *w, ash_gpu_shape shape, const ash_gpu_pie
     int64_t halves = ash_gpu_piece_groups(w, piece) > 1 ? 2 : 1,
             elements = 2 * ash_gpu_piece_weights(w, shape, piece) + halves * ash_gpu_piece_patch(piece),
             places = piece->positions * ASH_GPU_QUAD / ash_gpu_threads(shape);
-    return elements * BYTES <= w->memory && (halves == 1 || places <= MOST_PLACES);
+    return elements * BYTES <= ASH_MIN((int64_t)w->memory, OF_THREAD * (int64_t)ash_gpu_threads(shape)) &&
+           (halves == 1 || places <= MOST_PLACES);
 }
 
 /* As many rows of the patch in each k-tile as the window has rows, where these are no more copies than

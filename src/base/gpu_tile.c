@@ -23,10 +23,9 @@ static const struct {
     {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA, 0}, 0.91, 4}, /* 32 x 32 */
     {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.88, 6},
     {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.75, 8},
-    {{16, 2, 4, 8, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2}, /* 64 x 64, 128 threads, as all below */
-    {{16, 2, 8, 4, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2}, /* 128 x 32 */
-    {{16, 2, 4, 4, 8, 64, ASH_GPU_FMA, 0}, 0.92, 2}, /* 64 x 32 */
-    {{8, 2, 8, 4, 4, 32, ASH_GPU_FMA, 0}, 0.9, 3},
+    {{16, 2, 4, 8, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2},  /* 64 x 64, 128 threads, as all below */
+    {{16, 2, 8, 4, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2},  /* 128 x 32 */
+    {{16, 2, 4, 4, 8, 64, ASH_GPU_FMA, 0}, 0.92, 2},  /* 64 x 32 */
     {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES, 0}, 0.8, 2}, /* 128 x 128, 256 threads */
     {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.7, 4}, /* 64 x 64, 128 threads */
     {{2, 2, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.4, 8}, /* 32 x 32, 128 threads */
@@ -81,9 +80,10 @@ static double memory_of(ash_gpu_shape s) {
 
 /* Blocks of so many bytes that a multiprocessor has room for; 0: it cannot have one. */
 static double room_for(const ash_target *target, size_t i, double bytes) {
+    enum { MOST = 164 << 10 /* the rest is better left to the cache that it is a part of */ };
     if (bytes > target->block_memory) return 0;
-    return ASH_MIN((double)shapes[i].room,
-                   __builtin_floor(target->core_memory / (bytes + target->own_memory)));
+    double memory = ASH_MIN(target->core_memory, (unsigned)MOST);
+    return ASH_MIN((double)shapes[i].room, __builtin_floor(memory / (bytes + target->own_memory)));
 }
 
 /* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of

@@ -57,6 +57,11 @@ static CUresult read_module(const char *text, size_t len, ptx_module **module) {
         ptx_refuse("sm_%d is newer than the device", m->target);
         code = CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
+    for (uint32_t i = 0; i < m->n_kernels && !code; i++) {
+        if (m->kernels[i]->shared_bytes <= 48 * 1024) continue;
+        ptx_refuse("a kernel declares %u bytes of shared memory, of 49152", m->kernels[i]->shared_bytes);
+        code = CUDA_ERROR_INVALID_PTX;
+    }
     if (code)
         ptx_module_free(m);
     else
