@@ -77,7 +77,7 @@ def gpu_of(sm):
         for row in re.findall(r"^GPU\((.*)\)$", f.read(), re.M):
             words = [w.strip() for w in row.split(",")]
             if words[0] == sm.removeprefix("sm_"):
-                return int(words[2]), 2 * int(words[2]) * int(words[3]) * int(words[8]), 1e3 * float(words[14])
+                return int(words[2]), 2 * int(words[2]) * int(words[3]) * int(words[8]), 1e3 * float(words[-1])
     sys.exit("no usual GPU of the kind " + sm)
 
 

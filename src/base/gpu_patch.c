@@ -5,7 +5,6 @@
 enum { VECTOR = 4, BYTES = 4, BANKS = 8 /* of 16 bytes */ };
 enum { MOST_SUMS = 3072 /* multiply-adds of a thread in a k-tile */ };
 enum { OF_THREAD = 768 /* bytes: a multiprocessor has room for some hundred threads */ };
-enum { MOST_PLACES = 32 /* that a thread copies of a quad: bits */ };
 
 void ash_gpu_piece_at(const ash_gpu_piece *piece, unsigned vector, unsigned *row, unsigned *column) {
     unsigned near = piece->beside ? 2 : 1, beyond = piece->wide / VECTOR / near, high = vector / VECTOR;
@@ -39,7 +38,7 @@ static bool fits(const ash_gpu_window *w, ash_gpu_shape shape, const ash_gpu_pie
             elements = 2 * ash_gpu_piece_weights(w, shape, piece) + halves * ash_gpu_piece_patch(piece),
             places = piece->positions * ASH_GPU_QUAD / ash_gpu_threads(shape);
     return elements * BYTES <= ASH_MIN((int64_t)w->memory, OF_THREAD * (int64_t)ash_gpu_threads(shape)) &&
-           (halves == 1 || places <= MOST_PLACES);
+           (halves == 1 || places <= ASH_GPU_PLACES);
 }
 
 /* As many rows of the patch in each k-tile as the window has rows, where these are no more copies than
@@ -50,7 +49,7 @@ static void lay_by_rows(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_pi
                   share = ash_ceil_div(piece->rows, kernel), positions = share * piece->row,
                   of_share = ash_ceil_div(positions, places) * places;
     if (ash_gpu_piece_groups(w, piece) == 1 || kernel == 1 ||
-        2 * kernel * of_share > MOST_PLACES * places ||
+        2 * kernel * of_share > ASH_GPU_PLACES * places ||
         of_share * piece->quads > piece->positions * ash_gpu_piece_step(w, piece))
         return;
     ash_gpu_piece by_rows = *piece;

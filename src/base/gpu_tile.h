@@ -80,6 +80,7 @@ typedef struct ash_gpu_work {
     const ash_gpu_window *window; /* NULL: none that comes in pieces */
 } ash_gpu_work;
 
+enum { ASH_GPU_PLACES = 32 /* places of which a thread knows whether they are inside: bits of a word */ };
 enum { ASH_GPU_QUAD = 4 }; /* channels of a position that lie side by side in the block's memory */
 
 /* The piece of an image that a tile has, of `high` rows of `wide` positions, and the patch of the input

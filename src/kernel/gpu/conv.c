@@ -228,9 +228,10 @@ static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_r
 static bool find_walk(gpu_conv *c) {
     const ash_ixs *ixs = &c->k->ixs;
     ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b}, *b = &c->tile.b;
-    enum { MOST_PLACES = 32, MOST = 1 << 30 /* elements */ };
+    enum { MOST = 1 << 30 /* elements */ };
     const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
-    if (c->runs == 1 || c->runs > MOST_PLACES || c->of_terms != 1u << CHANNEL || c->x_block) return false;
+    if (c->runs == 1 || c->runs > ASH_GPU_PLACES || c->of_terms != 1u << CHANNEL || c->x_block)
+        return false;
     for (unsigned o = 0; o < 2; o++) {
         int64_t all = 0, step = 0;
         for (unsigned level = 0; level < c->axes; level++) {
