@@ -45,6 +45,11 @@ static const refusal refusals[] = {
      "2 heads of queries for 4 of keys"},
     {"GroupNorm", "012", {{"activation", 2}, {"groups", 2}}, "the activation 2"},
     {"GroupNorm", "012", {{"groups", 3}}, "3 groups of a tensor of rank 3"},
+    {"MoE", "0124", {{"use_sparse_mixer", 1}}, "(use_sparse_mixer)"},
+    {"MoE", "0124", {{"none", 0}}, "scores of rank 3 for 1 of 0 experts"},
+    {"QMoE", "0123456", {{"weights_prepacked", 1}}, "the layout of one device (weights_prepacked)"},
+    {"QMoE", "0123456", {{"expert_weight_bits", 3}}, "other than 2, 4 or 8 bits"},
+    {"QMoE", "0123456", {{"block_size", 24}}, "blocks of 24"},
     {"CDist", "01", {{"none", 0}}, "operands that are not matrices"},
 };
 

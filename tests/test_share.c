@@ -314,6 +314,57 @@ static void few_share_what_costs_nothing(void **state) {
     }
 }
 
+/* `count` outputs: of 448 numbers those below a limit, squared. How many there are is settled for each. */
+static void make_found(struct room *r, int count) {
+    const ash_dim column = COLUMNS;
+    fresh_graph(r);
+    ash_value x = plane_input(r->g, "x", ASH_F32, ROWS, COLUMNS);
+    for (int k = 0; k < count; k++) {
+        char name[2][16];
+        ash_value found, y = ash_reshape(r->g, ash_slice_axis(r->g, x, 0, 1, 1), &column, 1);
+        ash_value numbers = ash_nonzero(r->g, ash_lt(r->g, y, ash_scalar(r->g, ASH_F32, k)), &found);
+        snprintf(name[0], sizeof name[0], "n%d", k);
+        snprintf(name[1], sizeof name[1], "y%d", k);
+        ash_dim n = ash_settle(r->g, name[0], found, COLUMNS);
+        y = ash_gather(r->g, y, ash_slice_axis(r->g, numbers, 0, 0, n), 0);
+        ash_graph_output(r->g, name[1], ash_mul(r->g, y, y));
+    }
+}
+
+/* Each finds its own size, and all have the kernels of one; each has its own result. */
+static void sizes_are_found_apart(void **state) {
+    struct room *r = *state;
+    float data[ELEMENTS];
+    size_t nests = 0;
+    fill(ASH_F32, data);
+    for (int count = 2; count <= 7; count += 5)
+        for (int mode = 0; mode < 3; mode++) {
+            static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM};
+            ash_plan_options options = ash_plan_options_default();
+            options.mode = modes[mode];
+            options.streams = mode == 2 ? 3 : 1;
+            options.poison = true;
+            make_found(r, count);
+            prepare(r, &options);
+            if (!nests) nests = r->plan->program->nests.len;
+            assert_int_equal(r->plan->program->nests.len, nests);
+            execute(r->plan, ASH_F32);
+            for (int k = 0; k < count; k++) {
+                float wanted[COLUMNS];
+                size_t n = 0;
+                const ash_view *view;
+                const void *bytes;
+                for (const float *at = data + COLUMNS; at < data + 2L * COLUMNS; at++)
+                    if (*at < (float)k) wanted[n++] = *at * *at;
+                assert_ok(ash_plan_output(r->plan, (size_t)k, &view, &diag));
+                assert_ok(ash_view_data(view, &bytes, &diag));
+                assert_true(n > 100 && n < COLUMNS);
+                assert_int_equal(ash_view_bytes(view), n * sizeof *wanted);
+                assert_memory_equal(bytes, wanted, n * sizeof *wanted);
+            }
+        }
+}
+
 /* In the other modes, in a replica, and in a prologue that runs again when its parameter changes. */
 static void in_every_mode(void **state) {
     struct room *r = *state;
@@ -365,6 +416,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(long_ones_still_look, setup, teardown),
         cmocka_unit_test_setup_teardown(bits_are_those_of_immediates, setup, teardown),
         cmocka_unit_test_setup_teardown(few_share_what_costs_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(sizes_are_found_apart, setup, teardown),
         cmocka_unit_test_setup_teardown(in_every_mode, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1248,6 +1248,80 @@ class Microsoft:
             y = np.swapaxes(e / e.sum(-1, keepdims=True) @ v, 1, 2)
             return (y.reshape(*y.shape[:2], -1).astype(np.float32),)
 
+    class MoE(onnx.reference.op_run.OpRun):
+        op_domain = MS
+
+        def _run(self, x, scores, w1, b1=None, w2=None, b2=None, w3=None, b3=None, k=None, activation_type=None, activation_alpha=1.0,
+                 activation_beta=0.0, swiglu_limit=None, swiglu_fusion=0, swiglu_limit_after_activation=0, normalize_routing_weights=0):
+            rows, limit = x.reshape(-1, x.shape[-1]).astype(np.float64), np.inf if swiglu_limit is None else swiglu_limit
+            shares = np.exp(scores - scores.max(-1, keepdims=True))
+            shares /= shares.sum(-1, keepdims=True)
+            y = np.zeros_like(rows)
+            for t, (row, share) in enumerate(zip(rows, shares)):
+                best = np.argsort(-share, kind="stable")[:k]
+                for e in best:
+                    h = w1[e] @ row + (0 if b1 is None else b1[e])
+                    gate, value = (h[0::2], h[1::2]) if swiglu_fusion == 1 else np.split(h, 2) if swiglu_fusion else (h, None)
+                    if w3 is not None:
+                        value = w3[e] @ row + (0 if b3 is None else b3[e])
+                    if activation_type == "swiglu":
+                        held = gate if swiglu_limit_after_activation else np.minimum(gate, limit)
+                        held = held / (1 + np.exp(-activation_alpha * held))
+                        held = np.minimum(held, limit) if swiglu_limit_after_activation else held
+                        h = held * (np.clip(value, -limit, limit) + activation_beta)
+                    else:
+                        h = {"silu": lambda: gate / (1 + np.exp(-gate)), "relu2": lambda: np.maximum(gate, 0) ** 2,
+                             "geglu": lambda: gate * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate ** 3)))}[activation_type]()
+                        h = h if value is None else h * value
+                    weight = share[e] / (share[best].sum() if normalize_routing_weights else 1)
+                    y[t] += weight * (w2[e] @ h + (0 if b2 is None else b2[e]))
+            return (y.reshape(x.shape).astype(np.float32),)
+
+
+def experts():
+    """Opset 17 and com.microsoft: mixtures of experts, in floating point and of few bits, over as many rows as there are."""
+    n = Net("experts", 17)
+    x, scores, shares = n.input("x", ["b", "t", 32]), n.input("scores", ["rows", 5]), n.input("shares", ["rows", 5])
+    shares = n.op("Abs", shares)
+
+    def bits_of(bits, columns, terms, block, zeros):
+        scales = 0.01 + 0.05 * n.rng.random((5, columns, terms // block) if block else (5, columns))
+        packed = (5, columns, (terms // block * bits + 7) // 8) if block else (5, (columns * bits + 7) // 8)
+        return [n.const(n.rng.integers(0, 256, (5, columns, terms * bits // 8)).astype(U8)), n.const(scales.astype(np.float32)),
+                n.const(n.rng.integers(0, 256, packed).astype(U8)) if zeros else ""]
+
+    swiglu = {"activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 0.7, "swiglu_fusion": 1}
+    for kind, k, bias, norm, attrs in (("relu", 1, True, 0, {}), ("gelu", 2, False, 0, {}), ("silu", 5, True, 1, {}), ("identity", 2, True, 0, {}),
+                                       ("swiglu", 2, True, 1, swiglu)):
+        wide = 32 if kind == "swiglu" else 16
+        ins = [n.weight(5, wide, 32), n.weight(5, wide) if bias else "", n.weight(5, 32, 16), n.weight(5, 32) if bias else ""]
+        n.output(n.op("MoE", x, scores, *ins, k=k, activation_type=kind, normalize_routing_weights=norm, domain=MS, **attrs))
+    for kind, bits, block, zeros, bias, last, attrs in (("relu", 4, 16, False, True, [], {}), ("silu", 4, 16, True, False, [], {}),
+                                                        ("gelu", 8, 0, True, True, [], {}), ("silu", 4, 0, True, True, [], {}),
+                                                        ("silu", 2, 16, True, True, [shares], {"normalize_routing_weights": 1}),
+                                                        ("swiglu", 4, 16, False, True, [shares], swiglu)):
+        wide = 32 if kind == "swiglu" else 16
+        w1, s1, z1 = bits_of(bits, wide, 32, block, zeros)
+        w2, s2, z2 = bits_of(bits, 32, 16, block, zeros)
+        b1, b2 = (n.weight(5, wide), n.weight(5, 32)) if bias else ("", "")
+        attrs = {**attrs, **({"block_size": block} if block else {})}
+        n.output(n.op("QMoE", x, scores, w1, s1, b1, w2, s2, b2, "", "", "", z1, z2, "", *last, k=2, activation_type=kind, expert_weight_bits=bits,
+                      weights_prepacked=0, domain=MS, **attrs))
+    return n.model(), [{"x": (b, t, 32), "scores": (b * t, 5), "shares": (b * t, 5)} for b, t in ((2, 9), (1, 1), (3, 20))]
+
+
+def experts_spec():
+    """Opset 17 and com.microsoft: mixtures of experts as GPUs have them: three layers, halves side by side, other activations."""
+    n = Net("experts_spec", 17)
+    x, scores = n.input("x", ["t", 8]), n.input("scores", ["t", 4])
+    swiglu = {"activation_alpha": 1.5, "activation_beta": 0.5, "swiglu_limit": 0.6}
+    for kind, fusion, third, attrs in (("swiglu", 2, False, swiglu), ("swiglu", 0, True, {}), ("silu", 0, True, {}), ("geglu", 1, False, {}),
+                                       ("geglu", 2, False, {}), ("relu2", 0, False, {}), ("swiglu", 1, False, {**swiglu, "swiglu_limit_after_activation": 1})):
+        wide = 12 if fusion else 6
+        ins = [n.weight(4, wide, 8, scale=3), n.weight(4, wide), n.weight(4, 8, 6), n.weight(4, 8)] + ([n.weight(4, 6, 8), n.weight(4, 6)] if third else [])
+        n.output(n.op("MoE", x, scores, *ins, k=2, activation_type=kind, swiglu_fusion=fusion, domain=MS, **attrs))
+    return n.model(), [{"x": (t, 8), "scores": (t, 4)} for t in (7, 1)]
+
 
 def diffusion_spec():
     """Opset 17 and com.microsoft: what onnxruntime's optimiser makes of diffusion models, encoders and decoders for GPUs."""
@@ -1321,7 +1395,7 @@ FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_
             einsum, fused, quantized, half, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
-            shrunk, inner_names, fused_more, recurrences_fused, diffusion_spec]
+            shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec]
 
 
 def feed(net, info, shape, rng):

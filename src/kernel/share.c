@@ -24,6 +24,9 @@
  *             packed by one kernel. Loops that are laid out keep their bounds, vectors their divisors.
  *   varying   a free number that is not the same in all nests of an outline. One that differs from an
  *             earlier one by a constant (the offsets of the vectors of a tile) needs no parameter.
+ *   settled   the value of a variable that data settle is in memory as well, where its step writes it. On
+ *             CPUs nests may differ in which ones they mention, and load those from there: experts of a
+ *             mixture, each of which finds its own rows, have the kernels of one.
  *   numbers   a constant buffer for each outline and dtype, with a row for each nest; a step that runs the
  *             nest gets a view of its row, and reads it as it reads any operand. The runtime knows nothing.
  *
@@ -76,6 +79,8 @@ typedef struct kernel_family {
     uint32_t rows[ASH_DTYPE_COUNT]; /* merged: program buffers of the numbers, or ASH_NO_BUFFER */
     ash_nest nest;                  /* merged: what takes the place of the nests */
     uint32_t id;                    /* merged: and its index in the new list */
+    ASH_VEC(uint32_t)
+    variables; /* merged: for each nest as many settled ones as follow its rows; or none */
 } kernel_family;
 
 typedef struct sharer {
@@ -83,9 +88,10 @@ typedef struct sharer {
     const ash_allocator *a;
     bool present_once; /* of the nest that is looked at, as are: */
     ASH_VEC(uint64_t) words;
-    ASH_VEC(number) numbers; /* its free ones, in the order of the words */
-    ASH_VEC(bool) indexes;   /* per instruction: an address, bound or condition depends on it */
-    ASH_VEC(uint32_t) names; /* per instruction: its number without constants */
+    ASH_VEC(number) numbers;   /* its free ones, in the order of the words */
+    ASH_VEC(bool) indexes;     /* per instruction: an address, bound or condition depends on it */
+    ASH_VEC(uint32_t) names;   /* per instruction: its number without constants */
+    ASH_VEC(uint32_t) settled; /* settled variables that it mentions, each once */
     ASH_VEC(kernel_family) families;
     bool *once;          /* per nest */
     uint32_t *family_of; /* per nest */
@@ -231,11 +237,23 @@ static void put_operand(sharer *s, const ash_nest *n, ash_ref user, unsigned whi
         s->failed |= !ash_vec_push(s->a, &s->numbers, x);
 }
 
-/* Fills the words of a nest, and lists its free numbers. */
+/* Whether an instruction is a settled variable: *place among those of the nest. */
+static bool is_settled(sharer *s, const ash_inst *inst, uint32_t *place) {
+    *place = 0;
+    if (inst->op != ASH_NEST_VAR || s->low->target->kind != ASH_TARGET_CPU ||
+        !ash_dims_var(s->low->program->dims, (size_t)inst->i)->settled ||
+        ash_graph__settler(s->low->graph, (uint32_t)inst->i) == ASH_NO_VALUE)
+        return false;
+    while (*place < s->settled.len && s->settled.at[*place] != (uint32_t)inst->i) ++*place;
+    if (*place == s->settled.len) s->failed |= !ash_vec_push(s->a, &s->settled, (uint32_t)inst->i);
+    return true;
+}
+
+/* Fills the words of a nest, and lists its free numbers and settled variables. */
 static void outline(sharer *s, uint32_t nest) {
     const ash_nest *n = &s->low->program->nests.at[nest];
     s->present_once = s->once[nest];
-    s->words.len = s->numbers.len = s->names.len = s->indexes.len = 0;
+    s->words.len = s->numbers.len = s->names.len = s->indexes.len = s->settled.len = 0;
     if (!ash_vec_reserve(s->a, &s->names, n->code.len) ||
         !ash_vec_reserve(s->a, &s->indexes, n->code.len)) {
         s->failed = true;
@@ -251,7 +269,8 @@ static void outline(sharer *s, uint32_t nest) {
         put(s, inst->op | (uint64_t)inst->lanes << 16 | (uint64_t)inst->dtype << 32 |
                    (uint64_t)inst->buf << 48);
         put(s, inst->unroll);
-        put(s, (uint64_t)inst->i);
+        uint32_t place;
+        put(s, is_settled(s, inst, &place) ? ~(uint64_t)place : (uint64_t)inst->i);
         put_operand(s, n, i, 0, inst->a);
         put_operand(s, n, i, 1, inst->b);
         put_operand(s, n, i, 2, inst->c);
@@ -350,14 +369,21 @@ static void find_families(sharer *s) {
 
 /* --- parameters ------------------------------------------------------------------------------------- */
 
-/* Lists the free numbers of all nests of a family, and leaves what they are in s->numbers. */
-static void read_numbers(sharer *s, const kernel_family *f) {
+/* Lists the free numbers of all nests of a family, and leaves what they are in s->numbers; and their settled
+ * variables where these are not the same. */
+static void read_numbers(sharer *s, kernel_family *f) {
+    bool differ = false;
     s->bits.len = 0;
     for (size_t k = 0; k < f->nests.len && !s->failed; k++) {
         outline(s, f->nests.at[k]);
         for (size_t i = 0; i < s->numbers.len; i++)
             s->failed |= !ash_vec_push(s->a, &s->bits, s->numbers.at[i].bits);
+        for (size_t i = 0; i < s->settled.len && !s->failed; i++) {
+            s->failed |= !ash_vec_push(s->a, &f->variables, s->settled.at[i]);
+            differ |= f->variables.at[i] != s->settled.at[i];
+        }
     }
+    if (!differ) f->variables.len = 0;
 }
 
 /* Whether number `i` is number `j` and something constant in all nests: *more. */
@@ -441,12 +467,24 @@ static void load_parameter(ash_nest *n, parameter *p, size_t block) {
     p->block = block;
 }
 
+/* One more for each settled variable; the first one's number. */
+static uint16_t add_settled(const kernel_family *f, ash_nest *n) {
+    const uint16_t first = (uint16_t)n->buffers.len;
+    for (size_t i = 0; i < f->variables.len / f->nests.len; i++)
+        ash_nest_buffer_add(n, (ash_nest_buffer){.dtype = ASH_I64,
+                                                 .align = sizeof(int64_t),
+                                                 .group = (uint16_t)n->buffers.len});
+    return first;
+}
+
 /* The merged nest while it is written, from the first of its family. */
 typedef struct writing {
     sharer *s;
     const ash_nest *from;
     ash_nest *nest;
-    ash_ref *to;      /* per instruction of the first: its result in the merged one */
+    ash_ref *to; /* per instruction of the first: its result in the merged one */
+    bool loads;  /* settled variables come from buffers, the first of which is: */
+    uint16_t settled;
     size_t next_free; /* number */
     size_t block;     /* loops and conditions around what is written */
 } writing;
@@ -483,7 +521,13 @@ static ash_ref emit_operand(writing *w, ash_ref user, unsigned which, ash_ref re
 static void emit_code(writing *w) {
     for (ash_ref i = 0; i < w->from->code.len; i++) {
         ash_inst inst = w->from->code.at[i];
+        uint32_t place;
         if (is_constant(w->from, i)) continue;
+        if (w->loads && is_settled(w->s, &inst, &place)) {
+            const uint16_t buffer = (uint16_t)(w->settled + place);
+            w->to[i] = ash_nest_load(w->nest, buffer, ash_nest_index(w->nest, 0), 1, ASH_NO_REF);
+            continue;
+        }
         inst.a = emit_operand(w, i, 0, inst.a);
         inst.b = emit_operand(w, i, 1, inst.b);
         inst.c = emit_operand(w, i, 2, inst.c);
@@ -508,6 +552,8 @@ static ash_status emit_merged(sharer *s, kernel_family *f) {
     w.nest->threads = w.from->threads;
     w.nest->polls = w.from->polls;
     add_buffers(s, w.nest);
+    w.loads = f->variables.len != 0;
+    w.settled = add_settled(f, w.nest);
     const bool behind = s->low->target->kind == ASH_TARGET_CPU;
     for (size_t i = 0; i < s->parameters.len; i++)
         if (!behind || s->parameters.at[i].indexes) load_parameter(w.nest, &s->parameters.at[i], 0);
@@ -602,7 +648,8 @@ static ash_status redirect(sharer *s, ash_step *step) {
     const kernel_family *f = &s->families.at[s->family_of[step->nest]];
     uint32_t row = s->row_of[step->nest], more = 0;
     for (unsigned d = 0; d < ASH_DTYPE_COUNT; d++) more += f->rows[d] != ASH_NO_BUFFER;
-    uint32_t *buffers = ash_arena_alloc(&p->arena, step->n_buffers + more, sizeof *buffers);
+    const size_t settled = f->variables.len / f->nests.len;
+    uint32_t *buffers = ash_arena_alloc(&p->arena, step->n_buffers + more + settled, sizeof *buffers);
     ash_access *accesses = ash_arena_alloc(&p->arena, step->n_accesses + more, sizeof *accesses);
     if (!buffers || !accesses) return ASH_NO_MEMORY(s->low->diag);
     memcpy(buffers, step->buffers, step->n_buffers * sizeof *buffers);
@@ -613,6 +660,10 @@ static ash_status redirect(sharer *s, ash_step *step) {
         ASH_TRY(add_view(s, f->rows[d], row, &view));
         buffers[step->n_buffers++] = view;
         accesses[step->n_accesses++] = (ash_access){view, false, 0, p->buffers.at[view].bytes};
+    }
+    for (size_t i = 0; i < settled; i++) { /* the step's records have it (settle.c) */
+        ash_value value = ash_graph__settler(s->low->graph, f->variables.at[row * settled + i]);
+        buffers[step->n_buffers++] = s->low->places[value].buffer;
     }
     step->buffers = buffers;
     step->accesses = accesses;
@@ -694,6 +745,7 @@ ash_status ash_lower__share_nests(ash_lowering *low) {
     for (size_t i = 0; i < s.families.len; i++) {
         ash_vec_free(s.a, &s.families.at[i].words);
         ash_vec_free(s.a, &s.families.at[i].nests);
+        ash_vec_free(s.a, &s.families.at[i].variables);
         if (s.families.at[i].merged) ash_nest_free(&s.families.at[i].nest);
     }
     ash_vec_free(s.a, &s.families);
@@ -701,6 +753,7 @@ ash_status ash_lower__share_nests(ash_lowering *low) {
     ash_vec_free(s.a, &s.numbers);
     ash_vec_free(s.a, &s.indexes);
     ash_vec_free(s.a, &s.names);
+    ash_vec_free(s.a, &s.settled);
     ash_vec_free(s.a, &s.bits);
     ash_vec_free(s.a, &s.roles);
     ash_vec_free(s.a, &s.parameters);

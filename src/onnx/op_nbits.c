@@ -29,10 +29,8 @@ ash_value ash_onnx__unpack(ash_import *im, ash_value x, int64_t bits) {
     return ash_reshape(im->graph, x, t.dims, t.rank);
 }
 
-/* (x - zero point) * scale for x [rows, blocks, block] and zero points that are packed along the blocks,
- * or as many floating point numbers, or, without a value, `middle`. */
-static ash_value dequantize(ash_import *im, ash_value x, ash_value scales, ash_value zero, int64_t bits,
-                            int64_t middle) {
+ash_value ash_onnx__from_bits(ash_import *im, ash_value x, ash_value scales, ash_value zero, int64_t bits,
+                              int64_t middle) {
     ash_type t = ash_import__type(im, x);
     ash_dtype dtype = ash_import__type(im, scales).dtype;
     const ash_dim each[] = {t.dims[0], t.dims[1], 1};
@@ -73,7 +71,8 @@ void ash_onnx__op_matmul_nbits(ash_import *im) {
     ash_dim blocks = (k + block - 1) / block;
     const ash_dim bytes[] = {n, blocks, block * bits / 8}, flat[] = {n, blocks * block};
     ash_value b = ash_onnx__unpack(im, ash_reshape(im->graph, ash_import__in(im, B), bytes, 3), bits);
-    b = dequantize(im, b, ash_import__in(im, SCALES), zero_points(im, ZEROS), bits, 1 << (bits - 1));
+    b = ash_onnx__from_bits(im, b, ash_import__in(im, SCALES), zero_points(im, ZEROS), bits,
+                            1 << (bits - 1));
     b = ash_slice_axis(im->graph, ash_reshape(im->graph, b, flat, 2), 1, 0, k);
     ash_value y = ash_matmul(im->graph, ash_import__in(im, A), ash_build__swap(im->graph, b, 0, 1));
     if (ash_import__has(im, BIAS)) y = ash_add(im->graph, y, ash_import__in(im, BIAS));
@@ -163,8 +162,8 @@ void ash_onnx__op_gather_block_quantized(ash_import *im) {
         zero = ash_gather(im->graph, ash_cast(im->graph, zero, ash_import__type(im, scale).dtype), at, 0);
     else if (zero != ASH_NO_VALUE)
         zero = ash_gather(im->graph, ash_reshape(im->graph, zero, bytes, 2), at, 0);
-    rows = dequantize(im, ash_reshape(im->graph, rows, apart, 3), scale, zero, bits,
-                      narrow ? 0 : 1 << (bits - 1));
+    rows = ash_onnx__from_bits(im, ash_reshape(im->graph, rows, apart, 3), scale, zero, bits,
+                               narrow ? 0 : 1 << (bits - 1));
     rows = ash_slice_axis(im->graph, ash_reshape(im->graph, rows, flat, 2), 1, 0, columns);
     ids.dims[ids.rank] = columns;
     ash_import__out(im, 0, ash_reshape(im->graph, rows, ids.dims, ids.rank + 1));

@@ -67,6 +67,10 @@ ash_value ash_onnx__convert(ash_import *im, ash_value x, ash_narrow from, ash_on
                             bool saturate, ash_onnx_rounding rounding);
 /* The numbers of `bits` bits in the bytes of x along its last axis, lowest bits first. (op_nbits.c) */
 ash_value ash_onnx__unpack(ash_import *im, ash_value x, int64_t bits);
+/* (x - zero point) * scale for x [rows, blocks, block] and zero points that are packed along the blocks, or
+ * as many floating point numbers, or, without a value, `middle`. (op_nbits.c) */
+ash_value ash_onnx__from_bits(ash_import *im, ash_value x, ash_value scales, ash_value zero, int64_t bits,
+                              int64_t middle);
 /* The numbers that bytes stand for: in a floating point dtype, or, of integers, the bytes themselves. */
 ash_value ash_onnx__from_narrow(ash_import *im, ash_value x, ash_narrow from, ash_dtype dtype);
 /* Floating point numbers as a narrow floating point type's codes. */
