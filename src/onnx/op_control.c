@@ -207,11 +207,11 @@ void ash_onnx__op_loop(ash_import *im) {
     if (!ash_onnx__is_about_types(status)) return;
     if (!known) add_advice(im);
     if (!known || l.lost || l.limit > MAX_ITERATIONS) return;
+    const ash_diag why = im->diag;
     ash_onnx__forgive(im);
     lay_out(im, &l);
-    if (l.lost && ash_import__ok(im))
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "a loop whose end is computed when the graph runs, and whose body changes shapes");
+    if (!l.lost || (!ash_import__ok(im) && !ash_onnx__is_about_types(im->status))) return;
+    im->status = status, im->diag = why; /* it has no end that import sees: a loop is the only way */
 }
 
 /* --- Scan ----------------------------------------------------------------------------------------- */

@@ -81,6 +81,9 @@ void ash_onnx__op_scatter_elements(ash_import *im) {
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     ash_scatter mode = scatter_mode(im);
     if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
+    const unsigned rank = ash_import__type(im, indices).rank;
+    if (rank == ash_import__type(im, updates).rank)
+        for (unsigned i = 0; i < rank; i++) ash_import__agree_on(im, &updates, i, &indices, i);
     ash_import__out(im, 0, ash_scatter_elements(im->graph, x, indices, updates, axis, mode));
 }
 

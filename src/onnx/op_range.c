@@ -37,7 +37,7 @@ static bool range_of_ints(ash_import *im, ash_dtype dtype) {
     return true;
 }
 
-/* From a start that is known in steps of 1, to an end that is computed when the graph runs. */
+/* In steps of 1, where the end or the start is computed when the graph runs. */
 static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     ash_graph *g = im->graph;
     const int64_t *delta;
@@ -46,14 +46,16 @@ static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     if (ash_dtype_is_float(dtype) || !ash_import__try_ints(im, 2, &delta, &n) || n != 1 || delta[0] != 1)
         return false;
     const ash_onnx_number *start = ash_onnx__numbers(im, 0, true, &n);
-    if (!start || n != 1 || start->value != ASH_NO_VALUE) return false;
+    if (!start || n != 1) return false;
     const ash_onnx_number *end = ash_onnx__numbers(im, 1, true, &n);
-    if (!end || n != 1 || end->value == ASH_NO_VALUE) return false;
-    bool from_zero = !start->known.dim && !start->known.v;
+    if (!end || n != 1 || (end->value == ASH_NO_VALUE && start->value == ASH_NO_VALUE)) return false;
+    bool from_zero = start->value == ASH_NO_VALUE && !start->known.dim && !start->known.v;
     ash_value count = from_zero ? end->value : ash_onnx__number_less(im, *end, *start).value;
     if (!ash_onnx__settle_size(im, count, 0, INT64_MIN, &dim)) return false;
     ash_value i = ash_iota(g, dtype, &dim, 1, 0);
-    if (start->known.dim)
+    if (start->value != ASH_NO_VALUE)
+        i = ash_add(g, i, ash_cast(g, start->value, dtype));
+    else if (start->known.dim)
         i = ash_add(g, i, ash_cast(g, ash_build__dim(g, start->known.v), dtype));
     else if (!from_zero)
         i = ash_add(g, i, whole_scalar(g, dtype, start->known.v));
