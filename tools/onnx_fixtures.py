@@ -337,6 +337,45 @@ def half():
     return n.model(), [{"image": (2, 5, 9, 7), "x": (2, 6, 10)}]
 
 
+def bfloat_spec():
+    """Opset 18: products and convolutions of bfloat16, of numbers whose sums are exact whatever the order and width."""
+    n = Net("bfloat_spec", 18)
+    x, image = n.input("x", ["t", 12]), n.input("image", [1, 4, 6, 7])
+    whole = lambda *shape: n.const(n.rng.integers(-2, 3, shape).astype(ml_dtypes.bfloat16))
+    sign = lambda v: n.op("Cast", n.op("Sign", v), to=TensorProto.BFLOAT16)
+    out = lambda v: n.output(n.op("Cast", v, to=F32))
+    rows, pixels = sign(x), sign(image)
+    y = n.op("MatMul", rows, whole(12, 9))
+    out(y)
+    out(n.op("Relu", n.op("Gemm", rows, whole(5, 12), whole(5), transB=1)))
+    z = n.op("Conv", pixels, whole(6, 4, 3, 3), whole(6), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    out(z)
+    out(n.op("MaxPool", n.op("Relu", z), kernel_shape=[2, 2], strides=[2, 2]))
+    out(n.op("Conv", pixels, whole(4, 1, 3, 3), kernel_shape=[3, 3], group=4, strides=[2, 2]))
+    wide = [n.const(n.rng.integers(-2, 3, shape).astype(np.float32)) for shape in ((3, 4, 1, 1), (3,))]
+    out(n.op("Conv", pixels, *wide, kernel_shape=[1, 1]))  # as torch leaves it where it folds a normalisation
+    out(n.op("Add", y, n.const(np.array(300.5, ml_dtypes.bfloat16))))  # rounded to a multiple of 2
+    return n.model(), [{"x": (t, 12), "image": (1, 4, 6, 7)} for t in (5, 33)]
+
+
+def written_rows():
+    """Opset 17: rows of a table that are written from a computed start to a computed end, as Paddle writes set_value."""
+    n = Net("written_rows", 17)
+    x, at, row = n.input("x", [2, 9, 4]), n.input("at", [3], I64), n.input("row", [2, 4])
+    zero, one = n.ints(0), n.ints(1)
+    start, stop = (n.op("Mod", n.op(kind, at, keepdims=1), n.ints(12)) for kind in ("ReduceMin", "ReduceMax"))
+    length = n.op("Gather", n.op("Shape", x), one)
+    end, begin = n.op("Min", length, stop), n.op("Min", length, start)
+    shape = n.op("Shape", n.op("Slice", x, begin, end, one, one))
+    new = n.op("Expand", n.op("Unsqueeze", row, one), shape)
+    places = n.op("Range", n.op("Squeeze", begin), n.op("Squeeze", end), n.const(np.int64(1)))
+    n.output(places, dtype=I64)
+    ends = n.op("Concat", n.op("Slice", shape, zero, one, zero), one, n.op("Slice", shape, n.ints(2), n.ints(3), zero), axis=0)
+    n.output(n.op("ScatterElements", x, n.op("Tile", n.op("Reshape", places, n.ints(1, -1, 1)), ends), new, axis=1))
+    sets = [np.array(v, np.int64) for v in ([3, 5, 4], [2, 11, 7], [6, 6, 6], [0, 1, 0])]
+    return n.model(), [{"x": (2, 9, 4), "at": v, "row": (2, 4)} for v in sets]
+
+
 def unsorted():
     """Opset 13: nodes in the reverse of their order, as some converters write them; branches use them."""
     n = Net("unsorted", 13)
@@ -1392,7 +1431,7 @@ def edges():
 
 
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
-            einsum, fused, quantized, half, unsorted, ties, functions,
+            einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec]

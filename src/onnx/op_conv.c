@@ -108,9 +108,17 @@ static bool weight_kernel(ash_import *im, const ash_type *w, unsigned rank, int6
     return true;
 }
 
+/* Weights of f32 beside an operand of bf16, which the standard does not allow, are rounded to it: torch 2.15
+ * leaves them so where it folds a normalisation into a convolution of a model in bf16. */
+static ash_value as_operand(ash_import *im, ash_value weight, ash_dtype dtype) {
+    bool folded = dtype == ASH_BF16 && ash_import__type(im, weight).dtype == ASH_F32;
+    return folded ? ash_cast(im->graph, weight, dtype) : weight;
+}
+
 static ash_value add_bias(ash_import *im, ash_value y, size_t k, unsigned spatial) {
     if (!ash_import__has(im, k)) return y;
-    return ash_add(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, k), spatial));
+    ash_value bias = as_operand(im, ash_import__in(im, k), ash_import__type(im, y).dtype);
+    return ash_add(im->graph, y, ash_build__channels(im->graph, bias, spatial));
 }
 
 /* Attributes and padding for operand 0 and the weight at operand k. */
@@ -126,6 +134,7 @@ ash_value ash_onnx__conv_on(ash_import *im, ash_value x, ash_value w) {
     ash_type type = ash_import__type(im, x), weight = ash_import__type(im, w);
     ash_onnx_window window;
     if (!ash_onnx__conv_window(im, &type, &weight, &window)) return ASH_NO_VALUE;
+    w = as_operand(im, w, type.dtype);
     ash_value y = ash_onnx__conv(im, x, w, &window, ash_import__attr_int(im, "group", 1));
     return add_bias(im, y, 2, window.n);
 }
