@@ -369,8 +369,8 @@ static void find_families(sharer *s) {
 
 /* --- parameters ------------------------------------------------------------------------------------- */
 
-/* Lists the free numbers of all nests of a family, and leaves what they are in s->numbers; and their settled
- * variables where these are not the same. */
+/* Lists the free numbers of all nests of a family, and leaves what they are in s->numbers; and their
+ * settled variables where these are not the same. */
 static void read_numbers(sharer *s, kernel_family *f) {
     bool differ = false;
     s->bits.len = 0;

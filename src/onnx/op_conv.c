@@ -108,8 +108,8 @@ static bool weight_kernel(ash_import *im, const ash_type *w, unsigned rank, int6
     return true;
 }
 
-/* Weights of f32 beside an operand of bf16, which the standard does not allow, are rounded to it: torch 2.15
- * leaves them so where it folds a normalisation into a convolution of a model in bf16. */
+/* Weights of f32 beside an operand of bf16, which the standard does not allow, are rounded to it: torch
+ * 2.15 leaves them so where it folds a normalisation into a convolution of a model in bf16. */
 static ash_value as_operand(ash_import *im, ash_value weight, ash_dtype dtype) {
     bool folded = dtype == ASH_BF16 && ash_import__type(im, weight).dtype == ASH_F32;
     return folded ? ash_cast(im->graph, weight, dtype) : weight;

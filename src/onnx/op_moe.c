@@ -2,7 +2,8 @@
 /* Mixtures of experts: com.microsoft's MoE, and QMoE, whose weights have few bits. A router's scores choose
  * some of the experts for each row; an expert is one or two products, an activation, and a product back:
  *
- *     y[t] = sum over the chosen e of share[t, e] * (act(x[t] w1[e]' + b1[e], x[t] w3[e]' + b3[e]) w2[e]' + b2[e])
+ *     y[t] = sum over the chosen e of share[t, e] * (h[t, e] w2[e]' + b2[e])
+ *     h[t, e] = act(x[t] w1[e]' + b1[e], x[t] w3[e]' + b3[e])
  *
  * Expert by expert, the rows that chose it are found and gathered, multiplied by its weights, which are
  * packed as those of any product are, and added to the sum, which is in f32. How many rows there are only
@@ -17,7 +18,7 @@ typedef struct places {
 } places;
 
 /* Where the operands stand: of MoE, and of QMoE. */
-enum { X, SCORES, ROUTER_WEIGHTS = 14, BEYOND, LAST_SCALE = 20 };
+enum { X = 0, SCORES = 1, ROUTER_WEIGHTS = 14, FIRST_SCALE = 15, LAST_SCALE = 20 };
 static const places of_floats[] = {
     {2, SIZE_MAX, 3, SIZE_MAX}, {4, SIZE_MAX, 5, SIZE_MAX}, {6, SIZE_MAX, 7, SIZE_MAX}};
 static const places of_bits[] = {{2, 3, 4, 11}, {5, 6, 7, 12}, {8, 9, 10, 13}};
@@ -86,7 +87,7 @@ static bool read_bits(ash_import *im, moe *m) {
         refuse(im, ash_import__attr_int(im, "weights_prepacked", -1) == 1,
                "weights in the layout of one device (weights_prepacked)"))
         return false;
-    for (size_t k = BEYOND; k <= LAST_SCALE; k++)
+    for (size_t k = FIRST_SCALE; k <= LAST_SCALE; k++)
         if (refuse(im, ash_import__has(im, k), "scales of experts and of activations")) return false;
     for (unsigned i = 0; i < LAYERS; i++) {
         layer *l = &m->layers[i];
@@ -227,8 +228,8 @@ static ash_value through(ash_import *im, const moe *m, int64_t e, ash_value x) {
 
 /* --- routing -------------------------------------------------------------------------------------- */
 
-/* Which experts each row takes, i64 [tokens, chosen], and what each counts, f32: MoE's shares are those of a
- * softmax over all experts, QMoE's over the chosen ones, or what operand `ROUTER_WEIGHTS` says. */
+/* Which experts each row takes, i64 [tokens, chosen], and what each counts, f32: MoE's shares are those of
+ * a softmax over all experts, QMoE's over the chosen ones, or what operand `ROUTER_WEIGHTS` says. */
 static ash_value route(ash_import *im, const moe *m, bool bits, ash_value *shares) {
     ash_graph *g = im->graph;
     const uint32_t last = 1u << 1;
