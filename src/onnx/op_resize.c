@@ -144,13 +144,95 @@ static ash_value per_axis(ash_import *im, ash_dtype dtype, const double *numbers
     return ash_build__floats(im->graph, &type, numbers);
 }
 
+/* --- whole multiples --------------------------------------------------------------------------- */
+
+/* Extents of which one is a whole multiple of the other: the first tap of result i is the operand's element
+ * (i + shift) / times + first, moved inside. */
+typedef struct stairs {
+    int64_t times, shift, first, before; /* before: copies of the first element that taps need */
+    ash_dim in, out;
+    int taps;
+} stairs;
+
+static bool find_stairs(ash_graph *g, const resize *r, ash_dim in, ash_dim out, double scale, stairs *s) {
+    enum { MOST = 16, MIDDLE = 64 };
+    ash_dims *dims = g->dims;
+    int64_t least, most, unused, wanted, before = 0;
+    ash_dim all;
+    ash_dims_bounds(dims, in, &least, &most);
+    ash_dims_bounds(dims, out, &unused, &wanted);
+    *s = (stairs){.times = wanted / ASH_MAX(most, 1), .in = in, .out = out};
+    s->taps = r->mode == 'n' ? 1 : r->mode == 'c' ? 4 : 2;
+    if (least < 1 || s->times < 2 || s->times > MOST || (scale > 0 && scale != (double)s->times) ||
+        r->transform == ALIGN_CORNERS ||
+        ash_dims_combine(dims, ASH_DIM_MUL, in, s->times, &all, NULL) != ASH_OK || all != out)
+        return false;
+    const axis_plan p = {.in = 2 * MIDDLE, .out = 2 * MIDDLE * s->times, .scale = (double)s->times};
+    for (int64_t i = 0; i < s->times; i++) {
+        double x = position(r, &p, MIDDLE * s->times + i);
+        double from = r->mode == 'n' ? nearest(r->rounding, x) : floor(x) - s->taps / 2 + 1;
+        int64_t at = (int64_t)from - MIDDLE;
+        if (i == 0) s->first = before = at;
+        if (at < before || at > s->first + 1) return false;
+        s->shift += at > s->first;
+        before = at;
+    }
+    s->before = ASH_MAX(-s->first, 0);
+    return true;
+}
+
+/* Whether the taps of a plan are where the stairs say: of positions close to a whole number, rounding may
+ * have put one elsewhere. */
+static bool is_table(const axis_plan *p, const stairs *s) {
+    for (int64_t t = 0; t < p->taps; t++)
+        for (int64_t i = 0; i < p->out; i++) {
+            int64_t at = (i + s->shift) / s->times + s->first + t;
+            if (p->index[t * p->out + i] != ASH_MIN(ASH_MAX(at, 0), p->in - 1)) return false;
+        }
+    return p->taps == s->taps;
+}
+
+/* The operand with its ends repeated, as often as taps reach out. */
+static ash_value with_ends(ash_graph *g, ash_value x, unsigned axis, const stairs *s) {
+    return ash_onnx__pad_by_parts(g, x, axis, s->before,
+                                  ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0), 'e');
+}
+
+/* A tap by moving elements alone: each is repeated, and the result begins `shift` elements on. */
+static ash_value tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const stairs *s, int64_t begin) {
+    const ash_dim count = s->shift ? ash_graph_dim_add(g, s->in, 1) : s->in;
+    ash_value part = ash_slice_axis(g, x, axis, begin, count);
+    const ash_type *type = ash_graph_type(g, part);
+    ash_dim dims[ASH_MAX_RANK + 1];
+    if (!type) return ASH_NO_VALUE;
+    const unsigned rank = type->rank;
+    for (unsigned d = 0; d <= rank; d++) dims[d] = d <= axis ? type->dims[d] : type->dims[d - 1];
+    dims[axis + 1] = 1;
+    part = ash_reshape(g, part, dims, rank + 1);
+    dims[axis + 1] = s->times;
+    part = ash_broadcast_to(g, part, dims, rank + 1);
+    for (unsigned d = axis + 1; d < rank; d++) dims[d] = dims[d + 1];
+    dims[axis] = ash_graph_dim_mul(g, count, s->times);
+    return ash_slice_axis(g, ash_reshape(g, part, dims, rank), axis, s->shift, s->out);
+}
+
+/* --- extents that are numbers --------------------------------------------------------------------- */
+
 static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsigned axis, axis_plan *p) {
     ash_type type = ash_import__type(im, x);
-    ash_value sum = ASH_NO_VALUE;
+    ash_value sum = ASH_NO_VALUE, ends = ASH_NO_VALUE;
+    stairs s;
     if (!make_plan(im, r, p)) return ASH_NO_VALUE;
+    /* a nearest neighbour is one gather, whose table is stairs, and needs no ends; others clamp */
+    if (r->mode != 'n' && type.rank < ASH_MAX_RANK &&
+        find_stairs(im->graph, r, p->in, p->out, p->scale, &s) && is_table(p, &s))
+        ends = with_ends(im->graph, x, axis, &s);
     for (int64_t t = 0; t < p->taps; t++) {
-        ash_value tap = ash_gather(
-            im->graph, x, ash_build__int_list(im->graph, p->index + t * p->out, (size_t)p->out), axis);
+        ash_value tap =
+            ends != ASH_NO_VALUE
+                ? tap_of_stairs(im->graph, ends, axis, &s, s.before + s.first + t)
+                : ash_gather(im->graph, x,
+                             ash_build__int_list(im->graph, p->index + t * p->out, (size_t)p->out), axis);
         if (r->mode != 'n') {
             ash_value w = per_axis(im, type.dtype, p->weight + t * p->out, p->out, axis, type.rank);
             tap = ash_mul(im->graph, tap, w);
@@ -261,58 +343,6 @@ static ash_value index_of(const axis_formula *f, ash_value at) {
     return ash_build__with(f->g, ASH_OP_MAX, at, 0);
 }
 
-/* Extents of which one is a whole multiple of the other: the first tap of result i is the operand's element
- * (i + shift) / times + first, moved inside. */
-typedef struct stairs {
-    int64_t times, shift, first;
-    ash_dim in, out;
-    int taps;
-} stairs;
-
-static bool find_stairs(ash_graph *g, const resize *r, ash_dim in, ash_dim out, double scale, stairs *s) {
-    enum { MOST = 16, MIDDLE = 64 };
-    ash_dims *dims = g->dims;
-    int64_t least, most, unused, wanted, before = 0;
-    ash_dim all;
-    ash_dims_bounds(dims, in, &least, &most);
-    ash_dims_bounds(dims, out, &unused, &wanted);
-    *s = (stairs){.times = wanted / ASH_MAX(most, 1), .in = in, .out = out};
-    s->taps = r->mode == 'n' ? 1 : r->mode == 'c' ? 4 : 2;
-    if (least < 1 || s->times < 2 || s->times > MOST || (scale > 0 && scale != (double)s->times) ||
-        r->transform == ALIGN_CORNERS ||
-        ash_dims_combine(dims, ASH_DIM_MUL, in, s->times, &all, NULL) != ASH_OK || all != out)
-        return false;
-    const axis_plan p = {.in = 2 * MIDDLE, .out = 2 * MIDDLE * s->times, .scale = (double)s->times};
-    for (int64_t i = 0; i < s->times; i++) {
-        double x = position(r, &p, MIDDLE * s->times + i);
-        double from = r->mode == 'n' ? nearest(r->rounding, x) : floor(x) - s->taps / 2 + 1;
-        int64_t at = (int64_t)from - MIDDLE;
-        if (i == 0) s->first = before = at;
-        if (at < before || at > s->first + 1) return false;
-        s->shift += at > s->first;
-        before = at;
-    }
-    return true;
-}
-
-/* A tap by moving elements alone: each is repeated, and the result begins `shift` elements on. */
-static ash_value tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const stairs *s, int64_t begin) {
-    const ash_dim count = s->shift ? ash_graph_dim_add(g, s->in, 1) : s->in;
-    ash_value part = ash_slice_axis(g, x, axis, begin, count);
-    const ash_type *type = ash_graph_type(g, part);
-    ash_dim dims[ASH_MAX_RANK + 1];
-    if (!type) return ASH_NO_VALUE;
-    const unsigned rank = type->rank;
-    for (unsigned d = 0; d <= rank; d++) dims[d] = d <= axis ? type->dims[d] : type->dims[d - 1];
-    dims[axis + 1] = 1;
-    part = ash_reshape(g, part, dims, rank + 1);
-    dims[axis + 1] = s->times;
-    part = ash_broadcast_to(g, part, dims, rank + 1);
-    for (unsigned d = axis + 1; d < rank; d++) dims[d] = dims[d + 1];
-    dims[axis] = ash_graph_dim_mul(g, count, s->times);
-    return ash_slice_axis(g, ash_reshape(g, part, dims, rank), axis, s->shift, s->out);
-}
-
 /* An extent that becomes a power of two times shorter: result i takes its first tap at by * i + first, and
  * all of them have the same weights. What the operand lacks before and behind are copies of its ends. */
 typedef struct strides {
@@ -405,13 +435,10 @@ static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_valu
     const ash_onnx_taps taps = taps_of(f, ash_iota(g, ASH_F64, &out, 1, 0));
     ash_value sum = ASH_NO_VALUE;
     ash_dim line[ASH_MAX_RANK];
-    const int64_t before = s ? ASH_MAX(-s->first, 0) : 0;
-    if (s) /* with its ends repeated, as often as taps reach out */
-        x = ash_onnx__pad_by_parts(g, x, axis, before, ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0),
-                                   'e');
+    if (s) x = with_ends(g, x, axis, s);
     for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? out : 1;
     for (int t = 0; t < taps.n; t++) {
-        ash_value tap = s ? tap_of_stairs(g, x, axis, s, before + s->first + t)
+        ash_value tap = s ? tap_of_stairs(g, x, axis, s, s->before + s->first + t)
                           : ash_gather(g, x, index_of(f, taps.at[t]), axis);
         if (taps.weights[t] == ASH_NO_VALUE) return tap;
         ash_value w = ash_reshape(g, ash_cast(g, taps.weights[t], type.dtype), line, type.rank);
