@@ -224,8 +224,13 @@ static LLVMValueRef hidden(ash_emit *e, LLVMValueRef value) {
     LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, constraints, strlen(constraints), false, false,
                                             LLVMInlineAsmDialectATT, false);
     LLVMValueRef call = LLVMBuildCall2(e->b, type, nothing, &value, 1, "");
-    unsigned memory = LLVMGetEnumAttributeKindForName("memory", 6); /* none: the value 0 */
-    LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, memory, 0));
+    /* it touches no memory (none: the value 0), and what comes behind it is reached: loads leave the loop */
+    static const char *const names[] = {"memory", "nounwind", "willreturn"};
+    for (unsigned i = 0; i < ASH_COUNT(names); i++) {
+        unsigned kind = LLVMGetEnumAttributeKindForName(names[i], strlen(names[i]));
+        LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex,
+                                 LLVMCreateEnumAttribute(e->ctx, kind, 0));
+    }
     return call;
 }
 
