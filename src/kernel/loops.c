@@ -259,6 +259,31 @@ static bool is_uneven(const ash_loops *l, const ash_axis *v) {
            (!ash_dim_is_const(v->extent) || v->extent % l->lanes);
 }
 
+/* All that happens along the vector axis. Rows of a pool's windows that lie inside but for their ends have
+ * code of their own, in which nothing but these is tested, and what is tested for a row is so once. */
+static void along(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to) {
+    ash_kern *k = l->k;
+    const ash_loops_inner inner = {.body = row};
+    const bool whole = ash_dim_is_const(v->extent) && v->extent % l->lanes == 0;
+    ash_value value = ASH_NO_VALUE;
+    ash_ref inside = ash_loops__row_inside(l, v, from, to, &value);
+    if (inside != ASH_NO_REF) {
+        size_t mark = ash_kern_mark(k);
+        ash_nest_if(&k->nest, inside);
+        l->row_inside = true;
+        k->roomy = value;
+        ash_loops__vector(l, v, from, to, whole, &inner);
+        k->roomy = ASH_NO_VALUE;
+        l->row_inside = false;
+        ash_kern_forget(k, mark);
+        ash_nest_else(&k->nest);
+        l->row_outside = true;
+    }
+    ash_loops__vector(l, v, from, to, whole, &inner);
+    if (inside != ASH_NO_REF) ash_nest_end(&k->nest);
+    l->row_outside = false;
+}
+
 /* The chunk loop: rows, or parts of rows. */
 static ash_dim emit(ash_loops *l) {
     ash_kern *k = l->k;
@@ -288,8 +313,7 @@ static ash_dim emit(ash_loops *l) {
             ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));
         ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_kern_dim(k, v->extent),
                                      ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, part)));
-        ash_loops__vector(l, v, from, to, ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
-                          &(ash_loops_inner){.body = row});
+        along(l, v, from, to);
         ash_nest_end(n);
         return ash_kern_product(k, rows, parts);
     }
@@ -301,9 +325,7 @@ static ash_dim emit(ash_loops *l) {
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
     unsigned opened = open_rows(l, n_rows, from, to, rows_per);
     if (v)
-        ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
-                          ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
-                          &(ash_loops_inner){.body = row});
+        along(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent));
     else
         row(l, NULL);
     while (opened--) ash_nest_end(n);

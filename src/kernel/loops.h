@@ -45,6 +45,8 @@ typedef struct ash_loops {
     uint32_t
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
     bool inside; /* what is being made is for windows that lie wholly inside */
+    bool row_inside,
+        row_outside; /* for rows of windows that do, but for their ends; for all other rows */
     bool across; /* rows are reduced, in vectors along them */
     bool packed; /* these are rows of few elements, side by side: a vector takes one of each */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
@@ -115,6 +117,9 @@ void ash_loops__store_beside(ash_loops *l);
 
 /* --- loops_reduce.c ----------------------------------------------------------------------------------- */
 
+/* The condition that windows along `v` from `from` to `to` lie inside in all other dims, and that whole
+ * vectors can be read along it (*value: of what); ASH_NO_REF where there is no such thing. */
+ash_ref ash_loops__row_inside(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to, ash_value *value);
 /* Emits one reduction at the present position of the outer axes, and makes its result known. */
 void ash_loops__reduce(ash_loops *l, const ash_node *node);
 

@@ -98,6 +98,18 @@ static window_dim window_at(ash_loops *l, unsigned inner) {
     return v;
 }
 
+/* Whether windows lie inside a dim wherever they are, those of the last lane, too, as all of them count. */
+static bool is_inside(ash_loops *l, const window_dim *w) {
+    ash_ixs *ixs = &l->k->ixs;
+    const ash_sum start = ash_ix_sum(ixs, w->start);
+    const int64_t span = (w->steps - 1) * w->dilation;
+    int64_t least, most;
+    ash_dims_bounds(ixs->dims, w->extent, &least, &most);
+    return start.min >= 0 &&
+           (start.max < least - span ||
+            ash_ix_is_below(ixs, ash_ix_add(ixs, w->start, ash_ix_const(ixs, span)), w->extent));
+}
+
 /* Whether all positions of the present windows lie inside the input, in all lanes that count: false when
  * nothing is known of it; else *condition says when, or is ASH_NO_REF: always. Convolutions, whose channels
  * are summed in blocks, and threads of GPUs go the way that is right anywhere. */
@@ -105,19 +117,15 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
     enum { MOST = 32 }; /* steps of all dims together */
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
-    int64_t all = 1, least, most;
+    int64_t all = 1;
     *condition = ASH_NO_REF;
     if (k->low->target->kind == ASH_TARGET_GPU) return false;
     for (unsigned i = 0; i < l->n_inner; i++) {
         if (!is_window(l, i)) return false;
         const window_dim w = window_at(l, i);
-        const ash_sum start = ash_ix_sum(&k->ixs, w.start);
         int64_t apart = 0, span = (w.steps - 1) * w.dilation;
-        const ash_ix end = ash_ix_add(&k->ixs, w.start, ash_ix_const(&k->ixs, span));
         if (!ash_mul_i64(all, w.steps, &all) || all > MOST) return false;
-        ash_dims_bounds(k->ixs.dims, w.extent, &least, &most);
-        bool ends_inside = start.max < least - span; /* of the last lane, too, as all count */
-        if (start.min >= 0 && (ends_inside || ash_ix_is_below(&k->ixs, end, w.extent))) continue;
+        if ((l->row_inside && !w.spread) || is_inside(l, &w)) continue;
         if (k->mask != ASH_NO_REF) return false;
         if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
             return false;
@@ -125,22 +133,23 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
                 last =
                     ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, span + apart * (k->lanes - 1)));
         ash_ref ok = ash_nest_binary(n, ASH_OP_LT, last, ash_kern_dim(k, w.extent));
-        if (start.min < 0)
+        if (ash_ix_sum(&k->ixs, w.start).min < 0)
             ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, first), ok);
         *condition = *condition == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *condition, ok);
     }
     return l->n_inner > 0;
 }
 
-/* The condition that whole vectors can be read at each place of a pool's window, as the buffer goes on
- * where rows or images begin and end: then what has been read counts under a mask, and loads have none.
- * *value: what is read. ASH_NO_REF when nothing is known of it, and where masks are numbers anyway. */
-static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_value *value) {
+/* The condition that all that lies between the positions `first` and `last` along `v` can be read at each
+ * place of a pool's window, as the buffer goes on where rows or images begin and end: then what has been read
+ * counts under a mask, and loads have none. *value: what is read. ASH_NO_REF when nothing is known of it, and
+ * where masks are numbers anyway. */
+static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_ref first, ash_ref last, ash_value *value) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     ash_ix linear, apart;
-    if (!l->anchor || ash_op_infos[l->anchor->op].class != ASH_CLASS_POOL || k->lanes == 1 ||
-        k->vsym != v->sym || ash_dim_is_const(v->extent) || k->low->target->kind == ASH_TARGET_GPU ||
+    if (!l->anchor || ash_op_infos[l->anchor->op].class != ASH_CLASS_POOL || l->narrow == 1 ||
+        ash_dim_is_const(v->extent) || k->low->target->kind == ASH_TARGET_GPU ||
         !ash_loops__pool_address(l, value, &linear) || !k->low->places[*value].contiguous)
         return ASH_NO_REF;
     ash_ix end = linear;
@@ -148,16 +157,52 @@ static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_value *value) {
         const ash_axis *a = i < l->n_inner ? &l->inner[i] : v;
         if (!ash_ix_stride(&k->ixs, linear, a->sym, &apart) || ash_ix_sum(&k->ixs, apart).min < 0)
             return ASH_NO_REF;
-        int64_t steps = a == v ? k->lanes : ash_kern_max(k, a->extent);
-        end = ash_ix_add(&k->ixs, end, ash_ix_scale(&k->ixs, apart, steps - 1));
-        if (a != v) ash_kern_set_sym(k, a->sym, ash_nest_index(n, 0));
+        if (a == v) continue;
+        end = ash_ix_add(&k->ixs, end, ash_ix_scale(&k->ixs, apart, ash_kern_max(k, a->extent) - 1));
+        ash_kern_set_sym(k, a->sym, ash_nest_index(n, 0));
     }
     ash_dim count = 1;
     const ash_type *type = ash_graph__type(k->graph, *value);
     for (unsigned d = 0; d < type->rank; d++) count = ash_kern_product(k, count, type->dims[d]);
-    ash_ref begins = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, 0), ash_kern_index(k, linear));
+    size_t mark = ash_kern_mark(k);
+    ash_kern_set_sym(k, v->sym, last);
     ash_ref ends = ash_nest_binary(n, ASH_OP_LT, ash_kern_index(k, end), ash_kern_dim(k, count));
+    ash_kern_forget(k, mark);
+    ash_kern_set_sym(k, v->sym, first);
+    ash_ref begins = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, 0), ash_kern_index(k, linear));
+    ash_kern_forget(k, mark);
     return ash_nest_binary(n, ASH_OP_AND, begins, ends);
+}
+
+/* The same of the present vector. */
+static ash_ref find_room_here(ash_loops *l, const ash_axis *v, ash_value *value) {
+    ash_kern *k = l->k;
+    if (k->lanes == 1 || k->vsym != v->sym || ash_kern_lost(k)) return ASH_NO_REF;
+    ash_ref first = k->sym_refs.at[v->sym];
+    ash_ref last = ash_nest_binary(&k->nest, ASH_OP_ADD, first, ash_nest_index(&k->nest, k->lanes - 1));
+    return find_room(l, v, first, last, value);
+}
+
+ash_ref ash_loops__row_inside(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to, ash_value *value) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    /* the last vector begins in front of the end, and is masked */
+    ash_ref last = ash_nest_binary(n, ASH_OP_ADD, to, ash_nest_index(n, (int64_t)l->narrow - 2));
+    ash_ref all = find_room(l, v, from, last, value);
+    bool always = true;
+    k->vsym = v->sym; /* so that dims are told apart: those that go along it are not the row's */
+    for (unsigned i = 0; i < l->n_inner && all != ASH_NO_REF; i++) {
+        const window_dim w = window_at(l, i);
+        const bool inside = is_inside(l, &w);
+        always = always && inside;
+        if (w.spread || inside) continue;
+        ash_ix end = ash_ix_add(&k->ixs, w.start, ash_ix_const(&k->ixs, (w.steps - 1) * w.dilation));
+        ash_ref above = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, 0), ash_kern_index(k, w.start));
+        ash_ref below = ash_nest_binary(n, ASH_OP_LT, ash_kern_index(k, end), ash_kern_dim(k, w.extent));
+        all = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_AND, above, below), all);
+    }
+    k->vsym = ASH_NO_SYM;
+    return always ? ASH_NO_REF : all;
 }
 
 /* The steps of a window that lie inside the input: s with 0 <= at + s * dilation < size, where `at` is the
@@ -173,6 +218,10 @@ static void window_bounds(ash_loops *l, unsigned inner, ash_ref *from, ash_ref *
         return;
     }
     const window_dim w = window_at(l, inner);
+    if (l->row_inside && !w.spread) {
+        l->bounded |= 1u << inner;
+        return;
+    }
     if (w.spread && w.steps <= ash_kern_max(k, w.extent)) return;
     ash_ref at = w.spread ? ash_kern_vector_index(k, w.start) : ash_kern_index(k, w.start);
     ash_ref first = w.spread ? ash_nest_hreduce(n, ASH_OP_MIN, at) : at,
@@ -237,7 +286,7 @@ static void reduce_anywhere(ash_loops *l, reduction *r) {
     ash_ref condition;
     size_t mark = ash_kern_mark(k);
     unsigned opened = 0;
-    if (find_inside(l, &condition)) {
+    if (!l->row_outside && find_inside(l, &condition)) {
         if (condition != ASH_NO_REF) ash_nest_if(n, condition), opened++;
         l->inside = true;
         inner_loops(l, 0, r);
@@ -247,7 +296,8 @@ static void reduce_anywhere(ash_loops *l, reduction *r) {
         ash_nest_else(n);
     }
     ash_value value;
-    condition = l->n_outer ? find_room(l, &l->outer[l->n_outer - 1], &value) : ASH_NO_REF;
+    condition =
+        l->n_outer && !l->row_inside ? find_room_here(l, &l->outer[l->n_outer - 1], &value) : ASH_NO_REF;
     if (condition != ASH_NO_REF) {
         ash_nest_if(n, condition), opened++;
         k->roomy = value;
