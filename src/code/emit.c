@@ -216,17 +216,27 @@ static bool has_inner_loop(const ash_emit *e, ash_ref loop) {
     return false;
 }
 
-/* The value as something of which nothing is known, in the same register. */
-static LLVMValueRef hidden(ash_emit *e, LLVMValueRef value) {
+/* Whether a loop is a tile's: its sums have the registers, and what is loaded in it stays there. */
+static bool has_products(const ash_emit *e, ash_ref loop) {
+    for (ash_ref ref = loop + 1; ref < e->close[loop]; ref++) {
+        unsigned op = ash_nest_at(e->nest, ref)->op;
+        if (op == ASH_NEST_FMA || op == ASH_NEST_DOT4) return true;
+    }
+    return false;
+}
+
+/* The value as something of which nothing is known, in the same register. It touches no memory (none: the
+ * value 0); of loops but those of tiles LLVM is told that what comes behind it is reached, so that loads
+ * leave them. */
+static LLVMValueRef hidden(ash_emit *e, ash_ref loop, LLVMValueRef value) {
+    static const char *const names[] = {"memory", "nounwind", "willreturn"};
     const char *constraints = e->kind->same_register;
     if (!constraints) return value;
     LLVMTypeRef own = LLVMTypeOf(value), type = LLVMFunctionType(own, &own, 1, false);
     LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, constraints, strlen(constraints), false, false,
                                             LLVMInlineAsmDialectATT, false);
     LLVMValueRef call = LLVMBuildCall2(e->b, type, nothing, &value, 1, "");
-    /* it touches no memory (none: the value 0), and what comes behind it is reached: loads leave the loop */
-    static const char *const names[] = {"memory", "nounwind", "willreturn"};
-    for (unsigned i = 0; i < ASH_COUNT(names); i++) {
+    for (unsigned i = 0; i < (has_products(e, loop) ? 1 : ASH_COUNT(names)); i++) {
         unsigned kind = LLVMGetEnumAttributeKindForName(names[i], strlen(names[i]));
         LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex,
                                  LLVMCreateEnumAttribute(e->ctx, kind, 0));
@@ -245,7 +255,7 @@ static LLVMValueRef begin_counter(ash_emit *e, ash_emit_counter *c, LLVMValueRef
     LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(from), "");
     LLVMAddIncoming(phi, &from, &l->before, 1);
     LLVMPositionBuilderBefore(e->b, l->variable);
-    *c = (ash_emit_counter){bytes, phi, hidden(e, phi)};
+    *c = (ash_emit_counter){bytes, phi, hidden(e, l->loop, phi)};
     LLVMPositionBuilderAtEnd(e->b, here);
     return c->value;
 }
@@ -340,7 +350,7 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
         LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef phi = LLVMBuildPhi(e->b, narrow ? i32 : i64, ""),
-                 variable = narrow ? LLVMBuildZExt(e->b, phi, i64, "") : hidden(e, phi);
+                 variable = narrow ? LLVMBuildZExt(e->b, phi, i64, "") : hidden(e, loop, phi);
     e->inner = (ash_emit_inner){.loop = loop, .from = from, .before = before, .head = body};
     if (variable != phi && !narrow && !has_inner_loop(e, loop)) e->inner.variable = variable;
     emit_bodies(e, loop, variable, 0, copies);
