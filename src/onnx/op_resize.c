@@ -223,8 +223,9 @@ static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsig
     ash_value sum = ASH_NO_VALUE, ends = ASH_NO_VALUE;
     stairs s;
     if (!make_plan(im, r, p)) return ASH_NO_VALUE;
+    enum { SHORT = 16 }; /* results that one vector holds are gathered by one permutation */
     /* a nearest neighbour is one gather, whose table is stairs, and needs no ends; others clamp */
-    if (r->mode != 'n' && type.rank < ASH_MAX_RANK &&
+    if (r->mode != 'n' && p->out > SHORT && type.rank < ASH_MAX_RANK &&
         find_stairs(im->graph, r, p->in, p->out, p->scale, &s) && is_table(p, &s))
         ends = with_ends(im->graph, x, axis, &s);
     for (int64_t t = 0; t < p->taps; t++) {

@@ -243,7 +243,7 @@ static ash_value pad_by_index(ash_import *im, ash_value x, const pads *p, char m
             return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                                     "padding of a dim that may be empty or huge");
         ash_value indices;
-        if (ash_dim_is_const(before) && ash_dim_is_const(p->after[axis])) {
+        if (!ash_dim_is_const(dim) && ash_dim_is_const(before) && ash_dim_is_const(p->after[axis])) {
             ash_value padded = ash_onnx__pad_by_parts(im->graph, x, axis, before, p->after[axis], mode);
             if (padded != ASH_NO_VALUE) {
                 x = padded;
