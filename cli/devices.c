@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ashlar devices: what there is to run on, a line each; and, where there is no GPU, why not. */
 #include "cli.h"
+#include <ashlar/builder.h>
 
 static void print_device(const ash_device *device) {
     ash_device_info info = ash_device_describe(device);
@@ -12,14 +13,18 @@ static void print_device(const ash_device *device) {
 
 /* Whether plans can be made for it: this library may generate no code for such a machine. */
 static ash_status can_plan(ash_context *context, ash_device *device, ash_diag *diag) {
-    ash_graph *nothing;
+    ash_graph *least;
     ash_plan *plan = NULL;
     ash_plan_options options = ash_plan_options_default();
     options.device = device;
-    ash_status status = ash_graph_create(context, "nothing", &nothing, diag);
-    if (status == ASH_OK) status = ash_plan_prepare(context, nothing, &options, &plan, diag);
+    ash_status status = ash_graph_create(context, "least", &least, diag);
+    if (status == ASH_OK) {
+        ash_value x = ash_graph_input(least, "x", &(ash_type){ASH_F32, 1, {1}});
+        ash_graph_output(least, "y", ash_neg(least, x));
+        status = ash_plan_prepare(context, least, &options, &plan, diag);
+    }
     ash_plan_destroy(plan);
-    ash_graph_destroy(nothing);
+    ash_graph_destroy(least);
     return status;
 }
 

@@ -230,8 +230,8 @@ static void test_packed_rows(void **state) {
         for (int turn = 0; turn < 6; turn++) {
             ash_graph *g = new_graph();
             const ash_dim rows = turn % 2 ? ash_graph_var(g, "rows", 1, 100) : 53;
-            ash_value x = input(g, "x", turn == 2 || turn == 3 ? ASH_F16 : ASH_F32, 2,
-                                (ash_dim[]){rows, columns[i]});
+            ash_value x =
+                input(g, "x", turn == 2 || turn == 3 ? ASH_F16 : ASH_F32, 2, (ash_dim[]){rows, columns[i]});
             if (turn >= 4) x = ash_exp(g, x);
             compare_at(g, ash_softmax(g, x, 1), turn == 1 ? 5 : 37, turn == 2 || turn == 3 ? 1e-2 : 1e-6);
         }

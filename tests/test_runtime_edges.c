@@ -200,7 +200,7 @@ static void check_edges(struct room *r, ash_graph *graph, unsigned streams, bool
 
 static void attention_on_two_streams(void **state) {
     struct room *r = *state;
-    check_edges(r, attention(r->context), 2, true, 4);
+    check_edges(r, attention(r->context), 2, true, 3);
 }
 
 static void unfused_attention_on_three(void **state) {

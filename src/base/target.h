@@ -48,7 +48,7 @@ typedef struct ash_target {
     /* of a GPU: bytes of shared memory that a block may ask for, that a core has for all of its blocks, and
        that the system takes of it for each */
     unsigned block_memory, core_memory, own_memory;
-    ash_costs costs;      /* what its machines have in common */
+    ash_costs costs; /* what its machines have in common */
 } ash_target;
 
 /* Sets what follows from a processor's triple and features; caches are this machine's. */

@@ -17,7 +17,7 @@ typedef uintptr_t __attribute__((may_alias)) ash_address;
 typedef void (*ash_kernel_fn)(void *const *buffers, const int64_t *vars, int64_t begin, int64_t end,
                               int64_t worker);
 
-enum { ASH_CUDA_BLOCK = 256 }; /* most threads of a block that a kernel for CUDA is made for */
+enum { ASH_CUDA_BLOCK = 256 };       /* most threads of a block that a kernel for CUDA is made for */
 enum { ASH_CUDA_SHARED = 48 << 10 }; /* bytes of shared memory that a block has without asking for more */
 
 /* What src/code makes of a nest, and a device loads: a function of this process, or bytes that the device

@@ -45,10 +45,9 @@ typedef struct ash_loops {
     uint32_t
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
     bool inside; /* what is being made is for windows that lie wholly inside */
-    bool row_inside,
-        row_outside; /* for rows of windows that do, but for their ends; for all other rows */
-    bool across; /* rows are reduced, in vectors along them */
-    bool packed; /* these are rows of few elements, side by side: a vector takes one of each */
+    bool row_inside, row_outside; /* for rows of windows that do, but for their ends; for all other rows */
+    bool across;                  /* rows are reduced, in vectors along them */
+    bool packed;            /* these are rows of few elements, side by side: a vector takes one of each */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
     unsigned
         threads; /* of a block that takes a row together, a vector each in turn; 0: a row is one thread's */

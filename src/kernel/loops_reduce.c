@@ -141,9 +141,9 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
 }
 
 /* The condition that all that lies between the positions `first` and `last` along `v` can be read at each
- * place of a pool's window, as the buffer goes on where rows or images begin and end: then what has been read
- * counts under a mask, and loads have none. *value: what is read. ASH_NO_REF when nothing is known of it, and
- * where masks are numbers anyway. */
+ * place of a pool's window, as the buffer goes on where rows or images begin and end: then what has been
+ * read counts under a mask, and loads have none. *value: what is read. ASH_NO_REF when nothing is known of
+ * it, and where masks are numbers anyway. */
 static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_ref first, ash_ref last, ash_value *value) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
