@@ -466,6 +466,38 @@ static void patches(void **state) {
     seed = 7;
 }
 
+/* Of a patch that comes in turns each thread knows of its places in one word which are inside: windows
+ * whose patches have more are no pieces, though there would be memory for them. */
+static void places(void **state) {
+    (void)state;
+    unsigned pieces = 0, full = 0;
+    for (unsigned i = 0; i < 32; i++)
+        for (int64_t j = 0; j < 7 * 8 * 8; j++) {
+            const ash_gpu_shape shape = {.thread_rows = i & 1 ? 16 : 8,
+                                         .thread_vectors = 2,
+                                         .down = i & 2 ? 4 : 2,
+                                         .across = i & 4 ? 8 : 4,
+                                         .slices = 1u << (i >> 3),
+                                         .terms = 32};
+            const int64_t kernel = 2 + j % 7 % 4, stride = 1 + j / 7 % 8, dilation = 1 + j / 56;
+            const ash_gpu_window window = {.channels = 64,
+                                           .out = {56, 56},
+                                           .kernel = {kernel, kernel},
+                                           .strides = {stride, stride},
+                                           .dilations = {dilation, dilation},
+                                           .images = 1,
+                                           .memory = 227 << 10};
+            ash_gpu_piece piece;
+            if (!ash_gpu_piece_of(&window, shape, &piece)) continue;
+            const int64_t all = piece.positions * ASH_GPU_QUAD;
+            assert_true(ash_gpu_piece_groups(&window, &piece) > 1);
+            assert_true(all <= ASH_GPU_PLACES * (int64_t)ash_gpu_threads(shape));
+            pieces++;
+            full += all * 4 > 3 * ASH_GPU_PLACES * (int64_t)ash_gpu_threads(shape);
+        }
+    assert_true(pieces > 1000 && full > 20);
+}
+
 /* Sizes that no tile divides, and what is at the edges of an image; blocks that take several chunks. */
 static void edges(void **state) {
     (void)state;
@@ -582,6 +614,7 @@ int main(void) {
         cmocka_unit_test_teardown(slices, drop_graph),
         cmocka_unit_test_teardown(walks, drop_graph),
         cmocka_unit_test_teardown(patches, drop_graph),
+        cmocka_unit_test(places),
         cmocka_unit_test_teardown(edges, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),
         cmocka_unit_test_teardown(maps, drop_graph),
