@@ -417,6 +417,11 @@ static void *work(void *argument) {
 /* Runs all tasks on this thread and up to as many others as the context allows. */
 static void run(struct batch *batch) {
     enum { MOST = 64 };
+    ash_diag diag = {0};
+    /* the caller is told that it begins, as others may take all tasks before it has one */
+    bool begins = batch->tasks.len && !atomic_load(&batch->stop);
+    ash_status status = begins ? report(batch, &diag) : ASH_OK;
+    if (status != ASH_OK) fail_batch(batch, status, &diag);
     pthread_t helpers[MOST];
     size_t want = ASH_MIN((size_t)ash_context_threads(batch->compiler->context), batch->tasks.len), n = 0;
     pthread_attr_t attr;
