@@ -402,13 +402,13 @@ static void *work(void *argument) {
     for (size_t n; (n = take_tasks(batch, &tasks)) > 0;) {
         ash_diag diag = {0};
         if (!atomic_load(&batch->stop)) {
-            ash_status status = report(batch, &diag);
-            if (status == ASH_OK) status = make(batch, &machine, tasks, n, &diag);
+            ash_status status = make(batch, &machine, tasks, n, &diag);
+            atomic_fetch_add(&batch->over, n);
+            if (status == ASH_OK) status = report(batch, &diag);
             if (status != ASH_OK) fail_batch(batch, status, &diag);
         }
         for (size_t i = 0; i < n; i++)
             if (tasks[i].entry->state == MAKING) publish(batch->compiler, tasks[i].entry, FAILED);
-        atomic_fetch_add(&batch->over, n);
     }
     ash_llvm__machine_destroy(&machine);
     return NULL;
