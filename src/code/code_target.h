@@ -75,6 +75,11 @@ struct ash_code_target {
     LLVMValueRef (*mma)(ash_emit *e, int64_t kind, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
     LLVMValueRef (*tf32)(ash_emit *e, LLVMValueRef a);
     LLVMValueRef (*tile_load)(ash_emit *e, LLVMValueRef from, bool transposed);
+    /* How far an instruction that copies reaches from the register of its address, both ways; 0: anywhere.
+     * An address so many bytes further on, in one instruction, which the assembler cannot take for a
+     * constant. */
+    int64_t copy_reach;
+    LLVMValueRef (*add)(ash_emit *e, LLVMValueRef address, int64_t bytes);
     /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
     void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);
 

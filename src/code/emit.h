@@ -59,6 +59,18 @@ typedef struct ash_emit_inner {
     ash_emit_place places[ASH_EMIT_WALKERS]; /* that walkers begin at */
 } ash_emit_inner;
 
+/* A line of copies: what they read is apart by numbers of bytes. */
+enum { ASH_EMIT_LINES = 4, ASH_EMIT_PLACES = 16 };
+typedef struct ash_emit_line {
+    uint16_t buf;
+    ash_ref begin;
+    LLVMBasicBlockRef block;
+    LLVMValueRef at[ASH_EMIT_PLACES]; /* addresses that copies are reached from, the last ones */
+    int64_t places[ASH_EMIT_PLACES];  /* these, in bytes */
+    unsigned n;                       /* how many there were; 0: no line */
+    int64_t origin, first, step;      /* bytes: of `begin`, of the first copy; from a place to the next */
+} ash_emit_line;
+
 typedef struct ash_emit {
     const ash_nest *nest;
     const ash_target *target;
@@ -81,6 +93,9 @@ typedef struct ash_emit {
     bool *constant;          /* per buffer: nothing of its group is written */
     unsigned kind_scope, kind_noalias, kind_invariant;
     ash_emit_inner inner;
+    ash_emit_line lines[ASH_EMIT_LINES]; /* the last ones */
+    unsigned next_line;
+    LLVMValueRef one;   /* of GPUs: the number 1, of which that is not known; NULL until used */
     bool has_tiles;     /* the nest multiplies tiles, and the kind of machine has them */
     LLVMValueRef tiles; /* of hosts: where the shapes of registers for tiles lie, as they are set */
     const char *lacks;  /* what this kind of machine does not have, and the nest needs; NULL: nothing */

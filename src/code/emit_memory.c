@@ -227,11 +227,11 @@ static LLVMValueRef along(ash_emit *e, uint16_t buf, struct index_form *f, LLVMT
     return counter ? offset_by(e, LLVMInt8TypeInContext(e->ctx), ptr, counter) : ptr;
 }
 
-/* The address of element `index`, and what its distance in bytes from the base is known to be a multiple
- * of. */
-static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *multiple) {
+/* The address that lies `constant` elements before element `index`, and what the distance of that in bytes
+ * from the base is known to be a multiple of. */
+static LLVMValueRef address_before(ash_emit *e, uint16_t buf, ash_ref index, int64_t *constant,
+                                   uint64_t *multiple) {
     ash_dtype dtype = ash_nest_dtype(e->nest, buf);
-    LLVMTypeRef element = memory_element(e, dtype), i64 = LLVMInt64TypeInContext(e->ctx);
     struct index_form f = {0};
     take_apart(e, &f, index, 1);
     if (f.overflow) {
@@ -240,10 +240,18 @@ static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *
     }
     unsigned shift = twos(f.constant);
     for (unsigned i = 0; i < f.count; i++) shift = ASH_MIN(shift, f.terms[i].shift + twos(f.terms[i].coef));
-    LLVMValueRef ptr = along(e, buf, &f, element);
-    if (f.constant) ptr = offset_by(e, element, ptr, LLVMConstInt(i64, (uint64_t)f.constant, true));
+    *constant = f.constant;
     *multiple = (uint64_t)ash_dtype_size(dtype) << ASH_MIN(shift, 12);
-    return ptr;
+    return along(e, buf, &f, memory_element(e, dtype));
+}
+
+static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *multiple) {
+    int64_t constant;
+    LLVMValueRef ptr = address_before(e, buf, index, &constant, multiple);
+    if (!constant) return ptr;
+    LLVMTypeRef element = memory_element(e, ash_nest_dtype(e->nest, buf));
+    return offset_by(e, element, ptr,
+                     LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)constant, true));
 }
 
 /* --- what is known about overlap --------------------------------------------------------------------- */
@@ -455,10 +463,93 @@ static LLVMValueRef lookup(ash_emit *e, const ash_inst *inst) {
     return as_scalar(e, out);
 }
 
+/* The index that `*far` elements more than it are `index`. */
+static ash_ref without_number(const ash_nest *n, ash_ref index, int64_t *far) {
+    *far = 0;
+    for (;;) {
+        const ash_inst *inst = ash_nest_at(n, index);
+        if (inst->op != ASH_NEST_COMPUTE || inst->i != ASH_OP_ADD) return index;
+        const ash_inst *b = ash_nest_at(n, inst->b);
+        if (b->op != ASH_NEST_INT || !ash_add_i64(*far, b->i, far)) return index;
+        index = inst->a;
+    }
+}
+
+/* Whether another copy soon reads from the same index on. */
+static bool begins_line(const ash_nest *n, const ash_inst *inst, ash_ref begin) {
+    enum { SOON = 32 };
+    int64_t far;
+    const ash_inst *end = n->code.at + n->code.len;
+    for (unsigned i = 0; i < SOON && ++inst < end; i++)
+        if (inst->op == ASH_NEST_COPY_ASYNC && without_number(n, inst->b, &far) == begin) return true;
+    return false;
+}
+
+static bool reaches(const ash_emit *e, int64_t place, int64_t far) {
+    return far - place >= -e->kind->copy_reach && far - place < e->kind->copy_reach;
+}
+
+/* The line that begins there, or the one whose place it would take. */
+static ash_emit_line *line_of(ash_emit *e, uint16_t buf, ash_ref begin, LLVMBasicBlockRef block) {
+    for (unsigned i = 0; i < ASH_EMIT_LINES; i++) {
+        ash_emit_line *l = &e->lines[i];
+        if (l->n && l->buf == buf && l->begin == begin && l->block == block) return l;
+    }
+    ash_emit_line *l = &e->lines[e->next_line];
+    l->n = 0;
+    return l;
+}
+
+/* Another place of a line, so many bytes behind the last one, whose address is `at`. */
+static void place_line(ash_emit *e, ash_emit_line *l, LLVMValueRef at, int64_t by) {
+    unsigned i = l->n % ASH_EMIT_PLACES;
+    l->places[i] = by + (l->n ? l->places[(l->n - 1) % ASH_EMIT_PLACES] : 0);
+    l->at[i] = by ? e->kind->add(e, at, by) : at;
+    l->n++;
+}
+
+/* Where a copy reads. Of a line of copies, which are apart by numbers, an instruction reaches some bytes both
+ * ways from the register of its address; from one such place to the next one a number of bytes is added that
+ * is not known to be one, or each place would be two additions to the line's begin. */
+static LLVMValueRef copied_from(ash_emit *e, const ash_inst *inst) {
+    enum { WIDEST = 16 };
+    const uint16_t buf = (uint16_t)inst->i;
+    const int64_t reach = e->kind->copy_reach, size = (int64_t)ash_dtype_size(ash_nest_dtype(e->nest, buf));
+    LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx), i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    uint64_t multiple;
+    int64_t far, constant;
+    const ash_ref begin = without_number(e->nest, inst->b, &far);
+    ash_emit_line *l = line_of(e, buf, begin, here);
+    if (!reach || !ash_mul_i64(far, size, &far) || (!l->n && !begins_line(e->nest, inst, begin)))
+        return address(e, buf, inst->b, &multiple);
+    if (!l->n) {
+        LLVMValueRef at = address_before(e, buf, begin, &constant, &multiple);
+        *l = (ash_emit_line){.buf = buf, .begin = begin, .block = here, .origin = constant * size};
+        e->next_line = (e->next_line + 1) % ASH_EMIT_LINES;
+        l->first = far + l->origin;
+        if (l->first < 0 && reaches(e, 0, l->first))
+            place_line(e, l, at, 0);
+        else
+            place_line(e, l, at, l->first + reach - WIDEST);
+    }
+    far += l->origin;
+    unsigned i = l->n, last = (l->n - 1) % ASH_EMIT_PLACES;
+    while (i > 0 && i + ASH_EMIT_PLACES > l->n && !reaches(e, l->places[(i - 1) % ASH_EMIT_PLACES], far))
+        i--;
+    if (i == 0 || i + ASH_EMIT_PLACES <= l->n) {
+        if (!l->step) l->step = far - l->first;
+        bool next = reaches(e, l->places[last] + l->step, far);
+        place_line(e, l, l->at[last], next ? l->step : far - l->places[last]);
+        i = l->n;
+    }
+    i = (i - 1) % ASH_EMIT_PLACES;
+    return offset_by(e, byte, l->at[i], LLVMConstInt(i64, (uint64_t)(far - l->places[i]), true));
+}
+
 static void copy_async(ash_emit *e, const ash_inst *inst) {
     uint64_t multiple;
-    LLVMValueRef to = address(e, inst->buf, inst->a, &multiple);
-    LLVMValueRef from = address(e, (uint16_t)inst->i, inst->b, &multiple);
+    LLVMValueRef to = address(e, inst->buf, inst->a, &multiple), from = copied_from(e, inst);
     unsigned bytes = inst->unroll * (unsigned)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf));
     e->kind->copy(e, to, from, bytes, inst->c == ASH_NO_REF ? NULL : ash_emit__value(e, inst->c));
 }

@@ -133,12 +133,32 @@ static LLVMValueRef recorded(ash_emit *e, int64_t index) {
     return value;
 }
 
-static LLVMValueRef special_register(ash_emit *e, const char *name) {
+static LLVMValueRef narrow_register(ash_emit *e, const char *name) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0);
-    LLVMValueRef narrow =
-        LLVMBuildCall2(e->at_entry, LLVMIntrinsicGetType(e->ctx, id, NULL, 0), fn, NULL, 0, "");
-    return LLVMBuildZExt(e->at_entry, narrow, LLVMInt64TypeInContext(e->ctx), "");
+    return LLVMBuildCall2(e->at_entry, LLVMIntrinsicGetType(e->ctx, id, NULL, 0), fn, NULL, 0, "");
+}
+
+static LLVMValueRef special_register(ash_emit *e, const char *name) {
+    return LLVMBuildZExt(e->at_entry, narrow_register(e, name), LLVMInt64TypeInContext(e->ctx), "");
+}
+
+/* A multiply-add of 64 bits, where the assembler has two additions of 32 for what it knows to be a constant.
+ * The factor is 1: the grid's blocks and the block's threads along the second axis, 1 and 0 of them. The
+ * first is the same for all threads, and would be multiplied where two additions follow all the same. LLVM
+ * sees no sum, or it would find a register for each of them outside the loop. */
+LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
+    static const char text[] = "add.s64 \t$0, $1, $2;", constraints[] = "=l,l,l";
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), pointer = LLVMTypeOf(address),
+                type = LLVMFunctionType(pointer, (LLVMTypeRef[]){pointer, i64}, 2, false);
+    if (!e->one)
+        e->one = LLVMBuildAdd(e->at_entry, narrow_register(e, "llvm.nvvm.read.ptx.sreg.nctaid.y"),
+                              narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.y"), "");
+    LLVMValueRef by =
+        LLVMBuildMul(e->at_entry, LLVMBuildSExt(e->at_entry, e->one, i64, ""), number(e, bytes), "");
+    LLVMValueRef add = LLVMGetInlineAsm(type, text, sizeof text - 1, constraints, sizeof constraints - 1,
+                                        false, false, LLVMInlineAsmDialectATT, false);
+    return LLVMBuildCall2(e->b, type, add, (LLVMValueRef[]){address, by}, 2, "");
 }
 
 static LLVMValueRef least(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
@@ -212,6 +232,8 @@ const ash_code_target ash_code__nvptx = {
     .lookup = lookup,
     .shared = ash_nvptx__shared,
     .block = ash_nvptx__block,
+    .copy_reach = ASH_NVPTX_REACH,
+    .add = ash_nvptx__add,
     .copy = ash_nvptx__copy,
     .mma = ash_nvptx__mma,
     .tf32 = ash_nvptx__tf32,

@@ -228,7 +228,7 @@ static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_r
 static bool find_walk(gpu_conv *c) {
     const ash_ixs *ixs = &c->k->ixs;
     ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b}, *b = &c->tile.b;
-    enum { MOST = 1 << 30 /* elements */ };
+    enum { MOST = 1 << 30 /* elements */, AHEAD = 508 /* as far as a copy reaches back */ };
     const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
     if (c->runs == 1 || c->runs > ASH_GPU_PLACES || c->of_terms != 1u << CHANNEL || c->x_block)
         return false;
@@ -241,12 +241,17 @@ static bool find_walk(gpu_conv *c) {
             if (!level && !ash_mul_i64(step, terms, &step)) return false;
             if (step > MOST || step < -MOST) return false;
             int64_t times = level ? c->extents[axis] : ash_ceil_div(c->terms, terms);
-            if (c->joined && level == 1) continue;
+            if (c->joined && level == 1) {
+                of[o]->place_apart = step;
+                continue;
+            }
             c->apart[o][level] = step - all; /* those of the levels before begin anew */
             all += (times - 1) * step;
             if (all > MOST || all < -MOST) return false;
         }
     }
+    const int64_t before = ash_ix_sum(ixs, b->at.linear).min; /* what padding puts before the input */
+    if (b->width == 1 && before <= 0 && before > -AHEAD) b->ahead = AHEAD + before;
     c->window = (ash_gpu_operand){0};
     unsigned left = 0;
     for (unsigned i = 0; i < b->n_bounds; i++) {
@@ -305,7 +310,7 @@ static void set_column(void *arg, unsigned column) {
 }
 
 /* The same for k-tiles that are apart by numbers. */
-static ash_ref walk(gpu_conv *c, bool first) {
+static ash_ref walk(gpu_conv *c, ash_ref tile, bool first) {
     ash_nest *n = &c->k->nest;
     ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b};
     ash_ref none = ash_nest_int(n, ASH_I32, 0), at = ash_nest_index(n, 0), carry = ASH_NO_REF,
@@ -316,11 +321,19 @@ static ash_ref walk(gpu_conv *c, bool first) {
     if (first) {
         c->at_term = ash_nest_cell(n, none);
         for (unsigned a = 1; a < c->axes; a++) c->at_step[a] = ash_nest_cell(n, none);
-        for (unsigned o = 0; o < 2; o++) c->moved[o] = ash_nest_cell(n, none);
+        for (unsigned o = 0; o < 2; o++)
+            c->moved[o] = ash_nest_cell(n, ash_nest_int(n, ASH_I32, of[o]->ahead));
         if (c->window.n_bounds)
             c->places = ash_nest_cell(n, find_places(c, ash_gpu_line_of_thread(&c->tile, &c->tile.b)));
     } else {
-        if (several) at = move_on(n, c->at_term, terms, c->terms, &carry);
+        const int64_t cycle = ash_ceil_div(c->terms, terms);
+        if (several && ash_is_pow2(cycle)) { /* the loop's variable says it */
+            ash_ref number = ash_nest_imod(n, tile, ash_nest_index(n, cycle));
+            at = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, terms));
+            carry = ash_nest_binary(n, ASH_OP_EQ, number, ash_nest_index(n, 0));
+        } else if (several) {
+            at = move_on(n, c->at_term, terms, c->terms, &carry);
+        }
         carries[0] = carry;
         for (unsigned level = 1; level + 1 < c->axes; level++) {
             unsigned axis = c->axes - level;
@@ -358,7 +371,7 @@ static ash_ref set_tile(void *arg, ash_ref tile, bool first) {
     ash_nest *n = &c->k->nest;
     int64_t terms = c->tile.shape.terms;
     ash_ref zero = ash_nest_index(n, 0), at = zero, carry = ASH_NO_REF;
-    if (c->walks) return walk(c, first);
+    if (c->walks) return walk(c, tile, first);
     if (c->runs == 1) return ash_nest_binary(n, ASH_OP_MUL, tile, ash_nest_index(n, terms));
     if (terms < c->terms) {
         if (first) c->at_term = ash_nest_cell(n, ash_nest_int(n, ASH_I32, 0));

@@ -167,9 +167,12 @@ ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o) {
 }
 
 /* What a thread copies of one k-tile: its first line and term in the tile, the first term of all, and the
- * half of the memory that it goes to, as an index. */
+ * half of the memory that it goes to, as an index. Terms, and places of the window, that are apart by numbers
+ * are so many elements behind the line's first one, so that addresses are seen to be (emit_memory.c). */
 typedef struct share {
     ash_ref line, term, term0, half;
+    bool by_number;
+    int64_t apart; /* elements from one term to the next */
 } share;
 
 /* `lanes` elements that are too small for that; where there are none, the operand's first are read, and not
@@ -211,8 +214,9 @@ static ash_ref line_of_place(ash_nest *n, const ash_gpu_operand *o, ash_ref own,
     return ADD(n, MUL(n, own, LANES), ash_nest_index(n, place % fours * LANES + place / fours));
 }
 
-/* One copy, so many lines and terms further on. */
-static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t line,
+/* One copy of line number i of its own, so many lines and terms further on; the first term is the first one
+ * that is copied. */
+static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int64_t i, int64_t line,
                      int64_t term) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
@@ -225,11 +229,19 @@ static void copy_one(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own
     if (in_fours(g, o))
         of_line = begin =
             line_of_place(n, o, own->line, line, ash_gpu_threads(g->shape) / neighbours(g, o));
-    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, begin));
-    ash_kern_set_sym(k, o->term, moves ? of_term : ADD(n, own->term0, of_term));
-    ash_ref from = ADD(n, ash_kern_index(k, o->at.linear), ash_nest_index(n, near));
-    if (moves) from = ADD(n, from, o->moved);
-    ash_kern_forget(k, mark);
+    ash_ref from;
+    const bool keeps = own->by_number && i < ASH_GPU_OWN_LINES;
+    if (!keeps || (!term && !g->present)) {
+        ash_kern_set_sym(k, o->line, ADD(n, o->first_line, begin));
+        ash_kern_set_sym(k, o->term, moves ? of_term : ADD(n, own->term0, of_term));
+        from = ADD(n, ash_kern_index(k, o->at.linear), ash_nest_index(n, near));
+        if (moves) from = ADD(n, from, o->moved);
+        ash_kern_forget(k, mark);
+        if (keeps) o->firsts[i] = from;
+    }
+    if (keeps)
+        from = ADD(n, o->firsts[i], ash_nest_index(n, term * own->apart + g->present * o->place_apart));
+    if (moves) from = ADD(n, from, ash_nest_index(n, -o->ahead));
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
     ash_ref inside = ash_gpu_inside(k, o);
@@ -337,10 +349,11 @@ static ash_ref apart(ash_nest *n, ash_ref line) {
 }
 
 /* The block's copies of one k-tile of an operand. */
-static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_ref term0) {
+static void copy(ash_gpu_tile *g, ash_gpu_operand *o, ash_ref half, ash_ref term0) {
     ash_nest *n = &g->k->nest;
     int64_t threads = ash_gpu_threads(g->shape);
     share own = {.term0 = term0, .half = half};
+    own.by_number = ash_ix_lane_stride(&g->k->ixs, o->at.linear, o->term, 1, false, &own.apart);
     if (o->by_line && !o->turned && ash_dtype_size(ash_nest_dtype(n, o->memory)) == 1) {
         copy_bytes(g, o, own);
         return;
@@ -353,7 +366,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
         if (threads / per % 8 == 0) own.line = apart(n, own.line);
         for (int64_t line = 0; line < o->lines; line += threads / per)
             for (int64_t term = 0; term < g->shape.terms; term += per * o->width)
-                copy_one(g, o, &own, line, term);
+                copy_one(g, o, &own, line / (threads / per), line, term);
         return;
     }
     if (o->turned) {
@@ -362,7 +375,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
         own.line = ash_nest_idiv(n, g->thread, together);
         for (int64_t line = 0; line < o->lines; line += threads / TOGETHER)
             for (int64_t term = 0; term < terms_of(g, o); term += TOGETHER)
-                copy_one(g, o, &own, line, term);
+                copy_one(g, o, &own, line / (threads / TOGETHER), line, term);
         return;
     }
     int64_t per = neighbours(g, o);
@@ -377,7 +390,7 @@ static void copy(ash_gpu_tile *g, const ash_gpu_operand *o, ash_ref half, ash_re
     if (per * o->width < o->lines && threads / per % 8 == 0) own.term = apart(n, own.term);
     for (int64_t i = 0; i < terms_of(g, o) / apart_by; i++)
         for (int64_t line = 0; line < o->lines; line += per * o->width)
-            copy_one(g, o, &own, line, i * next);
+            copy_one(g, o, &own, line / (per * o->width), line, i * next);
 }
 
 ash_ref ash_gpu_line_of_thread(const ash_gpu_tile *g, const ash_gpu_operand *o) {
@@ -401,6 +414,7 @@ static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
     ash_ref term0 = g->set(g->arg, tile, first);
     for (unsigned place = 0; place < ASH_MAX(g->places, 1u); place++) {
         ash_gpu_operand *of[] = {&g->a, &g->b};
+        g->present = place;
         if (g->places) g->place(g->arg, place);
         for (unsigned o = 0; o < 2; o++) {
             int64_t behind = (int64_t)place * terms_of_place(g) * of[o]->pitch;

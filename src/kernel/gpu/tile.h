@@ -52,6 +52,7 @@
 enum { ASH_GPU_BOUNDS = 6 };
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
+enum { ASH_GPU_OWN_LINES = 16 /* more of a thread's are not kept */ };
 typedef struct ash_gpu_operand {
     ash_tile_operand at;
     ash_sym line, term; /* row or column; term of the sum, or the part of it that runs within a k-tile */
@@ -76,6 +77,9 @@ typedef struct ash_gpu_operand {
     /* set by ash_gpu_tile.set, or ASH_NO_REF: how far the k-tile lies behind the first one, of whose terms
      * the index is then; whether what the thread copies is inside */
     ash_ref moved, inside;
+    int64_t ahead;       /* elements that `moved` is more than that */
+    int64_t place_apart; /* elements from one of a k-tile's places of the window to the next */
+    ash_ref firsts[ASH_GPU_OWN_LINES]; /* where the thread reads its lines' first terms of the k-tile */
 } ash_gpu_operand;
 
 typedef struct ash_gpu_tile {
@@ -89,7 +93,7 @@ typedef struct ash_gpu_tile {
     /* Where a k-tile has several `places` of a window (0: one), of as many terms each: sets the symbols
      * that say which. */
     void (*place)(void *arg, unsigned place);
-    unsigned places;
+    unsigned places, present; /* the one that is copied */
     /* In the place of that and of all that copies and multiplies, if not NULL (patch.c): copies k-tile
      * `tile` to the half of the first operand that is `odd`, or the first one; multiplies that of `odd`.
      * The second operand's memory is `b_halves` times b.half, not settled. */
