@@ -278,6 +278,12 @@ int64_t ash_gpu_few_of(int64_t rows, int64_t columns) {
     return few > 0 && few <= ASH_GPU_STRIP ? few : 0;
 }
 
+/* Whether eight threads read rows of four places: where terms lie side by side, in banks that they share. */
+static bool needs_packed(ash_gpu_shape s) {
+    enum { FOUR = 4, EIGHT = 8 };
+    return !ash_gpu_by_warp(s) && s.down >= FOUR && ash_gpu_slice_threads(s) == EIGHT;
+}
+
 /* The same for what is multiplied in this way and no other. */
 static double choose_shape(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
@@ -289,6 +295,7 @@ static double choose_shape(const ash_target *target, const ash_gpu_work *work, a
     for (size_t i = 0; i < ASH_COUNT(shapes) && !few; i++) {
         ash_gpu_shape s = shapes[i].shape;
         if (s.math != work->math || (work->exact && s.slices > 1)) continue;
+        if (needs_packed(s) && !work->packed) continue;
         double time = time_of(target, work, i);
         if (time > 0 && (least <= 0 || time < least)) {
             least = time;

@@ -74,6 +74,7 @@ typedef struct ash_gpu_work {
     double batches;        /* how many */
     int64_t terms, runs;   /* a sum has `runs` runs of `terms` terms, which k-tiles do not cross */
     bool exact;            /* a k-tile is a run */
+    bool packed;           /* rows of the first operand lie side by side, 16 bytes and more */
     int64_t few;           /* rows or columns, where these are ASH_GPU_STRIP at most, or 0 */
     ash_gpu_math math;     /* of TF32 and pairs of it: FMA as well, where that is done as soon */
     unsigned bits;         /* of an element of the longer operand, where it is packed; 0: those of `math` */

@@ -118,8 +118,13 @@ static int64_t parts_of_conv(const ash_rewrite *rw, const ash_node *node) {
         return 1;
     for (unsigned d = 0; d < w->rank; d++)
         if (!ash_dim_is_const(w->dims[d])) return 1;
-    ash_gpu_work work = {
-        .rows = w->dims[0], .columns = 1, .batches = 1, .terms = w->dims[1], .runs = 1, .math = math};
+    ash_gpu_work work = {.rows = w->dims[0],
+                         .columns = 1,
+                         .batches = 1,
+                         .terms = w->dims[1],
+                         .runs = 1,
+                         .packed = true, /* as constants will be (filters.c) */
+                         .math = math};
     double columns = 1;
     for (unsigned d = 0; d < y->rank; d++)
         if (d != 1) columns *= (double)most_of(rw->from, y->dims[d]);

@@ -403,6 +403,7 @@ static double time_in(gpu_conv *c, ash_gpu_math math, ash_gpu_shape *out) {
                                .terms = c->terms,
                                .runs = c->runs,
                                .exact = is_exact(c),
+                               .packed = c->w_block > 0,
                                .math = math,
                                .window = ash_gpu_window_of(c->k, c->node, &window) ? &window : NULL};
     return ash_gpu_choose(c->k->low->target, &work, out);
