@@ -278,7 +278,7 @@ int64_t ash_gpu_few_of(int64_t rows, int64_t columns) {
     return few > 0 && few <= ASH_GPU_STRIP ? few : 0;
 }
 
-/* Whether eight threads read rows of four places: where terms lie side by side, in banks that they share. */
+/* Whether eight threads read rows of four places: in the same banks, where terms lie side by side. */
 static bool needs_packed(ash_gpu_shape s) {
     enum { FOUR = 4, EIGHT = 8 };
     return !ash_gpu_by_warp(s) && s.down >= FOUR && ash_gpu_slice_threads(s) == EIGHT;

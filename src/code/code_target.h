@@ -78,7 +78,7 @@ struct ash_code_target {
     /* How far an instruction that copies reaches from the register of its address, both ways; 0: anywhere.
      * An address so many bytes further on, in one instruction, which the assembler cannot take for a
      * constant. */
-    int64_t copy_reach;
+    int64_t (*copy_reach)(const ash_emit *e);
     LLVMValueRef (*add)(ash_emit *e, LLVMValueRef address, int64_t bytes);
     /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
     void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);

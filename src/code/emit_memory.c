@@ -485,8 +485,8 @@ static bool begins_line(const ash_nest *n, const ash_inst *inst, ash_ref begin) 
     return false;
 }
 
-static bool reaches(const ash_emit *e, int64_t place, int64_t far) {
-    return far - place >= -e->kind->copy_reach && far - place < e->kind->copy_reach;
+static bool reaches(int64_t reach, int64_t place, int64_t far) {
+    return far - place >= -reach && far - place < reach;
 }
 
 /* The line that begins there, or the one whose place it would take. */
@@ -508,13 +508,23 @@ static void place_line(ash_emit *e, ash_emit_line *l, LLVMValueRef at, int64_t b
     l->n++;
 }
 
-/* Where a copy reads. Of a line of copies, which are apart by numbers, an instruction reaches some bytes both
- * ways from the register of its address; from one such place to the next one a number of bytes is added that
- * is not known to be one, or each place would be two additions to the line's begin. */
+/* The last place of a line that it is reached from; -1: none. */
+static int place_near(const ash_emit_line *l, int64_t reach, int64_t far) {
+    for (unsigned i = 1; i <= ASH_MIN(l->n, (unsigned)ASH_EMIT_PLACES); i++) {
+        unsigned place = (l->n - i) % ASH_EMIT_PLACES;
+        if (reaches(reach, l->places[place], far)) return (int)place;
+    }
+    return -1;
+}
+
+/* Where a copy reads. Of a line of copies, which are apart by numbers, an instruction reaches some bytes
+ * both ways from the register of its address; from one such place to the next one a number of bytes is
+ * added that is not known to be one, or each place would be two additions to the line's begin. */
 static LLVMValueRef copied_from(ash_emit *e, const ash_inst *inst) {
     enum { WIDEST = 16 };
     const uint16_t buf = (uint16_t)inst->i;
-    const int64_t reach = e->kind->copy_reach, size = (int64_t)ash_dtype_size(ash_nest_dtype(e->nest, buf));
+    const int64_t reach = e->kind->copy_reach ? e->kind->copy_reach(e) : 0,
+                  size = (int64_t)ash_dtype_size(ash_nest_dtype(e->nest, buf));
     LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx), i64 = LLVMInt64TypeInContext(e->ctx);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     uint64_t multiple;
@@ -528,22 +538,18 @@ static LLVMValueRef copied_from(ash_emit *e, const ash_inst *inst) {
         *l = (ash_emit_line){.buf = buf, .begin = begin, .block = here, .origin = constant * size};
         e->next_line = (e->next_line + 1) % ASH_EMIT_LINES;
         l->first = far + l->origin;
-        if (l->first < 0 && reaches(e, 0, l->first))
-            place_line(e, l, at, 0);
-        else
-            place_line(e, l, at, l->first + reach - WIDEST);
+        bool near = l->first < 0 && reaches(reach, 0, l->first); /* and others lie ahead */
+        place_line(e, l, at, near ? 0 : l->first + reach - WIDEST);
     }
     far += l->origin;
-    unsigned i = l->n, last = (l->n - 1) % ASH_EMIT_PLACES;
-    while (i > 0 && i + ASH_EMIT_PLACES > l->n && !reaches(e, l->places[(i - 1) % ASH_EMIT_PLACES], far))
-        i--;
-    if (i == 0 || i + ASH_EMIT_PLACES <= l->n) {
+    int i = place_near(l, reach, far);
+    if (i < 0) {
+        const unsigned last = (l->n - 1) % ASH_EMIT_PLACES;
         if (!l->step) l->step = far - l->first;
-        bool next = reaches(e, l->places[last] + l->step, far);
+        bool next = reaches(reach, l->places[last] + l->step, far);
         place_line(e, l, l->at[last], next ? l->step : far - l->places[last]);
-        i = l->n;
+        i = (int)((l->n - 1) % ASH_EMIT_PLACES);
     }
-    i = (i - 1) % ASH_EMIT_PLACES;
     return offset_by(e, byte, l->at[i], LLVMConstInt(i64, (uint64_t)(far - l->places[i]), true));
 }
 

@@ -143,10 +143,10 @@ static LLVMValueRef special_register(ash_emit *e, const char *name) {
     return LLVMBuildZExt(e->at_entry, narrow_register(e, name), LLVMInt64TypeInContext(e->ctx), "");
 }
 
-/* A multiply-add of 64 bits, where the assembler has two additions of 32 for what it knows to be a constant.
- * The factor is 1: the grid's blocks and the block's threads along the second axis, 1 and 0 of them. The
- * first is the same for all threads, and would be multiplied where two additions follow all the same. LLVM
- * sees no sum, or it would find a register for each of them outside the loop. */
+/* A multiply-add of 64 bits, where the assembler has two additions of 32 for what it knows to be a
+ * constant. The factor is 1: the grid's blocks along the second axis, which are 1, and the thread's number
+ * along it, 0, without which it is the same for all threads, and multiplied in registers of its own, for
+ * two additions to follow. LLVM sees no sum, or it would find a register for each outside the loop. */
 LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
     static const char text[] = "add.s64 \t$0, $1, $2;", constraints[] = "=l,l,l";
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), pointer = LLVMTypeOf(address),
@@ -159,6 +159,11 @@ LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
     LLVMValueRef add = LLVMGetInlineAsm(type, text, sizeof text - 1, constraints, sizeof constraints - 1,
                                         false, false, LLVMInlineAsmDialectATT, false);
     return LLVMBuildCall2(e->b, type, add, (LLVMValueRef[]){address, by}, 2, "");
+}
+
+/* Loads, which copies are before sm_80, reach megabytes. */
+static int64_t copy_reach(const ash_emit *e) {
+    return e->features & ASH_NVPTX_COPIES ? 2048 : 0;
 }
 
 static LLVMValueRef least(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
@@ -232,7 +237,7 @@ const ash_code_target ash_code__nvptx = {
     .lookup = lookup,
     .shared = ash_nvptx__shared,
     .block = ash_nvptx__block,
-    .copy_reach = ASH_NVPTX_REACH,
+    .copy_reach = copy_reach,
     .add = ash_nvptx__add,
     .copy = ash_nvptx__copy,
     .mma = ash_nvptx__mma,

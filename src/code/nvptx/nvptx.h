@@ -17,8 +17,7 @@ LLVMValueRef ash_nvptx__tile_load(ash_emit *e, LLVMValueRef from, bool transpose
 void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes,
                      LLVMValueRef condition);
 
-/* ash_code_target.add, and how far copies reach without it. */
-enum { ASH_NVPTX_REACH = 2048 };
+/* ash_code_target.add. */
 LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes);
 
 /* ash_code_target.library: there is none on a GPU, so that what is here is written out. */

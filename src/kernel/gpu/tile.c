@@ -167,8 +167,9 @@ ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o) {
 }
 
 /* What a thread copies of one k-tile: its first line and term in the tile, the first term of all, and the
- * half of the memory that it goes to, as an index. Terms, and places of the window, that are apart by numbers
- * are so many elements behind the line's first one, so that addresses are seen to be (emit_memory.c). */
+ * half of the memory that it goes to, as an index. Terms, and places of the window, that are apart by
+ * numbers are so many elements behind the line's first one, so that addresses are seen to be
+ * (emit_memory.c). */
 typedef struct share {
     ash_ref line, term, term0, half;
     bool by_number;
