@@ -185,12 +185,19 @@ static double dear(ash_gpu_shape s) {
     return !ash_gpu_by_warp(s) && results <= FEW_RESULTS ? 1.1 : 1;
 }
 
+/* Blocks copy so many bytes of what they multiply, from the second-level cache, which they share. */
+static double with_copies(const ash_target *target, double bytes, double time) {
+    return ASH_MAX(time, bytes / target->near);
+}
+
 static double time_of(const ash_target *target, const ash_gpu_work *work, size_t i) {
     ash_gpu_shape s = shape_for(i, work);
     double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) *
                     (double)ash_ceil_div(work->columns, ash_gpu_columns(s)) * work->batches;
     double room = room_for(target, i, memory_of(s));
-    return room > 0 ? dear(s) * in_rounds(target, work, i, s, blocks, room) : 0;
+    double bytes = blocks * (ash_gpu_rows(s) + ash_gpu_columns(s)) * (double)work->terms *
+                   (double)work->runs * ash_gpu_math_bytes(s.math);
+    return room > 0 ? with_copies(target, bytes, dear(s) * in_rounds(target, work, i, s, blocks, room)) : 0;
 }
 
 /* The same with columns that are pieces of images; 0: there are none such. */
@@ -208,8 +215,12 @@ static double time_of_pieces(const ash_target *target, const ash_gpu_work *work,
            bytes = BYTES * (2 * (double)ash_gpu_piece_weights(w, s, &piece) +
                             halves * (double)ash_gpu_piece_patch(&piece));
     double room = room_for(target, i, ASH_MAX(bytes, memory_of_sums(s)));
+    double weights = ash_gpu_rows(s) * (double)work->terms * (double)work->runs,
+           patches = (double)(ash_gpu_piece_groups(w, &piece) * ash_gpu_piece_patch(&piece));
     *out = s;
-    return room > 0 ? dear(s) * in_rounds(target, work, i, s, blocks, room) : 0;
+    return room > 0 ? with_copies(target, BYTES * blocks * (weights + patches),
+                                  dear(s) * in_rounds(target, work, i, s, blocks, room))
+                    : 0;
 }
 
 /* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. Each
@@ -229,9 +240,10 @@ static double time_of_rows(const ash_target *target, const ash_gpu_work *work, s
         return 0;
     double blocks = (double)ash_ceil_div(work->rows, rows) * (double)ash_ceil_div(work->columns, columns) *
                     work->batches,
-           room = room_for(target, i, memory_of(s));
+           room = room_for(target, i, memory_of(s)),
+           bytes = BYTES * blocks * (rows + columns) * (double)work->terms * (double)work->runs;
     *out = s;
-    return room > 0 ? dear(s) * in_rounds(target, work, i, s, blocks, room) : 0;
+    return room > 0 ? with_copies(target, bytes, dear(s) * in_rounds(target, work, i, s, blocks, room)) : 0;
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at

@@ -45,6 +45,7 @@ typedef struct ash_target {
     unsigned adds, halves;
     ash_gpu_math singles; /* of a GPU: how f32 is multiplied, FMA, TF32 or TF32X3 */
     unsigned memory;      /* of a GPU: bytes a cycle of all its memory */
+    unsigned near;        /* the same of its second-level cache */
     /* of a GPU: bytes of shared memory that a block may ask for, that a core has for all of its blocks, and
        that the system takes of it for each */
     unsigned block_memory, core_memory, own_memory;
