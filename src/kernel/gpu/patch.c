@@ -247,8 +247,8 @@ static ash_ref find_outside(gpu_patch *c) {
 }
 
 /* So many places of the quads from `quad` up to `end` behind those at `source`, an i32, to as many behind
- * `to`; with the bits, if there are. Place by place, so that a place's bit is looked at once; a quad's
- * distance is added to the number, not to the address, which is one multiply-add of 64 bits then. */
+ * `to`; with the bits, if there are. Place by place, so that a place's bit is looked at once, and quads
+ * are a line of copies, apart by numbers. */
 static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, ash_ref to, ash_ref source,
                        ash_ref bits) {
     ash_kern *k = c->k;
@@ -264,12 +264,11 @@ static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, a
                                      number(n, 0));
         else
             inside = ash_gpu_inside(k, b);
-        ash_ref at = ash_kern_index(k, b->at.linear);
+        ash_ref at = ADD(n, ash_kern_index(k, b->at.linear), ash_nest_cast(n, ASH_I64, source));
         for (int64_t q = quad; q < end; q++) {
             int64_t place = q * c->piece.positions * QUAD + i * ash_gpu_threads(c->tile.shape);
-            ash_ref far = ADD(n, source, number(n, q * QUAD * c->plane));
             ash_nest_copy_async(n, b->memory, ADD(n, to, ash_nest_index(n, place)), b->at.buf,
-                                ADD(n, at, ash_nest_cast(n, ASH_I64, far)), 1, inside);
+                                ADD(n, at, ash_nest_index(n, q * QUAD * c->plane)), 1, inside);
         }
         ash_kern_forget(k, mark);
     }
