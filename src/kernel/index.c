@@ -319,8 +319,7 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
     return d == by || ash_dims_divides(ixs->dims, d, by, qd);
 }
 
-/* True and a / by where a is a multiple of `by`. */
-static bool is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient) {
+bool ash_ix_is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient) {
     ash_dim rest;
     int64_t number = content(ixs, a, &rest);
     if (ixs->failed || !divides(ixs, number, rest, by, &number, &rest)) return false;
@@ -433,8 +432,9 @@ static ash_dim common_factor(ash_ixs *ixs, const ash_term *t, ash_dim by) {
     ash_dim rest, quotient;
     int64_t number = greatest_common(content(ixs, by, &rest), t->c);
     if (ixs->failed || rest == 1 || t->d == 1) return number;
-    if (is_multiple(ixs, rest, t->d, &quotient)) return combine(ixs, ASH_DIM_MUL, number, t->d);
-    return is_multiple(ixs, t->d, rest, &quotient) ? combine(ixs, ASH_DIM_MUL, number, rest) : number;
+    if (ash_ix_is_multiple(ixs, rest, t->d, &quotient)) return combine(ixs, ASH_DIM_MUL, number, t->d);
+    return ash_ix_is_multiple(ixs, t->d, rest, &quotient) ? combine(ixs, ASH_DIM_MUL, number, rest)
+                                                          : number;
 }
 
 /* What a dividend and its divisor `factor * by` have in common: a is factor * quotient + rest with
@@ -451,7 +451,7 @@ static bool find_common(ash_ixs *ixs, ash_ix a, ash_dim by, common_part *s) {
     for (uint32_t i = 0; i < sum.n && !ixs->failed; i++) {
         const ash_term of = ixs->terms.at[sum.first + i];
         s->factor = common_factor(ixs, &of, by);
-        if (s->factor == 1 || ixs->failed || !is_multiple(ixs, by, s->factor, &s->by)) continue;
+        if (s->factor == 1 || ixs->failed || !ash_ix_is_multiple(ixs, by, s->factor, &s->by)) continue;
         building q = {.ixs = ixs}, r = {.ixs = ixs};
         for (uint32_t j = 0; j < sum.n && !ixs->failed; j++) {
             ash_term t = ixs->terms.at[sum.first + j];
@@ -479,7 +479,7 @@ ash_ix ash_ix_div(ash_ixs *ixs, ash_ix a, ash_dim d) {
     }
     ash_dim by;
     common_part common;
-    if (sole && sole->kind == ASH_ATOM_MOD && is_multiple(ixs, sole->by, d, &by)) {
+    if (sole && sole->kind == ASH_ATOM_MOD && ash_ix_is_multiple(ixs, sole->by, d, &by)) {
         ash_ix inner = sole->ref; /* (x % (e d)) / d is (x / d) % e */
         return ash_ix_add(ixs, quotient, ash_ix_mod(ixs, ash_ix_div(ixs, inner, d), by));
     }
@@ -502,7 +502,7 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d) {
     const ash_atom *sole = sole_atom(ixs, rest);
     ash_dim by;
     common_part common;
-    if (sole && sole->kind == ASH_ATOM_MOD && is_multiple(ixs, sole->by, d, &by))
+    if (sole && sole->kind == ASH_ATOM_MOD && ash_ix_is_multiple(ixs, sole->by, d, &by))
         return ash_ix_mod(ixs, sole->ref, d);
     if (find_common(ixs, rest, d, &common)) {
         ash_ix whole = ash_ix_mod(ixs, common.quotient, common.by);

@@ -38,6 +38,7 @@ typedef struct ash_loops {
     unsigned n_axes;
     ash_dim extents[ASH_MAX_AXES];
     uint32_t reduced;
+    bool parts; /* the root's last axis is two of these: a number of parts of one length, and a part */
     ash_ix index[ASH_MAX_AXES];
     ash_axis outer[ASH_MAX_AXES], inner[ASH_MAX_AXES]; /* merged: not reduced; reduced */
     unsigned n_outer, n_inner;

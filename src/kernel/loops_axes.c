@@ -170,11 +170,71 @@ static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bo
     return lanes;
 }
 
+/* The length of parts of the last axis within which an address is linear that is not along the whole axis, as
+ * columns that are repeated are; 0 where there is none. */
+static ash_dim part_of(const dry_run *run) {
+    const ash_kern *dry = &run->kern;
+    const ash_loops *l = &run->loops;
+    const ash_axis *axis = &l->outer[l->n_outer - 1];
+    const ash_ixs *ixs = &dry->ixs;
+    const ash_ix whole = ash_ix_sym(&run->loops.k->ixs, axis->sym);
+    for (size_t i = 0; i < dry->leaves.len; i++) {
+        const ash_sum sum = ash_ix_sum(ixs, dry->leaves.at[i].at);
+        for (uint32_t t = 0; t < sum.n; t++) {
+            const ash_atom *atom = &ixs->atoms.at[ixs->terms.at[sum.first + t].atom];
+            if (atom->kind == ASH_ATOM_MOD && atom->ref == whole) return atom->by;
+        }
+    }
+    return 0;
+}
+
+/* Whether a loop along each part is fewer instructions than one along the whole axis: of as many elements as a
+ * vector has lanes, what is computed and gathered there; and what is computed by vectors that fill a part. */
+static bool parts_are_less(const dry_run *run, const dry_run *parted) {
+    const ash_kern *dry = &run->kern;
+    const ash_costs *costs = &dry->low->target->costs;
+    const ash_axis *axis = &run->loops.outer[run->loops.n_outer - 1];
+    const ash_axis *part = &parted->loops.outer[parted->loops.n_outer - 1];
+    const int64_t lanes = ash_kern_lanes(run->loops.k), length = ash_kern_max(dry, part->extent);
+    const int64_t work = ash_loops__work(dry) + (int64_t)dry->leaves.len;
+    const int gained = score(parted, part->sym, part->extent) - score(run, axis->sym, axis->extent);
+    if (gained <= 0 || length < 1) return false;
+    return ash_ceil_div(length, lanes) * lanes * work <= length * (work + costs->work_gather);
+}
+
+/* Cuts the last axis into parts where that spares gathers: the result is the same memory in the same order.
+ * Where threads are the lanes, a gather of neighbours costs them what a load does. */
+static dry_run *cut_axis(ash_loops *l, dry_run *run, dry_run *spare, uint32_t joined) {
+    ash_kern *dry = &run->kern;
+    ash_dim count, part;
+    if (l->reduced || l->anchor || l->k->low->target->kind != ASH_TARGET_CPU || !run->loops.n_outer ||
+        l->n_axes == ASH_MAX_AXES || l->n_axes != l->n_root_axes || dry->failed ||
+        (part = part_of(run)) == 0)
+        return run;
+    ash_loops cut = *l;
+    const ash_dim whole = l->extents[l->n_axes - 1];
+    if (run->loops.outer[run->loops.n_outer - 1].merged || part == whole ||
+        !ash_ix_is_multiple(&dry->ixs, whole, part, &count))
+        return run;
+    cut.parts = true;
+    cut.extents[cut.n_axes - 1] = count;
+    cut.extents[cut.n_axes++] = part;
+    make_run(&cut, spare, joined);
+    if (spare->kern.failed || spare->kern.ixs.failed || !parts_are_less(run, spare)) {
+        ash_kern_free(&spare->kern);
+        return run;
+    }
+    ash_kern_free(&run->kern);
+    *l = cut;
+    return spare;
+}
+
 enum { SHORT_LANES = 4 }; /* of the shortest vectors that are worth having */
 
 void ash_loops__choose_axes(ash_loops *l) {
     uint32_t joined;
     dry_run rooms[2], *run = merge_axes(l, &rooms[0], &rooms[1], &joined);
+    run = cut_axis(l, run, run == rooms ? rooms + 1 : rooms, joined);
     ash_kern *dry = &run->kern;
     const ash_loops *trial = &run->loops;
     int best = NONE;

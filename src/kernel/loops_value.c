@@ -10,6 +10,10 @@ bool ash_loops__is_reduction(const ash_kern *k, const ash_node *node) {
 
 void ash_loops__root_index(const ash_loops *l, ash_ix *idx) {
     for (unsigned d = 0; d < l->n_root_axes; d++) idx[d] = l->index[d];
+    if (!l->parts) return;
+    ash_ixs *ixs = &l->k->ixs;
+    const unsigned last = l->n_root_axes - 1;
+    idx[last] = ash_ix_add(ixs, ash_ix_mul(ixs, idx[last], l->extents[last + 1]), l->index[last + 1]);
 }
 
 /* The index of a reduction's operand: kept dims as labelled, reduced dims along the reduced axes in
