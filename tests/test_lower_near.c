@@ -321,6 +321,24 @@ static void test_padded_rows_are_turned(void **state) {
         }
 }
 
+/* Columns that are repeated, and heads side by side: parts of a row whose length no vector divides are copied
+ * one by one. Where a part is little beside what is computed, vectors go along the whole row. */
+static void test_parts_of_rows(void **state) {
+    (void)state;
+    for (int64_t n = 7; n <= 51; n += 11) {
+        ash_graph *g = new_graph();
+        ash_value x = ash_broadcast_to(g, INPUT(g, "x", 5, 1, n), (ash_dim[]){5, 3, n}, 3);
+        assert_int_equal(compare(g, ash_reshape(g, x, (ash_dim[]){5, 3 * n}, 2), 0).gathers, 0);
+        g = new_graph();
+        x = ash_transpose(g, INPUT(g, "x", 3, 5, n), (int64_t[]){1, 0, 2});
+        assert_int_equal(compare(g, ash_reshape(g, x, (ash_dim[]){5, 3 * n}, 2), 0).gathers, 0);
+    }
+    ash_graph *g = new_graph();
+    ash_value x = ash_transpose(g, INPUT(g, "x", 9, 5, 3), (int64_t[]){1, 0, 2});
+    x = ash_reshape(g, x, (ash_dim[]){5, 27}, 2);
+    assert_true(compare(g, ash_sigmoid(g, x), 1e-6).gathers > 0);
+}
+
 /* Some channels of many, no whole blocks of them, with padding around the image: they are brought in order
  * first, and nothing is gathered but for that. */
 static void test_windows_on_channels(void **state) {
@@ -397,6 +415,7 @@ int main(void) {
         cmocka_unit_test(test_grouped_products),
         cmocka_unit_test(test_padded_channels),
         cmocka_unit_test(test_padded_rows_are_turned),
+        cmocka_unit_test(test_parts_of_rows),
         cmocka_unit_test(test_windows_on_channels),
         cmocka_unit_test(test_long_window),
         cmocka_unit_test(test_large_maxima),

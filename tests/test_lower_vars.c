@@ -529,6 +529,39 @@ static void groups_are_read_in_order(void **state) {
         }
 }
 
+/* --- parts of rows ------------------------------------------------------------------------------------ */
+
+/* Rows of w columns, three times side by side. */
+static ash_graph *repeated(int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim rows = size(g, "h", 1, WIDEST, h), columns = size(g, "w", 1, WIDEST, w);
+    ash_value x = INPUT(g, "x", rows, 1, columns);
+    x = ash_broadcast_to(g, x, (ash_dim[]){rows, 3, columns}, 3);
+    ash_graph_output(g, "y", ash_reshape(g, x, (ash_dim[]){rows, ash_graph_dim_mul(g, columns, 3)}, 2));
+    return g;
+}
+
+/* Columns that are repeated are copied, a row of them at a time. */
+static void parts_are_copied(void **state) {
+    (void)state;
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        target_of(levels[l], &target);
+        ash_graph *open = repeated(0, 0);
+        ash_program *p = lowered(open, &target);
+        for (size_t i = 0; i < p->nests.len; i++)
+            for (size_t k = 0; k < p->nests.at[i].code.len; k++)
+                assert_int_not_equal(p->nests.at[i].code.at[k].op, ASH_NEST_GATHER);
+        for (int64_t w = 1; w <= WIDEST; w += w < 20 ? 1 : 5) {
+            ash_graph *known = repeated(1 + w % 4, w);
+            compare(open, p, known, (int64_t[]){1 + w % 4, w});
+            ash_graph_destroy(known);
+        }
+        ash_program__free(p);
+        ash_graph_destroy(open);
+    }
+}
+
 /* --- compiled ----------------------------------------------------------------------------------------- */
 
 /* What is interpreted above is what code generation makes. */
@@ -553,6 +586,9 @@ static void compiled(void **state) {
         test_differential(context, g, (int64_t[]){17, 39}, 1e-6);
         ash_graph_destroy(g);
     }
+    ash_graph *g = repeated(0, 0);
+    test_differential(context, g, (int64_t[]){17, 39}, 0);
+    ash_graph_destroy(g);
 }
 
 int main(void) {
@@ -567,6 +603,7 @@ int main(void) {
         cmocka_unit_test(pools_of_every_width),
         cmocka_unit_test(groups_are_read_in_order),
         cmocka_unit_test(padding_of_every_width),
+        cmocka_unit_test(parts_are_copied),
         cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
