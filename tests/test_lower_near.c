@@ -321,8 +321,8 @@ static void test_padded_rows_are_turned(void **state) {
         }
 }
 
-/* Columns that are repeated, and heads side by side: parts of a row whose length no vector divides are copied
- * one by one. Where a part is little beside what is computed, vectors go along the whole row. */
+/* Columns that are repeated, and heads side by side: parts of a row whose length no vector divides are
+ * copied one by one. Where parts are short beside what is computed, vectors go along the whole row. */
 static void test_parts_of_rows(void **state) {
     (void)state;
     for (int64_t n = 7; n <= 51; n += 11) {

@@ -170,8 +170,8 @@ static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bo
     return lanes;
 }
 
-/* The length of parts of the last axis within which an address is linear that is not along the whole axis, as
- * columns that are repeated are; 0 where there is none. */
+/* The length of parts of the last axis within which an address is linear that is not along the whole
+ * axis, as columns that are repeated are; 0 where there is none. */
 static ash_dim part_of(const dry_run *run) {
     const ash_kern *dry = &run->kern;
     const ash_loops *l = &run->loops;
@@ -188,8 +188,8 @@ static ash_dim part_of(const dry_run *run) {
     return 0;
 }
 
-/* Whether a loop along each part is fewer instructions than one along the whole axis: of as many elements as a
- * vector has lanes, what is computed and gathered there; and what is computed by vectors that fill a part. */
+/* Whether a loop along each part is fewer instructions than one along the whole axis: there each vector
+ * computes and gathers; here each computes, and the last one of a part is full in part alone. */
 static bool parts_are_less(const dry_run *run, const dry_run *parted) {
     const ash_kern *dry = &run->kern;
     const ash_costs *costs = &dry->low->target->costs;
