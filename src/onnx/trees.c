@@ -310,9 +310,42 @@ static ash_value table(ash_import *im, ash_dtype dtype, size_t n, const int64_t 
     return ints ? ash_build__ints(im->graph, &type, ints) : ash_build__floats(im->graph, &type, floats);
 }
 
+enum { WORD = 32 }; /* bits of a threshold, and of a feature with a pair */
+
+/* Of all slots: records, from the highest bit on threshold, feature and pair; or a table of each. */
 typedef struct tables {
+    ash_value records; /* u64; ASH_NO_VALUE: there are the others */
+    unsigned pair_bits;
     ash_value feature, pair, threshold;
 } tables;
+
+/* Looking up costs more than arithmetic, and large tables are in no cache: a slot is one record where it
+ * fits one. */
+static tables make_tables(builder *b, const slots *s, int64_t features) {
+    ash_import *im = b->im;
+    tables t = {.records = ASH_NO_VALUE};
+    while (t.pair_bits < WORD && (uint64_t)s->n > UINT64_C(1) << t.pair_bits) t.pair_bits++;
+    if (b->t->dtype == ASH_F32 && (uint64_t)features <= UINT64_C(1) << (WORD - t.pair_bits)) {
+        int64_t *records = ash_arena_alloc(im->scratch, s->n, sizeof *records);
+        if (!records) {
+            ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+            return t;
+        }
+        for (size_t i = 0; i < s->n; i++) {
+            float threshold = (float)s->threshold[i];
+            uint32_t bits;
+            memcpy(&bits, &threshold, sizeof bits);
+            uint64_t slot = (uint64_t)s->feature[i] << t.pair_bits | (uint64_t)s->pair[i];
+            records[i] = (int64_t)(slot | (uint64_t)bits << WORD);
+        }
+        t.records = table(im, ASH_U64, s->n, records, NULL);
+        return t;
+    }
+    t.feature = table(im, ASH_I32, s->n, s->feature, NULL);
+    t.pair = table(im, ASH_I32, s->n, s->pair, NULL);
+    t.threshold = table(im, b->t->dtype, s->n, NULL, s->threshold);
+    return t;
+}
 
 /* What the tests read: the rows, the negated rows, or both side by side. */
 static ash_value read_rows(builder *b, ash_value x) {
@@ -322,12 +355,32 @@ static ash_value read_rows(builder *b, ash_value x) {
     return b->plain ? ash_concat(im->graph, both, 2, 1) : both[1];
 }
 
+/* What a step knows of some slots. */
+typedef struct slot_values {
+    ash_value feature, pair, threshold;
+} slot_values;
+
+static slot_values look_up(ash_graph *g, ash_value slot, const tables *t) {
+    if (t->records == ASH_NO_VALUE)
+        return (slot_values){ash_gather(g, t->feature, slot, 0), ash_gather(g, t->pair, slot, 0),
+                             ash_gather(g, t->threshold, slot, 0)};
+    const double pairs = (double)((UINT64_C(1) << t->pair_bits) - 1),
+                 features = (double)((UINT64_C(1) << (WORD - t->pair_bits)) - 1);
+    ash_value record = ash_gather(g, t->records, slot, 0),
+              pair = ash_build__with(g, ASH_OP_AND, record, pairs),
+              feature = ash_build__with(g, ASH_OP_SHR, record, t->pair_bits),
+              threshold = ash_build__with(g, ASH_OP_SHR, record, WORD);
+    feature = ash_build__with(g, ASH_OP_AND, feature, features);
+    return (slot_values){ash_cast(g, feature, ASH_I32), ash_cast(g, pair, ASH_I32),
+                         ash_bitcast(g, ash_cast(g, threshold, ASH_U32), ASH_F32)};
+}
+
 /* A step of all trees whose slots these are. */
 static ash_value step(ash_import *im, ash_value x, ash_value slot, const tables *t) {
-    ash_value number = ash_gather_elements(im->graph, x, ash_gather(im->graph, t->feature, slot, 0), 2);
-    ash_value passes = ash_le(im->graph, number, ash_gather(im->graph, t->threshold, slot, 0));
-    return ash_add(im->graph, ash_gather(im->graph, t->pair, slot, 0),
-                   ash_cast(im->graph, passes, ASH_I32));
+    const slot_values s = look_up(im->graph, slot, t);
+    ash_value number = ash_gather_elements(im->graph, x, s.feature, 2);
+    ash_value passes = ash_le(im->graph, number, s.threshold);
+    return ash_add(im->graph, s.pair, ash_cast(im->graph, passes, ASH_I32));
 }
 
 /* How many trees of a group, the deepest of which are its first, have more tests than `depth` behind each
@@ -351,8 +404,7 @@ static ash_value walk(builder *b, ash_value x, const slots *s, size_t groups) {
     x = read_rows(b, x);
     const ash_dim wide[] = {all[0], (ash_dim)groups, ash_import__type(im, x).dims[1]};
     x = ash_broadcast_to(im->graph, ash_build__insert_axis(im->graph, x, 1), wide, 3);
-    const tables t = {table(im, ASH_I32, s->n, s->feature, NULL), table(im, ASH_I32, s->n, s->pair, NULL),
-                      table(im, b->t->dtype, s->n, NULL, s->threshold)};
+    const tables t = make_tables(b, s, ash_import__type(im, x).dims[2]);
     ash_value slot = ash_iota(im->graph, ASH_I32, &trees, 1, 0), parts[MOST_PARTS];
     slot = ash_broadcast_to(im->graph, ash_reshape(im->graph, slot, apart, 3), all, 3);
     size_t n = (size_t)each, first = MOST_PARTS; /* trees that go on; the first of `parts` */
