@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is read without gathering: indices from tables of constants that are lines, stairs or runs, and
  * lanes that lie close together; and windows: columns that are a loop, depthwise ones row by row, long
- * ones, maxima of lines. Each graph is optimised and lowered for several targets, and interpreted:
+ * ones, maxima of lines; what is asked ahead. Each graph is optimised and lowered for several targets, and interpreted:
  * results are compared with the evaluator, and no byte beside an operand is touched. */
 #include "interpreted.h"
 #include "opt/opt.h"
@@ -402,6 +402,53 @@ static void test_signed_zeros(void **state) {
     }
 }
 
+/* --- asking ahead ----------------------------------------------------------------------------------- */
+
+/* A product of some rows by packed columns, which are no multiple of a vector: what its kernels ask for,
+ * with lines asked for so many times from so many bytes on. */
+static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64_t ahead) {
+    const int64_t vars[8] = {0}, terms = 96, blocks = 12, n = blocks * 16 - 3;
+    const ash_attr attrs[] = {ASH_ATTR_I(N, n), ASH_ATTR_I(B_BLOCK, 16)};
+    ash_graph *g = new_graph();
+    ash_value ins[] = {INPUT(g, "a", rows, terms), INPUT(g, "b", blocks, terms, 16)}, y;
+    ash_diag diag;
+    ash_program *p;
+    target.costs.stream_asks = asks;
+    target.costs.stream_ahead = ahead;
+    g->internal = true;
+    ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
+    ash_graph_output(g, "y", y);
+    ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
+    test_interpreted(g, &target, NULL, vars, inputs, expected, 1e-6);
+    assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
+    unsigned found = count(p, ASH_NEST_PREFETCH);
+    ash_program__free(p);
+    test_free_expected(g, expected);
+    test_free_inputs(g, inputs);
+    ash_graph_destroy(g);
+    return found;
+}
+
+/* A tile of all rows asks for its own lines where it computes much with each, as often as the costs say. */
+static void test_streams_are_asked_for(void **state) {
+    (void)state;
+    const ash_target *wide = &targets[2], *narrow = &targets[1];
+    unsigned once = count_asked(8, *wide, 1, 4096);
+    assert_true(once >= 1);
+    assert_int_equal(count_asked(8, *wide, 3, 4096), 3 * once);
+    assert_int_equal(count_asked(8, *wide, 3, wide->costs.line_bytes), once); /* not nearer than a line */
+    assert_int_equal(count_asked(8, *wide, 0, 4096), 0);
+    assert_int_equal(count_asked(1, *wide, 2, 4096), 0);
+    ash_target eager = *wide;
+    eager.costs.stream_work = 1;
+    assert_true(count_asked(1, eager, 2, 4096) >= 2);
+    eager.l1_bytes = 1 << 20; /* what stays in the first-level cache is not asked for */
+    assert_int_equal(count_asked(1, eager, 2, 4096), 0);
+    once = count_asked(6, *narrow, 1, 4096); /* two vectors to a line */
+    assert_true(once >= 1);
+    assert_int_equal(count_asked(6, *narrow, 2, 4096), once);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
@@ -421,6 +468,7 @@ int main(void) {
         cmocka_unit_test(test_large_maxima),
         cmocka_unit_test(test_across_rows),
         cmocka_unit_test(test_signed_zeros),
+        cmocka_unit_test(test_streams_are_asked_for),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);
 }

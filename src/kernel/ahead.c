@@ -10,8 +10,9 @@ ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, i
                    .usual = ash_dim_is_const(rows) ? most : ASH_MAX(most / ASH_TILE_USUAL, 1),
                    .strip = work->strip_bytes / element,
                    .line = target->costs.line_bytes / element};
-    a.asks = work->strips > 1 && work->strip_bytes > target->l1_bytes / work->strips &&
-             a.usual >= 2 * (int64_t)height;
+    const bool large = work->strips > 1 && work->strip_bytes > target->l1_bytes / work->strips;
+    a.asks = large && a.usual >= 2 * (int64_t)height;
+    a.streams = large && !a.asks;
     if (!a.asks) return a;
     ash_ref passing = ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, rows), ash_nest_index(n, 1));
     ash_ref up = ash_nest_binary(n, ASH_OP_ADD, passing, ash_nest_index(n, a.strip * ASH_AHEAD_PARTS - 1));
@@ -43,4 +44,19 @@ void ash_ahead_ask(ash_kern *k, const ash_ahead *ahead, const ash_ahead_tile *ti
     for (unsigned i = 0; i < tile->count; i++)
         ash_nest_prefetch_far(n, ahead->buf,
                               ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, i * ahead->line)));
+}
+
+void ash_ahead_ask_stream(ash_kern *k, const ash_ahead *ahead, unsigned rows, unsigned vectors, ash_ref at,
+                          int64_t elements) {
+    ash_nest *n = &k->nest;
+    const ash_costs *c = &k->low->target->costs;
+    const int64_t work = vectors + rows + rows * vectors; /* loads of both operands, multiply-adds */
+    if (!ahead->streams || work * ahead->line < c->stream_work * vectors * elements) return;
+    int64_t asks = c->stream_asks * elements / ahead->line; /* a line's vectors share them */
+    asks = ASH_MAX(asks, ASH_MIN(c->stream_asks, 1));
+    for (int64_t i = 0; i < asks && c->stream_ahead >> i >= c->line_bytes; i++) {
+        int64_t lines = (c->stream_ahead >> i) / c->line_bytes;
+        ash_nest_prefetch_far(n, ahead->buf,
+                              ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, lines * ahead->line)));
+    }
 }

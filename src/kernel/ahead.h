@@ -11,6 +11,14 @@
  *             ask for next strip [row / rows of it + step * per]
  *             acc += ...
  *
+ * Where one tile takes all rows there is no such time. The processor follows the vectors of a tile as far
+ * as the instructions go that it looks at; where much arithmetic is done with each line, it does not come
+ * far.
+ * So each line is asked for some lines before:
+ *
+ *     for each step
+ *         for each vector: load; ask for what is `stream_ahead` bytes behind, and at half of that, ...
+ *
  * Asking is a hint: an address past the operand is allowed, and results do not depend on it. */
 #ifndef ASH_AHEAD_H
 #define ASH_AHEAD_H
@@ -23,6 +31,7 @@ enum { ASH_AHEAD_PARTS = 64 };
 typedef struct ash_ahead {
     uint16_t buf;
     bool asks;     /* false: the operand fits the first-level cache, or too few rows pass a strip */
+    bool streams;  /* the latter: a tile asks for its own vectors */
     ash_ref each;  /* elements for a row of those that pass a strip, times ASH_AHEAD_PARTS */
     int64_t usual; /* how many rows there are, or, where that is a variable, are expected */
     int64_t strip; /* elements; the next one begins behind them */
@@ -45,5 +54,8 @@ ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned heig
                               int64_t steps, ash_ref next);
 /* In step `step`, a number from 0 on. */
 void ash_ahead_ask(ash_kern *k, const ash_ahead *ahead, const ash_ahead_tile *tile, ash_ref step);
+/* Of a tile of `rows` by `vectors`, where one of these is loaded: so many elements from `at` on. */
+void ash_ahead_ask_stream(ash_kern *k, const ash_ahead *ahead, unsigned rows, unsigned vectors, ash_ref at,
+                          int64_t elements);
 
 #endif

@@ -106,7 +106,9 @@ static void emit_step(product *p, ash_tile *t, ash_ref row_stride, ash_ref rest)
             mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, p->lanes),
                                    ash_nest_splat(n, left, p->lanes));
         }
-        b[v] = ash_nest_load(n, p->b.buf, ash_kern_index(k, p->b.linear), terms * p->lanes, mask);
+        ash_ref index = ash_kern_index(k, p->b.linear);
+        b[v] = ash_nest_load(n, p->b.buf, index, terms * p->lanes, mask);
+        ash_ahead_ask_stream(k, &p->ahead, t->rows, t->vectors, index, terms * p->lanes);
     }
     for (unsigned r = 0; r < t->rows; r++) {
         ash_ref further = ash_nest_binary(n, ASH_OP_MUL, row_stride, ash_nest_index(n, r));
