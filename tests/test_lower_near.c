@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is read without gathering: indices from tables of constants that are lines, stairs or runs, and
  * lanes that lie close together; and windows: columns that are a loop, depthwise ones row by row, long
- * ones, maxima of lines; what is asked ahead. Each graph is optimised and lowered for several targets, and interpreted:
- * results are compared with the evaluator, and no byte beside an operand is touched. */
+ * ones, maxima of lines; and what is asked for ahead. Each graph is optimised and lowered for several
+ * targets, and interpreted: results are compared with the evaluator, and no byte beside an operand is
+ * touched. */
 #include "interpreted.h"
 #include "opt/opt.h"
 #include "test_graphs.h"

@@ -310,40 +310,35 @@ static ash_value table(ash_import *im, ash_dtype dtype, size_t n, const int64_t 
     return ints ? ash_build__ints(im->graph, &type, ints) : ash_build__floats(im->graph, &type, floats);
 }
 
-enum { WORD = 32 }; /* bits of a threshold, and of a feature with a pair */
+enum { WORD = 32 }; /* bits of a feature with a pair */
 
-/* Of all slots: records, from the highest bit on threshold, feature and pair; or a table of each. */
+/* Of all slots: thresholds; and feature and pair in one number, the pair in its low bits, or a table of each. */
 typedef struct tables {
-    ash_value records; /* u64; ASH_NO_VALUE: there are the others */
+    ash_value threshold;
+    ash_value places; /* u32; ASH_NO_VALUE: there are the others */
     unsigned pair_bits;
-    ash_value feature, pair, threshold;
+    ash_value feature, pair;
 } tables;
 
-/* Looking up costs more than arithmetic, and large tables are in no cache: a slot is one record where it
- * fits one. */
+/* Looking up costs more than arithmetic, and large tables are in no cache: feature and pair are one number
+ * where they fit one. */
 static tables make_tables(builder *b, const slots *s, int64_t features) {
     ash_import *im = b->im;
-    tables t = {.records = ASH_NO_VALUE};
+    tables t = {.threshold = table(im, b->t->dtype, s->n, NULL, s->threshold), .places = ASH_NO_VALUE};
     while (t.pair_bits < WORD && (uint64_t)s->n > UINT64_C(1) << t.pair_bits) t.pair_bits++;
-    if (b->t->dtype == ASH_F32 && (uint64_t)features <= UINT64_C(1) << (WORD - t.pair_bits)) {
-        int64_t *records = ash_arena_alloc(im->scratch, s->n, sizeof *records);
-        if (!records) {
-            ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-            return t;
-        }
-        for (size_t i = 0; i < s->n; i++) {
-            float threshold = (float)s->threshold[i];
-            uint32_t bits;
-            memcpy(&bits, &threshold, sizeof bits);
-            uint64_t slot = (uint64_t)s->feature[i] << t.pair_bits | (uint64_t)s->pair[i];
-            records[i] = (int64_t)(slot | (uint64_t)bits << WORD);
-        }
-        t.records = table(im, ASH_U64, s->n, records, NULL);
+    if ((uint64_t)features > UINT64_C(1) << (WORD - t.pair_bits)) {
+        t.feature = table(im, ASH_I32, s->n, s->feature, NULL);
+        t.pair = table(im, ASH_I32, s->n, s->pair, NULL);
         return t;
     }
-    t.feature = table(im, ASH_I32, s->n, s->feature, NULL);
-    t.pair = table(im, ASH_I32, s->n, s->pair, NULL);
-    t.threshold = table(im, b->t->dtype, s->n, NULL, s->threshold);
+    int64_t *places = ash_arena_alloc(im->scratch, s->n, sizeof *places);
+    if (!places) {
+        ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+        return t;
+    }
+    for (size_t i = 0; i < s->n; i++)
+        places[i] = (int64_t)((uint64_t)s->feature[i] << t.pair_bits | (uint64_t)s->pair[i]);
+    t.places = table(im, ASH_U32, s->n, places, NULL);
     return t;
 }
 
@@ -355,32 +350,22 @@ static ash_value read_rows(builder *b, ash_value x) {
     return b->plain ? ash_concat(im->graph, both, 2, 1) : both[1];
 }
 
-/* What a step knows of some slots. */
-typedef struct slot_values {
-    ash_value feature, pair, threshold;
-} slot_values;
-
-static slot_values look_up(ash_graph *g, ash_value slot, const tables *t) {
-    if (t->records == ASH_NO_VALUE)
-        return (slot_values){ash_gather(g, t->feature, slot, 0), ash_gather(g, t->pair, slot, 0),
-                             ash_gather(g, t->threshold, slot, 0)};
-    const double pairs = (double)((UINT64_C(1) << t->pair_bits) - 1),
-                 features = (double)((UINT64_C(1) << (WORD - t->pair_bits)) - 1);
-    ash_value record = ash_gather(g, t->records, slot, 0),
-              pair = ash_build__with(g, ASH_OP_AND, record, pairs),
-              feature = ash_build__with(g, ASH_OP_SHR, record, t->pair_bits),
-              threshold = ash_build__with(g, ASH_OP_SHR, record, WORD);
-    feature = ash_build__with(g, ASH_OP_AND, feature, features);
-    return (slot_values){ash_cast(g, feature, ASH_I32), ash_cast(g, pair, ASH_I32),
-                         ash_bitcast(g, ash_cast(g, threshold, ASH_U32), ASH_F32)};
-}
-
 /* A step of all trees whose slots these are. */
 static ash_value step(ash_import *im, ash_value x, ash_value slot, const tables *t) {
-    const slot_values s = look_up(im->graph, slot, t);
-    ash_value number = ash_gather_elements(im->graph, x, s.feature, 2);
-    ash_value passes = ash_le(im->graph, number, s.threshold);
-    return ash_add(im->graph, s.pair, ash_cast(im->graph, passes, ASH_I32));
+    ash_graph *g = im->graph;
+    ash_value feature, pair;
+    if (t->places == ASH_NO_VALUE) {
+        feature = ash_gather(g, t->feature, slot, 0);
+        pair = ash_gather(g, t->pair, slot, 0);
+    } else {
+        const double pairs = (double)((UINT64_C(1) << t->pair_bits) - 1);
+        ash_value place = ash_gather(g, t->places, slot, 0);
+        feature = ash_cast(g, ash_build__with(g, ASH_OP_SHR, place, t->pair_bits), ASH_I32);
+        pair = ash_cast(g, ash_build__with(g, ASH_OP_AND, place, pairs), ASH_I32);
+    }
+    ash_value number = ash_gather_elements(g, x, feature, 2);
+    ash_value passes = ash_le(g, number, ash_gather(g, t->threshold, slot, 0));
+    return ash_add(g, pair, ash_cast(g, passes, ASH_I32));
 }
 
 /* How many trees of a group, the deepest of which are its first, have more tests than `depth` behind each
