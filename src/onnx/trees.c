@@ -312,7 +312,8 @@ static ash_value table(ash_import *im, ash_dtype dtype, size_t n, const int64_t 
 
 enum { WORD = 32 }; /* bits of a feature with a pair */
 
-/* Of all slots: thresholds; and feature and pair in one number, the pair in its low bits, or a table of each. */
+/* Of all slots: thresholds; and feature and pair in one number, the pair in its low bits, or a table of
+ * each. */
 typedef struct tables {
     ash_value threshold;
     ash_value places; /* u32; ASH_NO_VALUE: there are the others */
