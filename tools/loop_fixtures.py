@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
-computed,in_bodies,backwards,multiples}: models whose course is
+computed,in_bodies,backwards,multiples,placeholders}: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data [NAME...]
@@ -391,7 +391,30 @@ def branches(folder):
     save(folder, graph, [{"x": x}, {"x": -x}, {"x": 9 * x}])
 
 
+def placeholders(folder):
+    """States that begin in another shape, which the first iteration replaces; a condition ends the loop, at once too."""
+    begin(31)
+    names = {"zero": np.zeros((1, 0), np.float32), "one": np.zeros(1, np.float32)}
+    weights = [constant("w", floats(6, 6)), constant("most", np.int64(20)), constant("on", True)]
+    nodes, outputs = [], []
+    for name, start in names.items():
+        body = helper.make_graph(
+            [node("MatMul", ["h_in", "w"], ["hm"]), node("Tanh", ["hm"], ["h_out"]),
+             node("Cast", ["i"], ["at"], to=TensorProto.FLOAT), node("Add", ["h_out", "at"], ["p_out"]),
+             node("ReduceSum", ["p_out"], ["sum"], keepdims=0), node("Less", ["sum", "limit"], ["go"]),
+             node("Softmax", ["p_out"], ["row"], axis=-1)], name,
+            [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("h_in", None), value("p_in", None)],
+            [value("go", None, TensorProto.BOOL), value("h_out", None), value("p_out", None), value("row", None)])
+        weights.append(constant(name, start))
+        results = [f"{name}_{part}" for part in ("h", "p", "rows")]
+        nodes.append(node("Loop", ["most", "on", "h0", name], results, name="table_" + name, body=body))
+        outputs += [value(result, None) for result in results]
+    graph = helper.make_graph(nodes, "placeholders", [value("h0", [1, 6]), value("limit", [])], outputs, weights)
+    save(folder, graph, [{"h0": floats(1, 6), "limit": np.array(limit, np.float32)} for limit in (1e9, 30, -1e9)])
+
+
 if __name__ == "__main__":
-    for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples):
+    for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples,
+                 placeholders):
         if len(sys.argv) == 2 or make.__name__ in sys.argv[2:]:
             make(f"{sys.argv[1]}/onnx/{make.__name__}")

@@ -8,7 +8,8 @@
  * and Scan what depends on no argument is computed once, before the loop.
  *
  * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
- * is stacked. What is stacked has room for `trips` iterations; where a condition ends the loop, or their
+ * is stacked; and for placeholders: where only the first iteration gives a state the shape that it keeps,
+ * that iteration is laid out in front of the loop. What is stacked has room for `trips` iterations; where a condition ends the loop, or their
  * number is computed, how many there were is a size that depends on data. Where nothing in the model bounds
  * it, the caller does, as other sizes that are computed ("y.0"). */
 #include <stdio.h>
@@ -430,6 +431,8 @@ typedef struct rolled {
     size_t lists;    /* of the states: what begins with no element along dim 0, and is appended to */
     bool has_lists;  /* whether they are told from others */
     bool *is_list;   /* per state */
+    bool peeled;     /* the first iteration is laid out in front of the loop */
+    size_t *first;   /* its results */
     bool bounded;    /* `loop.trips` is one more than the bound of a number that is found as it runs */
     ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
     ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
@@ -489,6 +492,36 @@ static bool begins_empty(ash_import *im, size_t state) {
     return type.rank > 0 && type.dims[0] == 0;
 }
 
+/* Lays out the first iteration, which there must be whatever is computed; the loop is of the others. */
+static bool peel(ash_import *im, rolled *r) {
+    int64_t low, high, on;
+    const size_t n_outs = 1 + r->states + r->scans;
+    ash_dims_bounds(im->graph->dims, r->loop.trips, &low, &high);
+    if (r->begin != ASH_NO_VALUE || r->most != ASH_NO_VALUE || low < 1) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "the first iteration gives states another shape, and whether there is one is not "
+                         "known at import");
+        return false;
+    }
+    r->first = ash_onnx__indices(im, n_outs);
+    if (!r->first) return false;
+    r->ins[0] = ash_onnx__number_entry(im, ASH_I64, 0);
+    r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
+        ash_import__in_type(im, 2 + s); /* fails when it is not there */
+        r->ins[2 + s] = ash_import__find_name(im, im->node->ins[2 + s]);
+    }
+    if (!ash_import__ok(im)) return false;
+    ash_import__body(im, *r->body, r->ins, 2 + r->states, r->first, n_outs);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
+        r->init[s] = ash_import__materialize(im, r->first[1 + s]);
+    if (!ash_import__ok(im)) return false;
+    if (!ash_onnx__known_scalar(im, r->first[0], &on) || !on)
+        r->begin = scalar(im, ash_import__materialize(im, r->first[0]), ASH_BOOL);
+    r->loop.trips = ash_graph_dim_sub(im->graph, r->loop.trips, 1);
+    return ash_import__ok(im);
+}
+
 static bool open_loop(ash_import *im, rolled *r) {
     size_t n_ins = ASH_MAX(im->node->n_ins, (size_t)2);
     r->body = ash_onnx__body_attr(im, "body");
@@ -506,7 +539,8 @@ static bool open_loop(ash_import *im, rolled *r) {
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
         r->is_list[s] = r->has_lists && begins_empty(im, s);
     if (!find_trips(im, r) || !find_begin(im, r)) return false;
-    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
+    if (r->peeled && !peel(im, r)) return false;
+    for (size_t s = 0; s < r->states && !r->peeled && ash_import__ok(im); s++) {
         ash_value init = ash_import__in(im, 2 + s);
         if (r->is_list[s])
             r->lists++;
@@ -545,7 +579,9 @@ static ash_value appended(ash_import *im, const rolled *r, size_t s) {
 
 static bool import_body(ash_import *im, rolled *r) {
     const size_t carried = r->loop.carried;
-    r->ins[0] = ash_onnx__tensor_entry(im, r->arguments[0]);
+    ash_value i = r->arguments[0];
+    if (r->peeled) i = ash_add(im->graph, i, ash_scalar(im->graph, ASH_I64, 1));
+    r->ins[0] = ash_onnx__tensor_entry(im, i);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
     for (size_t s = 0, c = 0; s < r->states; s++) {
         const ash_type type = ash_import__in_type(im, 2 + s);
@@ -576,8 +612,10 @@ static bool import_body(ash_import *im, rolled *r) {
         ash_type before = ash_import__type(im, r->init[c]), after = ash_import__type(im, r->next[c]);
         c++;
         if (!ash_type_equal(&before, &after))
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                             "state %zu has another shape after an iteration than before", s);
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "state %zu has another shape after %s", s,
+                             r->peeled ? "the second iteration than after the first: a state must keep the "
+                                         "shape that the first iteration gives it"
+                                       : "an iteration than before");
     }
     for (size_t k = 0; k < r->scans; k++)
         r->next[carried + k] = ash_import__materialize(im, r->outs[1 + r->states + k]);
@@ -610,6 +648,11 @@ static void stacked_out(ash_import *im, const rolled *r, ash_value all, ash_dim 
     ash_type type = ash_import__type(im, all);
     if (!ash_import__wants(im, out) || !ash_import__ok(im)) return;
     if (count != r->loop.trips) all = ash_slice_axis(im->graph, all, 0, 0, count);
+    if (r->peeled) {
+        ash_value one = ash_import__materialize(im, r->first[1 + out]);
+        const ash_value parts[] = {ash_build__insert_axis(im->graph, one, 0), all};
+        all = ash_concat(im->graph, parts, 2, 0);
+    }
     if (is_list) {
         type.dims[1] = ash_graph_dim_mul(im->graph, count, type.dims[1]);
         all = ash_reshape(im->graph, all, type.dims + 1, type.rank - 1);
@@ -626,8 +669,8 @@ static ash_dim iterations(ash_import *im, const rolled *r, ash_value made, size_
     return ash_onnx__settle(im, ash_onnx__within(im, made, 0, most, name), most, k, 0);
 }
 
-static void roll_loop(ash_import *im, bool has_lists) {
-    rolled r = {.has_lists = has_lists};
+static void roll_loop(ash_import *im, bool has_lists, bool peeled) {
+    rolled r = {.has_lists = has_lists, .peeled = peeled};
     if (!open_loop(im, &r) || !import_body(im, &r) || !add_conditions(im, &r)) return;
     bool until = r.loop.go != ASH_NO_VALUE;
     const size_t carried = r.loop.carried, n = until + carried + r.loop.stacked;
@@ -653,14 +696,19 @@ void ash_onnx__roll_loop(ash_import *im) {
     bool lists = false;
     for (size_t s = 0; s + 2 < im->node->n_ins && ash_import__ok(im); s++) lists |= begins_empty(im, s);
     if (!ash_import__ok(im)) return;
-    roll_loop(im, lists);
-    if (!lists || ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
-    const ash_status status = im->status;
-    const ash_diag why = im->diag;
-    ash_onnx__forgive(im);
-    roll_loop(im, false);
+    roll_loop(im, lists, false);
     if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
-    im->status = status, im->diag = why;
+    ash_status status = im->status;
+    ash_diag why = im->diag;
+    ash_onnx__forgive(im);
+    if (lists) {
+        roll_loop(im, false, false);
+        if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
+        ash_onnx__forgive(im);
+    }
+    roll_loop(im, false, true);
+    if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
+    im->status = status, im->diag = why; /* what the loop as it stands lacks */
 }
 
 /* --- Scan ----------------------------------------------------------------------------------------- */
