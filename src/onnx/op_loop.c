@@ -9,9 +9,9 @@
  *
  * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
  * is stacked; and for placeholders: where only the first iteration gives a state the shape that it keeps,
- * that iteration is laid out in front of the loop. What is stacked has room for `trips` iterations; where a condition ends the loop, or their
- * number is computed, how many there were is a size that depends on data. Where nothing in the model bounds
- * it, the caller does, as other sizes that are computed ("y.0"). */
+ * that iteration is laid out in front of the loop. What is stacked has room for `trips` iterations; where a
+ * condition ends the loop, or their number is computed, how many there were is a size that depends on data.
+ * Where nothing in the model bounds it, the caller does, as other sizes that are computed ("y.0"). */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -706,9 +706,11 @@ void ash_onnx__roll_loop(ash_import *im) {
         if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
         ash_onnx__forgive(im);
     }
+    const bool of_states = status == ASH_ERROR_UNSUPPORTED;
     roll_loop(im, false, true);
     if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
-    im->status = status, im->diag = why; /* what the loop as it stands lacks */
+    if (of_states && im->status == ASH_ERROR_UNSUPPORTED) return; /* it says more of them */
+    im->status = status, im->diag = why;                          /* what the loop as it stands lacks */
 }
 
 /* --- Scan ----------------------------------------------------------------------------------------- */
