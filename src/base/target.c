@@ -117,7 +117,8 @@ void ash_target__fill(ash_target *target) {
  * multiprocessors, multiply-adds a cycle of one (of f32; of half floats, summed in f32, by mma.sync), and
  * bytes of memory, and of the second-level cache, a cycle at the clock that it has under load, of the
  * usual one: V100, Xavier, T4, A100, RTX 3090, Orin, RTX 4090, H100; and KiB of shared memory of a block
- * that asks for all of it, and of a multiprocessor. What is newer than LLVM knows is taken for an H100 (`code`), but for that memory. */
+ * that asks for all of it, and of a multiprocessor. What is newer than LLVM knows is taken for an H100
+ * (`code`), but for that memory. */
 static const struct gpu {
     unsigned capability, code, ptx, multiprocessors, adds, halves, memory, near, block, core;
 } gpus[] = {
