@@ -228,7 +228,7 @@ static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_r
 static bool find_walk(gpu_conv *c) {
     const ash_ixs *ixs = &c->k->ixs;
     ash_gpu_operand *of[] = {&c->tile.a, &c->tile.b}, *b = &c->tile.b;
-    enum { MOST = 1 << 30 /* elements */, AHEAD = 508 /* as far as a copy reaches back */ };
+    enum { MOST = 1 << 30 /* elements */ };
     const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
     if (c->runs == 1 || c->runs > ASH_GPU_PLACES || c->of_terms != 1u << CHANNEL || c->x_block)
         return false;
@@ -250,8 +250,7 @@ static bool find_walk(gpu_conv *c) {
             if (all > MOST || all < -MOST) return false;
         }
     }
-    const int64_t before = ash_ix_sum(ixs, b->at.linear).min; /* what padding puts before the input */
-    if (b->width == 1 && before <= 0 && before > -AHEAD) b->ahead = AHEAD + before;
+    if (b->width == 1) b->ahead = ash_gpu_ahead(c->k, b);
     c->window = (ash_gpu_operand){0};
     unsigned left = 0;
     for (unsigned i = 0; i < b->n_bounds; i++) {

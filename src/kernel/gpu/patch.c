@@ -109,7 +109,9 @@ static bool find_input(gpu_patch *c) {
             idx[2] = ash_ix_add(ixs, idx[2], ash_ix_scale(ixs, ash_ix_sym(ixs, c->share), c->piece.share));
         ash_gpu_bound(b, idx[2 + s], x->dims[2 + s]);
     }
-    return ash_tile_operand_at(c->k, c->node->ins[0], idx, &b->at);
+    if (!ash_tile_operand_at(c->k, c->node->ins[0], idx, &b->at)) return false;
+    b->ahead = ash_gpu_ahead(c->k, b);
+    return true;
 }
 
 static void make_symbols(gpu_patch *c, ash_dim pieces) {
@@ -246,7 +248,7 @@ static ash_ref find_outside(gpu_patch *c) {
     return all;
 }
 
-/* So many places of the quads from `quad` up to `end` behind those at `source`, an i32, to as many behind
+/* So many places of the quads from `quad` up to `end` behind those at `source`, an i32 that is `ahead`, to as many behind
  * `to`; with the bits, if there are. Place by place, so that a place's bit is looked at once, and quads
  * are a line of copies, apart by numbers. */
 static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, ash_ref to, ash_ref source,
@@ -268,7 +270,7 @@ static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, a
         for (int64_t q = quad; q < end; q++) {
             int64_t place = q * c->piece.positions * QUAD + i * ash_gpu_threads(c->tile.shape);
             ash_nest_copy_async(n, b->memory, ADD(n, to, ash_nest_index(n, place)), b->at.buf,
-                                ADD(n, at, ash_nest_index(n, q * QUAD * c->plane)), 1, inside);
+                                ADD(n, at, ash_nest_index(n, q * QUAD * c->plane - b->ahead)), 1, inside);
         }
         ash_kern_forget(k, mark);
     }
@@ -288,11 +290,12 @@ static void copy_first(gpu_patch *c) {
             bits = ash_nest_get(n, c->outside);
     }
     copy_weights(c, zero, zero);
-    copy_quads(c, 0, c->piece.quads, places(c, c->piece.positions), begin, number(n, 0), bits);
+    copy_quads(c, 0, c->piece.quads, places(c, c->piece.positions), begin, number(n, c->tile.b.ahead),
+               bits);
     c->window_row = ash_nest_cell(n, number(n, 0));
     c->half = ash_nest_cell(n, number(n, 0));
     c->weights = ash_nest_cell(n, number(n, 0));
-    c->source = ash_nest_cell(n, number(n, c->plane * c->piece.quads * QUAD));
+    c->source = ash_nest_cell(n, number(n, c->plane * c->piece.quads * QUAD + c->tile.b.ahead));
 }
 
 /* What of the next patch comes in a k-tile: where there is one. */

@@ -394,6 +394,12 @@ static void copy(ash_gpu_tile *g, ash_gpu_operand *o, ash_ref half, ash_ref term
             copy_one(g, o, &own, line / (per * o->width), line, i * next);
 }
 
+int64_t ash_gpu_ahead(const ash_kern *k, const ash_gpu_operand *o) {
+    enum { REACH = 2032, SIZE = 4 /* bytes */ };
+    const int64_t before = ash_ix_sum(&k->ixs, o->at.linear).min; /* what padding puts before the input */
+    return before <= 0 && before > -REACH / SIZE ? REACH / SIZE + before : 0;
+}
+
 ash_ref ash_gpu_line_of_thread(const ash_gpu_tile *g, const ash_gpu_operand *o) {
     ash_nest *n = &g->k->nest;
     if (o->by_line || o->turned || neighbours(g, o) * o->width < o->lines || o->width > 1)
@@ -632,8 +638,8 @@ static bool in_pairs(const ash_gpu_tile *g) {
     const ash_inst *k_tiles = ash_nest_at(&g->k->nest, g->k_tiles);
     const int64_t adds = (int64_t)g->shape.thread_rows * g->shape.thread_vectors * ash_gpu_lanes(g->shape) *
                          terms_of_slice(g);
-    return !g->copy && !ash_gpu_by_warp(g->shape) && adds <= MOST && k_tiles->op == ASH_NEST_INT &&
-           k_tiles->i >= 4 && k_tiles->i % 2 == 0;
+    return !ash_gpu_by_warp(g->shape) && adds <= MOST && k_tiles->op == ASH_NEST_INT && k_tiles->i >= 4 &&
+           k_tiles->i % 2 == 0;
 }
 
 static void add_half(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref now) {
