@@ -155,7 +155,7 @@ def nvcc_table(sms, folder):
     print("| tile, threads | " + " | ".join(f"{sm}: % | registers" for sm in sms) + " |")
     print("|---|" + 2 * len(sms) * "---:|")
     for rows, vectors, down, across, slices, terms in ((8, 4, 16, 8, 1, 16), (16, 2, 4, 8, 2, 32), (16, 2, 8, 4, 2, 32),
-                                                       (16, 2, 4, 4, 4, 32), (8, 2, 8, 4, 2, 32), (16, 2, 2, 4, 8, 64)):
+                                                       (16, 2, 4, 4, 4, 32), (8, 2, 8, 4, 2, 32), (16, 2, 4, 2, 8, 64), (16, 2, 2, 4, 8, 64)):
         found = []
         for sm in sms:
             made = run(compiler, "-O3", "-cubin", "-arch=" + sm, "-Xptxas", "-v", f"-DROWS={rows}", f"-DVECTORS={vectors}",

@@ -248,9 +248,9 @@ static ash_ref find_outside(gpu_patch *c) {
     return all;
 }
 
-/* So many places of the quads from `quad` up to `end` behind those at `source`, an i32 that is `ahead`, to as many behind
- * `to`; with the bits, if there are. Place by place, so that a place's bit is looked at once, and quads
- * are a line of copies, apart by numbers. */
+/* So many places of the quads from `quad` up to `end` behind those at `source`, an i32 that is `ahead`, to
+ * as many behind `to`; with the bits, if there are. Place by place, so that a place's bit is looked at
+ * once, and quads are a line of copies, apart by numbers. */
 static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, ash_ref to, ash_ref source,
                        ash_ref bits) {
     ash_kern *k = c->k;

@@ -105,8 +105,8 @@ typedef struct ash_gpu_tile {
     ash_ref thread, slice;
 } ash_gpu_tile;
 
-/* How far (elements) what moves on with k-tiles may be ahead of what is read first, so that copies reach all
- * of the 2 KiB before it. */
+/* How far (elements) what moves on with k-tiles may be ahead of what is read first, so that copies reach
+ * all of the 2 KiB before it. */
 int64_t ash_gpu_ahead(const ash_kern *k, const ash_gpu_operand *o);
 
 /* A symbol for lines or terms that are copied: they reach past `extent`, up to a multiple of `tile`. */
