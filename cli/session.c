@@ -62,7 +62,10 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--fuse-freely", NULL, "never split kernels for less memory", OPTION_FLAG, &o->fuse_freely},
         {"--no-optimize", NULL, "take the graph as it is", OPTION_FLAG, &o->no_optimize},
         {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_FLAG, &o->no_winograd},
-        {"--precision", "NAME", "of products of f32, on GPUs from sm_80 on: ieee (default), tf32x3, tf32",
+        {"--precision", "NAME",
+         "of products of f32: ieee (default); on GPUs from sm_80 on tf32x3, tf32; on processors with "
+         "AVX512_BF16 "
+         "bf16",
          OPTION_PRECISION, &o->precision},
         {"--keep-denormals", NULL, "compute with numbers below 1.2e-38, which are zero otherwise",
          OPTION_FLAG, &o->keep_denormals},

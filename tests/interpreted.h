@@ -71,7 +71,7 @@ static inline void test_interpreted_each(const ash_graph *g, const ash_target *t
 static inline void test_interpreted(const ash_graph *g, const ash_target *target,
                                     const ash_lower_options *options, const int64_t *vars,
                                     const ash_wide *inputs, ash_wide *expected, double tolerance) {
-    test_interpreted_each(g, target, options, &(test_values){vars, inputs}, &expected, 1, tolerance);
+    test_interpreted_each(g, target, options, &(test_values){vars, inputs, NULL}, &expected, 1, tolerance);
 }
 
 #endif

@@ -22,20 +22,36 @@ static inline int32_t interp_byte(const interp *in, uint16_t buf, unsigned char 
     return ash_nest_dtype(in->nest, buf) == ASH_I8 ? (signed char)byte : byte;
 }
 
-/* One line of a tile's sums by 16 columns of y. */
+static inline float interp_bf16(const unsigned char *at) {
+    uint32_t bits = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 24;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* One line of a tile's sums by 16 columns of y. Sums of pairs are the bits of f32. */
 static inline void interp_tile_line(interp *in, ash_ref ref, ash_nest_tiles t, int64_t x_at, int64_t y_at,
                                     interp_tile *tile, unsigned line) {
     enum { COLUMNS = 16 };
     interp_memory *of_x, *of_y;
+    const bool pairs = ash_nest_dtype(in->nest, t.x) == ASH_BF16;
+    const unsigned size = pairs ? 2 : 1, beside = 4 / size;
     const unsigned char *x = interp_touch(in, ref, t.x, x_at, t.terms, false, &of_x),
                         *y = interp_touch(in, ref, t.y, y_at, t.terms * COLUMNS, false, &of_y);
     for (unsigned column = 0; x && y && column < COLUMNS; column++)
         for (unsigned i = 0; i < t.terms; i++) {
-            const unsigned char *other = y + (i / 4 * COLUMNS + column) * 4 + i % 4;
-            tile->sums[line][column] +=
-                (uint32_t)(interp_byte(in, t.x, x[i]) * interp_byte(in, t.y, *other));
+            const unsigned char *one = x + i * size,
+                                *other = y + ((i / beside * COLUMNS + column) * beside + i % beside) * size;
+            uint32_t *sum = &tile->sums[line][column];
+            float single;
+            memcpy(&single, sum, sizeof single);
+            if (pairs)
+                single = fmaf(interp_bf16(one), interp_bf16(other), single),
+                memcpy(sum, &single, sizeof *sum);
+            else
+                *sum += (uint32_t)(interp_byte(in, t.x, *one) * interp_byte(in, t.y, *other));
             tile->bad[line][column] |=
-                of_x->undefined[x - of_x->data + i] || of_y->undefined[other - of_y->data];
+                of_x->undefined[one - of_x->data] || of_y->undefined[other - of_y->data];
         }
 }
 
@@ -58,6 +74,8 @@ static inline void interp_tile_put(interp *in, ash_ref ref, const ash_inst *inst
     enum { COLUMNS = 16 };
     interp_memory *of;
     if (*interp_poison(in, inst->a)) interp_fail(in, ref, "tiles without an address");
+    if ((ash_nest_dtype(in->nest, t.x) == ASH_BF16) != (ash_nest_dtype(in->nest, inst->buf) == ASH_F32))
+        interp_fail(in, ref, "sums of another dtype");
     if (in->error[0]) return;
     const unsigned lines = (unsigned)t.tall * t.height;
     unsigned char *to = interp_touch(in, ref, inst->buf, interp_at(in, inst->a)->i,
@@ -234,6 +252,17 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst, u
             }
             break;
         }
+        case ASH_NEST_DOT2: {
+            bool a_shared = in->places[inst->a].lanes == 2, b_shared = in->places[inst->b].lanes == 2;
+            to[lane] = c.lane[lane];
+            bad[lane] = c.bad[lane];
+            for (unsigned i = 0; i < 2; i++) {
+                unsigned p = a_shared ? i : 2 * lane + i, q = b_shared ? i : 2 * lane + i;
+                to[lane].f += a.lane[p].f * b.lane[q].f;
+                bad[lane] |= a.bad[p] || b.bad[q];
+            }
+            break;
+        }
         case ASH_NEST_WHOLE: {
             double x = a.lane[lane].f;
             bad[lane] = a.bad[lane];
@@ -256,7 +285,7 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst, u
         }
     }
     if (inst->op == ASH_NEST_FMA || inst->op == ASH_NEST_FLOAT || inst->op == ASH_NEST_INT ||
-        inst->op == ASH_NEST_DOT4) {
+        inst->op == ASH_NEST_DOT4 || inst->op == ASH_NEST_DOT2) {
         interp_view(&in->out, inst->dtype, to, lanes);
         ash_wide__round(&in->out);
     }

@@ -71,7 +71,19 @@ static void numbers_follow_from_names(void **state) {
         assert_int_equal(t.tiles, cases[i].tiles);
         assert_true(t.l1_bytes > 0 && t.l2_bytes > 0);
         assert_memory_equal(&t.costs, &ash_costs__cpu, sizeof t.costs);
+        assert_true(t.dot2 == 0 && !t.tiles_of_pairs && !t.pairs);
     }
+    /* what is a make's own */
+    ash_target zen = {.triple = "x86_64-pc-linux-gnu",
+                      .cpu = "znver4",
+                      .features = "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512bf16,+fma"};
+    ash_target__fill(&zen);
+    assert_int_equal(zen.costs.bits_asks, 3);
+    assert_int_equal(zen.dot2, 1);
+    snprintf(zen.cpu, sizeof zen.cpu, "cooperlake");
+    ash_target__fill(&zen);
+    assert_int_equal(zen.costs.bits_asks, ash_costs__cpu.bits_asks);
+    assert_int_equal(zen.dot2, 4);
 }
 
 /* --- programs ------------------------------------------------------------------------------------- */

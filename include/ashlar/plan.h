@@ -62,14 +62,17 @@ typedef enum ash_plan_order {
 
 ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" outside the enumeration */
 
-/* How products and convolutions of f32 multiply, where that is worth it: what has one or two rows, or is no
- * tile, is always IEEE, and so is what is done first so, by the forecasts (docs/cuda.md): a precision
- * allows, and is not slower than a finer one. Sums are f32 in all. */
+/* How products and convolutions of f32 multiply, where that is worth it: a precision allows, and is not
+ * slower than a finer one. On GPUs what has one or two rows, or is no tile, is always IEEE, and so is what
+ * is done first so, by the forecasts (docs/cuda.md); on processors what has no constant operand, or few
+ * channels (docs/codegen.md, "Pairs of bf16"). Sums are f32 in all. */
 typedef enum ash_precision {
     ASH_PRECISION_IEEE,   /* as f32 */
     ASH_PRECISION_TF32X3, /* each number as the sum of two of TF32, three products of four, on tensor
                              cores: errors as of f32 */
     ASH_PRECISION_TF32,   /* numbers rounded to 10 bits of mantissa: errors up to 1e-3 of a product */
+    ASH_PRECISION_BF16,   /* numbers rounded to 7 bits of mantissa: up to 8e-3; weights take half of their
+                             bytes. Of processors with AVX512_BF16 */
     ASH_PRECISION_COUNT
 } ash_precision;
 
@@ -99,7 +102,9 @@ typedef struct ash_plan_options {
                                   prepare leaves to the first execution what goes there; one without it is
                                   ASH_ERROR_STATE */
     ash_plan_order order;
-    ash_precision precision; /* of f32. Another than IEEE is for plans on one GPU, from sm_80 on: elsewhere
+    ash_precision
+        precision;    /* of f32. Another than IEEE is for plans on one device: TF32 and pairs of it on
+                                GPUs from sm_80 on, BF16 on processors that have its products; elsewhere
                                 ASH_ERROR_UNSUPPORTED */
     unsigned threads; /* threads of one execution, the caller's included; 0, or more than the context has:
                          as many as it has */

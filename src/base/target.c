@@ -88,6 +88,27 @@ static int64_t cache_bytes(int name, int64_t otherwise) {
     return bytes > 0 ? bytes : otherwise;
 }
 
+static bool is_make(const ash_target *target, const char *name) {
+    return strncmp(target->cpu, name, strlen(name)) == 0;
+}
+
+/* Pairs of bf16, in registers of 64 bytes (AVX512_BF16), and in those for tiles. A Zen 4 multiplies as
+ * many vectors of pairs as of f32; a Sapphire Rapids, which has tiles, a quarter of them. */
+static void set_pairs(ash_target *target) {
+    static const char pairs[] = "avx512bf16", tiles[] = "amx-bf16";
+    bool has = target->vector_bytes == 64 && ash_target__has(target, pairs, strlen(pairs));
+    target->dot2 = !has ? 0 : is_make(target, "znver") ? 1 : 4;
+    target->tiles_of_pairs = has && target->tiles && ash_target__has(target, tiles, strlen(tiles));
+}
+
+/* What a make of processors costs otherwise than the table says. A Zen 4 drops what it is asked for while
+ * it waits for as many lines as it can, so that all is asked for again, nearer (docs/codegen.md, "One
+ * stream"). */
+static void set_costs(ash_target *target) {
+    target->costs = ash_costs__cpu;
+    if (is_make(target, "znver")) target->costs.bits_ahead = 16 << 10, target->costs.bits_asks = 3;
+}
+
 void ash_target__fill(ash_target *target) {
     const struct processor *p = processors;
     while (!fits(p, target)) p++;
@@ -101,6 +122,7 @@ void ash_target__fill(ash_target *target) {
     target->dot4 = p->dot4;
     target->lookup = p->lookup;
     target->tiles = p->tiles;
+    set_pairs(target);
 #ifdef _SC_LEVEL1_DCACHE_SIZE
     target->l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, USUAL_L1);
     target->l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, USUAL_L2);
@@ -108,7 +130,7 @@ void ash_target__fill(ash_target *target) {
     target->l1_bytes = USUAL_L1;
     target->l2_bytes = USUAL_L2;
 #endif
-    target->costs = ash_costs__cpu;
+    set_costs(target);
 }
 
 /* --- GPUs -------------------------------------------------------------------------------------------- */

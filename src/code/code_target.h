@@ -53,6 +53,8 @@ struct ash_code_target {
 
     /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+    /* The same of pairs of bf16, as i32, and a sum of f32; NULL where the kind has none. */
+    LLVMValueRef (*dot2)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 
     /* For each of the bytes the one that it numbers in a table, a vector of 256. */
     LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);

@@ -127,6 +127,7 @@ static bool is_pure(const ash_inst *inst) {
     case ASH_NEST_IMOD:
     case ASH_NEST_FMA:
     case ASH_NEST_DOT4:
+    case ASH_NEST_DOT2:
     case ASH_NEST_WHOLE:
     case ASH_NEST_TF32:
     case ASH_NEST_HREDUCE: return true;
@@ -220,7 +221,7 @@ static bool has_inner_loop(const ash_emit *e, ash_ref loop) {
 static bool has_products(const ash_emit *e, ash_ref loop) {
     for (ash_ref ref = loop + 1; ref < e->close[loop]; ref++) {
         unsigned op = ash_nest_at(e->nest, ref)->op;
-        if (op == ASH_NEST_FMA || op == ASH_NEST_DOT4) return true;
+        if (op == ASH_NEST_FMA || op == ASH_NEST_DOT4 || op == ASH_NEST_DOT2) return true;
     }
     return false;
 }
@@ -558,6 +559,9 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
                              ash_emit__value(e, inst->b), ash_emit__value(e, inst->c));
     case ASH_NEST_DOT4:
         return ash_emit__dot4(e, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
+                              ash_emit__value(e, inst->c));
+    case ASH_NEST_DOT2:
+        return ash_emit__dot2(e, ash_emit__value(e, inst->a), ash_emit__value(e, inst->b),
                               ash_emit__value(e, inst->c));
     case ASH_NEST_WHOLE:
         return LLVMBuildFPToSI(e->b, ash_emit__value(e, inst->a), ash_emit__type(e, ASH_I32, inst->lanes),

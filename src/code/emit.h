@@ -151,6 +151,7 @@ LLVMValueRef ash_emit__compute(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValu
 LLVMValueRef ash_emit__integer(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef ash_emit__fma(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 LLVMValueRef ash_emit__dot4(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
+LLVMValueRef ash_emit__dot2(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);
 LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef a);
 
 LLVMValueRef ash_emit__part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned count);

@@ -172,17 +172,17 @@ static LLVMValueRef byte_of(ash_emit *e, LLVMValueRef words, unsigned i, bool ha
     return has_sign ? LLVMBuildAShr(e->b, top, by, "") : LLVMBuildLShr(e->b, top, by, "");
 }
 
-/* Bytes as words of four; four for every lane are one i32. */
-static LLVMValueRef words_of(ash_emit *e, LLVMValueRef bytes, LLVMTypeRef words, unsigned lanes) {
-    bool shared = ash_emit__lanes(bytes) == 4;
-    bytes = LLVMBuildBitCast(e->b, bytes, shared ? LLVMInt32TypeInContext(e->ctx) : words, "");
-    return shared ? ash_emit__splat(e, bytes, lanes) : bytes;
+/* Terms as words of `terms`; those for every lane are one i32. */
+static LLVMValueRef words_of(ash_emit *e, LLVMValueRef v, unsigned terms, unsigned lanes) {
+    LLVMTypeRef word = LLVMInt32TypeInContext(e->ctx);
+    bool shared = ash_emit__lanes(v) == terms;
+    v = LLVMBuildBitCast(e->b, v, shared ? word : ash_emit__vector(word, lanes), "");
+    return shared ? ash_emit__splat(e, v, lanes) : v;
 }
 
 LLVMValueRef ash_emit__dot4(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
-    LLVMTypeRef words = LLVMTypeOf(c);
-    a = words_of(e, a, words, ash_emit__lanes(c));
-    b = words_of(e, b, words, ash_emit__lanes(c));
+    a = words_of(e, a, 4, ash_emit__lanes(c));
+    b = words_of(e, b, 4, ash_emit__lanes(c));
     LLVMValueRef sum = e->kind->dot4(e, a, b, c);
     if (sum) return sum;
     sum = c;
@@ -190,4 +190,21 @@ LLVMValueRef ash_emit__dot4(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMVal
         sum = LLVMBuildAdd(e->b, sum,
                            LLVMBuildMul(e->b, byte_of(e, a, i, false), byte_of(e, b, i, true), ""), "");
     return sum;
+}
+
+/* The lower or the upper bf16 of each word, as f32: their bits are the upper half of its. */
+static LLVMValueRef single_of(ash_emit *e, LLVMValueRef words, bool upper) {
+    LLVMTypeRef type = LLVMTypeOf(words);
+    LLVMValueRef bits = upper ? LLVMBuildAnd(e->b, words, ash_emit__const_int(type, -65536), "")
+                              : LLVMBuildShl(e->b, words, ash_emit__const_int(type, 16), "");
+    return LLVMBuildBitCast(e->b, bits, ash_emit__type(e, ASH_F32, ash_emit__lanes(words)), "");
+}
+
+LLVMValueRef ash_emit__dot2(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c) {
+    a = words_of(e, a, 2, ash_emit__lanes(c));
+    b = words_of(e, b, 2, ash_emit__lanes(c));
+    LLVMValueRef sum = e->kind->dot2 ? e->kind->dot2(e, a, b, c) : NULL;
+    if (sum) return sum;
+    sum = ash_emit__fma(e, ASH_F32, single_of(e, a, false), single_of(e, b, false), c);
+    return ash_emit__fma(e, ASH_F32, single_of(e, a, true), single_of(e, b, true), sum);
 }

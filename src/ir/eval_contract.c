@@ -30,6 +30,7 @@ static void fill_zero(const ash_wide *t) {
 
 /* The terms that lie side by side in the second operand (ops.def). */
 static int64_t terms_together(const ash_eval *e, int64_t block) {
+    if (ash_op__is_pairs(e->node->op)) return ASH_PAIR_TERMS;
     return !block || e->ins[0].dtype == e->ins[1].dtype ? 1 : ASH_BYTE_TERMS;
 }
 
@@ -52,12 +53,13 @@ static void matmul_row(const matmul *c, int64_t a_at, int64_t b_at, int64_t y_at
     bool is_float = ash_dtype_is_float(y->dtype);
     for (int64_t j = 0; j < c->n; j += block, b_at += block_size(c)) {
         int64_t width = ASH_MIN(block, c->n - j);
-        for (int64_t i = 0; i < c->k; i++)
+        for (int64_t i = 0; i < c->k; i++) {
+            int64_t row = b_at + i / terms * terms * block + i % terms;
             if (is_float)
-                add_row_float(y->f + y_at + j, 1, a->f[a_at + i], b->f + b_at + i * block, 1, width);
+                add_row_float(y->f + y_at + j, 1, a->f[a_at + i], b->f + row, terms, width);
             else
-                add_row_int(y->i + y_at + j, 1, a->i[a_at + i],
-                            b->i + b_at + i / terms * terms * block + i % terms, terms, width);
+                add_row_int(y->i + y_at + j, 1, a->i[a_at + i], b->i + row, terms, width);
+        }
     }
 }
 

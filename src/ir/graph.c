@@ -241,6 +241,12 @@ bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node) {
            ash_graph__type(graph, node->ins[1])->dtype == ASH_I8;
 }
 
+int64_t ash_node__terms(const ash_graph *graph, const ash_node *node) {
+    return ash_op__is_pairs(node->op)        ? ASH_PAIR_TERMS
+           : ash_node__is_bytes(graph, node) ? ASH_BYTE_TERMS
+                                             : 1;
+}
+
 int64_t ash_node__work(const ash_costs *c, const ash_node *node) {
     _Static_assert(ASH_OP_TAN == ASH_OP_COS + 1 && ASH_OP_ADD == ASH_OP_TAN + 12,
                    "from tan on, operators of one operand are functions");

@@ -67,10 +67,13 @@ static bool are_bytes(const ash_inference *c) {
     return c->ins[0].dtype == ASH_U8 && c->ins[1].dtype == ASH_I8;
 }
 
-/* The terms that lie side by side in operand 1: 4 in the blocked form of u8 by i8, else 1. But for bytes
- * the dtypes are equal. */
+/* The terms that lie side by side in operand 1: 4 in the blocked form of u8 by i8, 2 in that of pairs,
+ * which have no other, else 1. But for bytes the dtypes are equal. */
 static ash_status terms_together(const ash_inference *c, bool blocked, int64_t *terms) {
-    *terms = blocked && are_bytes(c) ? ASH_BYTE_TERMS : 1;
+    const bool pairs = ash_op__is_pairs(c->op);
+    *terms = pairs ? ASH_PAIR_TERMS : blocked && are_bytes(c) ? ASH_BYTE_TERMS : 1;
+    ASH_INFER_FAIL_IF(pairs && (!blocked || c->ins[0].dtype != ASH_BF16), c, ASH_ERROR_TYPE,
+                      "pairs are of bf16, in blocks");
     return are_bytes(c) ? ASH_OK : ash_infer__same_dtype(c, 0, 1);
 }
 
@@ -258,7 +261,8 @@ static ash_status blocked_weights(const ash_inference *c, conv_types *v) {
         v->kernel = w->dims + 1;
         return fits ? ASH_OK : fail_weights(c, "[o/B, kernel..., (c/groups) B]");
     }
-    ASH_INFER_FAIL_IF(inner % v->terms, c, ASH_ERROR_SHAPE, "channels of bytes in blocks of %lld",
+    ASH_INFER_FAIL_IF(inner % v->terms, c, ASH_ERROR_SHAPE,
+                      "channels in blocks of %lld, whose neighbours are to lie side by side",
                       (long long)inner);
     bool fits = w->rank == v->spatial + 5 && w->dims[0] == v->groups &&
                 w->dims[1] == (filters - 1) / block + 1 && channels % inner == 0 &&
@@ -274,7 +278,7 @@ ash_status ash_infer__conv(const ash_inference *c) {
     spatial s;
     ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
     ASH_TRY(read_conv(c, &v));
-    ASH_TRY(terms_together(c, v.x_block > 0, &v.terms));
+    ASH_TRY(terms_together(c, v.x_block > 0 && (v.w_block > 0 || !ash_op__is_pairs(c->op)), &v.terms));
     ASH_TRY(v.w_block ? blocked_weights(c, &v) : plain_weights(c, &v));
     ASH_TRY(read_spatial(c, v.spatial, &s));
     ash_type *out = &c->outs[0];

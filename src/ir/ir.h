@@ -390,12 +390,23 @@ const ash_attr *ash_node_attr(const ash_node *node, ash_attr_key key);
 bool ash_node_has_numbers(const ash_node *node);
 /* Products and convolutions of bytes, u8 by i8 with sums in i32, are a form of their own (ops.def): so many
  * of their terms lie side by side in the second operand, but for depthwise convolutions. */
-enum { ASH_BYTE_TERMS = 4 };
+enum { ASH_BYTE_TERMS = 4, ASH_PAIR_TERMS = 2 };
 bool ash_node__is_bytes(const ash_graph *graph, const ash_node *node);
-/* Those of half floats whose sums are the result, in f32, are another. */
-static inline bool ash_op__is_wide(ash_op op) {
-    return op == ASH_OP_MATMUL_WIDE || op == ASH_OP_CONV_WIDE;
+/* Those of half floats whose sums are the result, in f32, are another; pairs are packed as bytes are. */
+static inline bool ash_op__is_pairs(ash_op op) {
+    return op == ASH_OP_MATMUL_PAIRS || op == ASH_OP_CONV_PAIRS;
 }
+static inline bool ash_op__is_wide(ash_op op) {
+    return op == ASH_OP_MATMUL_WIDE || op == ASH_OP_CONV_WIDE || ash_op__is_pairs(op);
+}
+static inline bool ash_op__is_matmul(ash_op op) { /* of two numbers a term, stored as they are */
+    return op == ASH_OP_MATMUL || op == ASH_OP_MATMUL_WIDE || op == ASH_OP_MATMUL_PAIRS;
+}
+static inline bool ash_op__is_conv(ash_op op) {
+    return op == ASH_OP_CONV || op == ASH_OP_CONV_WIDE || op == ASH_OP_CONV_PAIRS;
+}
+/* Terms that lie side by side in a second operand in blocks: 4 of bytes, 2 of pairs, else 1. */
+int64_t ash_node__terms(const ash_graph *graph, const ash_node *node);
 /* Whether a convolution with packed weights is in lanes (ops.def): by its groups' channels and filters. */
 static inline bool ash_conv__is_in_lanes(int64_t channels, int64_t filters, int64_t x_block) {
     return channels == filters && (channels == 1 || channels < x_block);

@@ -12,7 +12,7 @@
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
  * long one. Dims of one element under a window of 1 do not count: tiles run along the last dim that does.
  *
- * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4).
+ * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4), bf16 with two (dot2).
  *
  * Depthwise convolutions, and those whose groups have a few channels that lie in one vector, take vectors
  * of channels from both operands and sum over the window and the group alone. They go row by row, with the
@@ -97,7 +97,6 @@ static bool read_node(conv *c) {
     const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
                    *w = ash_graph__type(k->graph, node->ins[1]);
     const ash_type *y = ash_graph__type(k->graph, node->out);
-    bool bytes = ash_node__is_bytes(k->graph, node);
     int64_t w_block = c->beside ? w->dims[6] : ash_node_int(node, ASH_ATTR_W_BLOCK),
             total = ash_node_int(node, ASH_ATTR_O);
     c->x_block = c->beside ? x->dims[4] : ash_node_int(node, ASH_ATTR_X_BLOCK);
@@ -110,9 +109,9 @@ static bool read_node(conv *c) {
     c->c_group = x->dims[1] * (c->x_block ? c->x_block : 1) / c->groups;
     c->o_group = total / c->groups;
     c->in_lanes = ash_conv__is_in_lanes(c->c_group, c->o_group, c->x_block);
-    c->math = bytes ? ASH_TILE_BYTES : ASH_TILE_F32;
-    c->terms = bytes && !c->in_lanes ? ASH_BYTE_TERMS : 1;
-    c->number_bytes = bytes ? 1 : (int64_t)sizeof(float);
+    c->math = ash_tile_math_of(k->graph, node);
+    c->terms = c->in_lanes ? 1 : ash_node__terms(k->graph, node);
+    c->number_bytes = (int64_t)ash_dtype_size(x->dtype);
     if (c->in_lanes && (c->x_block != w_block || c->y_block != w_block)) return false;
     if (!c->in_lanes && c->x_block && c->c_group % c->x_block) return false;
     if (!c->in_lanes && c->groups > 1 && c->y_block && c->o_group % c->y_block) return false;
@@ -282,7 +281,7 @@ ash_ref ash_conv__load_input(conv *c, const ash_tile *t, const ash_tile_operand 
     ash_ref index = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, further));
     ash_ref a = ash_nest_load(n, x->buf, index, c->in_lanes ? t->lanes : (unsigned)c->terms, ASH_NO_REF);
     if (c->math == ASH_TILE_WIDENED) return ash_nest_cast(n, ASH_F32, a);
-    return c->in_lanes || c->math == ASH_TILE_BYTES ? a : ash_nest_splat(n, a, t->lanes);
+    return c->in_lanes || c->terms > 1 ? a : ash_nest_splat(n, a, t->lanes);
 }
 
 /* How many blocks of channels the tile has taken before, one for each place of the window. */
@@ -357,7 +356,7 @@ int64_t ash_conv__inner_steps(const conv *c) {
 
 /* Cuts the loops over the channel blocks and the window into blocks, from the innermost on. */
 static void plan_sums(conv *c) {
-    if (c->math != ASH_TILE_F32) return; /* exact in any order */
+    if (c->math != ASH_TILE_F32) return; /* exact in any order, or coarse */
     unsigned last = c->space - 1;
     int64_t terms = c->in_lanes ? c->c_group : c->x_block ? c->x_block : 1, window = c->window[last];
     if (window > ASH_CONV_ROWS)

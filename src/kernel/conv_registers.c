@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions of bytes in registers for tiles (tile_bytes.c).
+/* Convolutions of bytes, or of bf16, in registers for tiles (tile_bytes.c).
  *
  * The channels of a block, and behind them those of the neighbouring columns of the window, lie side by
  * side in the input: what a position takes of a line of it is one run of terms, and the runs of
@@ -39,7 +39,7 @@ static bool lies_in_tiles(conv *c) {
     const int64_t window = c->window[last];
     int64_t apart, x_column = c->x_block, w_column = c->x_block * c->lanes;
     ash_tile_operand x, w;
-    if (c->math != ASH_TILE_BYTES || c->in_lanes || c->padded || !c->x_block || c->x_block % c->terms ||
+    if (c->terms == 1 || c->in_lanes || c->padded || !c->x_block || c->x_block % c->terms ||
         c->lanes != ASH_NEST_TILE_LINES || !ash_dim_is_const(c->width))
         return false;
     ash_ix column = window > 1 ? ash_ix_sym(ixs, c->step[last]) : ash_ix_const(ixs, 0);
@@ -61,9 +61,13 @@ static bool lies_in_tiles(conv *c) {
 
 void ash_conv__choose_registers(conv *c, const ash_tile_extents *extents, ash_tile_shape *shape) {
     const ash_target *target = c->k->low->target;
-    if (!target->tiles || !lies_in_tiles(c)) return;
-    ash_tile_bytes work = {
-        .rows = extents->rows, .blocks = extents->blocks, .lines = 1, .run = run_of(c), .runs = runs_of(c)};
+    if (!ash_tile_has_registers(target, c->math) || !lies_in_tiles(c)) return;
+    ash_tile_bytes work = {.rows = extents->rows,
+                           .blocks = extents->blocks,
+                           .lines = 1,
+                           .run = run_of(c) * c->number_bytes,
+                           .runs = runs_of(c),
+                           .pairs = c->math == ASH_TILE_PAIRS};
     for (unsigned d = 0; d + 1 < c->space && !c->merged; d++) work.lines *= ash_kern_max(c->k, c->out[d]);
     double otherwise = ash_tile_cycles(target, *shape, extents, ash_conv__inner_steps(c), c->math);
     ash_nest_tiles t = ash_tile_choose_registers(target, &work, otherwise);
@@ -75,7 +79,7 @@ void ash_conv__choose_registers(conv *c, const ash_tile_extents *extents, ash_ti
 static void emit_run(conv *c, const ash_tile *t) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
-    const int64_t run = run_of(c), piece = ash_tile_piece(run);
+    const int64_t run = run_of(c), piece = ash_tile_piece(run * c->number_bytes) / c->number_bytes;
     ash_tile_operand x, w;
     int64_t apart;
     bool found = ash_conv__operands_at(c, ash_ix_const(&k->ixs, 0), &x, &w, &apart);

@@ -59,9 +59,11 @@ bool ash_conv__is_by_rows(const ash_conv *c) {
         return c->in_lanes && c->window[c->space - 1] <= ASH_CONV_ROWS &&
                ash_conv__most_rows(c) >= costs->tile_fma * costs->tile_latency;
     case ASH_TILE_BYTES:
+    case ASH_TILE_PAIRS:
         return c->in_lanes || (c->x_block == c->terms && c->window[c->space - 1] <= ASH_CONV_ROWS);
-    default: return true;
+    case ASH_TILE_WIDENED: break;
     }
+    return true;
 }
 
 /* --- fours of bytes ------------------------------------------------------------------------------- */

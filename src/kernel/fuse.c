@@ -603,11 +603,11 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     }
     for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
         f->packed[node->ins[i]] = true;
-    const bool by_packed = node->op == ASH_OP_MATMUL && ash_node_int(node, ASH_ATTR_B_BLOCK);
+    const bool product = ash_op__is_matmul(node->op), conv = ash_op__is_conv(node->op),
+               by_packed = product && ash_node_int(node, ASH_ATTR_B_BLOCK);
     if (by_packed && query == ASH_NO_VALUE) f->packed[node->ins[1]] = true;
-    if ((node->op == ASH_OP_MATMUL || node->op == ASH_OP_MATMUL_WIDE) && !lies_evenly(f, node->ins[0]))
-        f->packed[node->ins[0]] = true;
-    if (by_packed && ash_node__is_bytes(f->graph, node) && /* which takes four neighbours to a step */
+    if (product && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
+    if (by_packed && ash_node__terms(f->graph, node) > 1 && /* neighbours to a step */
         !lies_close(f, node->ins[0], ash_graph__type(f->graph, node->ins[0])->rank - 1))
         f->packed[node->ins[0]] = true;
     if (node->op == ASH_OP_ATTEND &&
@@ -615,7 +615,6 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         f->packed[node->ins[1]] = true;
     bool often = g->kind == ASH_GROUP_POOL || (node->op == ASH_OP_GATHER && reads_all(f, node));
     if (often && needs_order(f, node, g, &r)) f->packed[node->ins[0]] = true;
-    bool conv = node->op == ASH_OP_CONV || node->op == ASH_OP_CONV_WIDE;
     bool tiled = conv && ash_node_int(node, ASH_ATTR_W_BLOCK);
     if (tiled) f->packed[node->ins[1]] = true;
     if (conv && (ash_node_int(node, ASH_ATTR_X_BLOCK) || (tiled && is_regrouped(f, node->ins[0]))))

@@ -155,7 +155,7 @@ static void matmul_factors(ash_loops *l, ash_ref *a, ash_ref *b) {
     const ash_node *node = l->anchor;
     unsigned rank = ash_graph__type(k->graph, node->out)->rank;
     int64_t block = ash_node_int(node, ASH_ATTR_B_BLOCK);
-    int64_t terms = ash_node__is_bytes(k->graph, node) ? ASH_BYTE_TERMS : 1;
+    int64_t terms = ash_node__terms(k->graph, node);
     ash_ix out[ASH_MAX_RANK], ia[ASH_MAX_RANK], ib[ASH_MAX_RANK], step = l->index[l->n_root_axes];
     ash_loops__anchor_index(l, out);
     for (unsigned d = 0; d < rank; d++) ia[d] = ib[d] = out[d];
@@ -211,7 +211,7 @@ static void conv_factors(ash_loops *l, ash_ref *x, ash_ref *w, ash_ref *hit) {
         iw[1 + spatial] = ash_ix_add(ixs, ash_ix_scale(ixs, in_group, wb), ash_ix_mod(ixs, o, wb));
     } else {
         ash_ix og = groups == 1 ? o : ash_ix_mod(ixs, o, o_group);
-        int64_t ib = xb ? xb : 1, terms = xb && ash_node__is_bytes(k->graph, node) ? ASH_BYTE_TERMS : 1;
+        int64_t ib = xb ? xb : 1, terms = xb ? ash_node__terms(k->graph, node) : 1;
         ash_ix in_block = ash_ix_mod(ixs, in_group, ib);
         iw[0] = g;
         iw[1] = ash_ix_div(ixs, og, wb);

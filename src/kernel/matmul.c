@@ -9,6 +9,7 @@
  *   bytes     u8 by i8, packed: columns of which a step takes four terms (dot4). What is left of k behind
  *             the whole fours is loaded under a mask; the weights are zero there. In registers for tiles
  *             (tile_bytes.c), where the target has them and all sizes are numbers, a step takes 64.
+ *   pairs     bf16, packed: the same of two terms (dot2), or 32
  *
  * Chunks are (batch, strip of n, block of m), in the order that keeps near what is read again (tile.h). */
 #include "ahead.h"
@@ -20,18 +21,20 @@ typedef struct product {
     unsigned rank; /* of both operands and the result */
     ash_dim m, n, inner;
     ash_dim columns; /* of the present tiles: n where their last vectors may be partial, or 0 */
-    bool bytes;
-    int64_t terms; /* of the inner dim that one step takes */
+    ash_tile_math math;
+    int64_t
+        terms;    /* of the inner dim that one step takes: several lie side by side in the second operand */
+    int64_t size; /* bytes of a term */
     ash_sym row, block, lane, step;
     ash_sym term,
-        b_lane; /* bytes: the first term of a step, and the lane of a vector of the second operand */
+        b_lane; /* several terms: the first of a step, and the lane of a vector of the second operand */
     unsigned lanes;
     ash_ix out[ASH_MAX_RANK]; /* index of the result */
     ash_tile_operand a, b;
     ash_ix row_stride;    /* in memory, of the first operand: a number or an expression of variables */
     ash_ahead ahead;      /* of the second operand */
     ash_ref ahead_row;    /* the first row that passes a strip */
-    ash_nest_tiles tiles; /* bytes in registers for tiles; height 0: not so */
+    ash_nest_tiles tiles; /* in registers for tiles; height 0: not so */
     int64_t far;          /* elements from a vector of the second operand to the next one */
     int64_t run;          /* terms of the first operand that lie side by side */
     bool one_by_one;      /* vectors of few rows in tiles */
@@ -50,9 +53,9 @@ static void make_symbols(product *p, unsigned lanes) {
     p->row = ash_kern_sym(k, p->m);
     p->block = ash_kern_sym(k, ash_kern_ceil_div(k, p->n, lanes));
     p->lane = ash_kern_sym(k, lanes);
-    p->step = ash_kern_sym(k, p->bytes ? ash_kern_ceil_div(k, p->inner, p->terms) : p->inner);
-    p->term = p->bytes ? ash_kern_sym(k, p->inner) : p->step;
-    p->b_lane = p->bytes ? ash_kern_sym(k, p->terms * lanes) : p->lane;
+    p->step = ash_kern_sym(k, p->terms > 1 ? ash_kern_ceil_div(k, p->inner, p->terms) : p->inner);
+    p->term = p->terms > 1 ? ash_kern_sym(k, p->inner) : p->step;
+    p->b_lane = p->terms > 1 ? ash_kern_sym(k, p->terms * lanes) : p->lane;
     p->out[p->rank - 2] = ash_ix_sym(&k->ixs, p->row);
     p->out[p->rank - 1] = ash_ix_add(&k->ixs, ash_ix_scale(&k->ixs, ash_ix_sym(&k->ixs, p->block), lanes),
                                      ash_ix_sym(&k->ixs, p->lane));
@@ -65,7 +68,7 @@ static bool find_operands(product *p) {
     memcpy(a, p->out, sizeof a);
     memcpy(b, p->out, sizeof b);
     a[p->rank - 1] = ash_ix_sym(&k->ixs, p->term);
-    if (p->bytes) {
+    if (p->terms > 1) {
         b[p->rank - 2] = ash_ix_sym(&k->ixs, p->block);
         b[p->rank - 1] = step;
         b[p->rank] = ash_ix_sym(&k->ixs, p->b_lane);
@@ -113,7 +116,7 @@ static void emit_step(product *p, ash_tile *t, ash_ref row_stride, ash_ref rest)
     for (unsigned r = 0; r < t->rows; r++) {
         ash_ref further = ash_nest_binary(n, ASH_OP_MUL, row_stride, ash_nest_index(n, r));
         ash_ref a = ash_nest_load(n, p->a.buf, ash_nest_binary(n, ASH_OP_ADD, at, further), terms, rest);
-        ash_tile_add(t, r, b, p->bytes ? a : ash_nest_splat(n, a, p->lanes));
+        ash_tile_add(t, r, b, p->terms > 1 ? a : ash_nest_splat(n, a, p->lanes));
     }
 }
 
@@ -141,7 +144,7 @@ static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks
     ash_blocks_open(n, blocks, 1, &from, &to);
     unsigned unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors);
     ash_ref step = ash_kern_loop(k, p->step, from, to, 1, unroll);
-    if (p->bytes)
+    if (p->terms > 1)
         ash_kern_set_sym(k, p->term, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, p->terms)));
     if (p->ahead.asks) ash_ahead_ask(k, &p->ahead, ahead, step);
     emit_step(p, t, row_stride, ASH_NO_REF);
@@ -172,7 +175,7 @@ static void emit_rest(product *p, ash_tile *t, ash_ref steps, ash_ref row_stride
 static ash_tile make_tile(const product *p, unsigned rows, unsigned vectors, ash_ref block0) {
     return (ash_tile){.k = p->k,
                       .anchor = p->node,
-                      .math = p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32,
+                      .math = p->math,
                       .rows = rows,
                       .vectors = vectors,
                       .lanes = p->lanes,
@@ -189,8 +192,8 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     ash_nest *n = &k->nest;
     ash_tile t = make_tile(p, rows, vectors, block0);
     int64_t terms = 1;
-    ash_partial_blocks blocks = {0}; /* sums of integers are exact in any order */
-    if (!p->bytes)
+    ash_partial_blocks blocks = {0}; /* sums of integers are exact in any order; those of bf16 are coarse */
+    if (p->math == ASH_TILE_F32)
         blocks = ash_blocks_plan(ash_kern_max(k, p->inner), ASH_PARTIAL_TILE_TERMS, &terms, &t.top);
     ash_tile_set_root(&t, p->out);
     ash_tile_open(&t);
@@ -233,7 +236,7 @@ static void emit_piece(product *p, const ash_tile *t, ash_ref first, int64_t ter
 static void emit_register_tile(product *p, unsigned vectors, ash_ref row0, ash_ref block0, ash_ref again) {
     ash_kern *k = p->k;
     ash_nest *n = &k->nest;
-    const int64_t piece = ash_tile_piece(p->run), pieces = p->inner / piece;
+    const int64_t piece = ash_tile_piece(p->run * p->size) / p->size, pieces = p->inner / piece;
     ash_tile t = make_register_tile(p, vectors, block0, again);
     ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
@@ -369,7 +372,7 @@ static bool find_run(product *p) {
     p->run = p->inner;
     if (ash_ix_is_linear(ixs, p->a.linear, p->term))
         return stride_along(p, p->a.linear, p->term, &term) && term == 1;
-    for (p->run = ASH_NEST_TILE_TERMS; p->run >= p->terms; p->run /= 2)
+    for (p->run = ASH_NEST_TILE_TERMS / p->size; p->run >= p->terms; p->run /= 2)
         if (p->inner % p->run == 0 &&
             ash_ix_lane_stride(ixs, p->a.linear, p->term, (unsigned)p->run, true, &term) && term == 1)
             return true;
@@ -380,7 +383,7 @@ static bool find_run(product *p) {
 static bool lies_in_tiles(product *p) {
     const ash_ixs *ixs = &p->k->ixs;
     int64_t apart, step;
-    if (!p->bytes || !ash_dim_is_const(p->n) || !ash_dim_is_const(p->inner) || p->inner % p->terms ||
+    if (p->terms == 1 || !ash_dim_is_const(p->n) || !ash_dim_is_const(p->inner) || p->inner % p->terms ||
         p->inner == 0 || p->lanes != ASH_NEST_TILE_LINES)
         return false;
     if (!stride_along(p, p->a.linear, p->row, &apart) || apart < 0 || apart > UINT32_MAX) return false;
@@ -395,14 +398,15 @@ static bool lies_in_tiles(product *p) {
 static void choose_registers(product *p, const ash_tile_extents *extents, int64_t steps,
                              ash_tile_shape *shape) {
     const ash_target *target = p->k->low->target;
-    if (!target->tiles || !lies_in_tiles(p)) return;
+    if (!ash_tile_has_registers(target, p->math) || !lies_in_tiles(p)) return;
     const ash_tile_bytes work = {.rows = ash_tile_usual_rows(extents),
                                  .lines = 1,
                                  .blocks = extents->blocks,
-                                 .run = p->run,
-                                 .runs = p->inner / p->run};
-    ash_nest_tiles t = ash_tile_choose_registers(
-        target, &work, ash_tile_cycles(target, *shape, extents, steps, ASH_TILE_BYTES));
+                                 .run = p->run * p->size,
+                                 .runs = p->inner / p->run,
+                                 .pairs = p->math == ASH_TILE_PAIRS};
+    ash_nest_tiles t =
+        ash_tile_choose_registers(target, &work, ash_tile_cycles(target, *shape, extents, steps, p->math));
     if (t.height && extents->open_rows) {
         t.height = ASH_NEST_TILE_LINES;
         t.tall = 1 + (extents->rows >= 2 * ASH_NEST_TILE_LINES);
@@ -418,18 +422,17 @@ static ash_dim emit_columns(product *p) {
     ash_nest *n = &k->nest;
     int64_t m = ash_kern_max(k, p->m), blocks = ash_ceil_div(ash_kern_max(k, p->n), p->lanes), apart;
     int64_t steps = ash_ceil_div(ash_kern_max(k, p->inner), p->terms);
-    int64_t term_bytes = p->bytes ? 1 : (int64_t)sizeof(float), step_bytes = p->terms * term_bytes;
+    int64_t step_bytes = p->terms * p->size;
     /* Rows that share the few lines of one cache set: no more of them than leave room for the rest. As many
      * where their distance is an expression, and each has an address of its own. */
     const ash_costs *c = &k->low->target->costs;
-    bool many = stride_along(p, p->a.linear, p->row, &apart) && apart * term_bytes % c->set_bytes;
+    bool many = stride_along(p, p->a.linear, p->row, &apart) && apart * p->size % c->set_bytes;
     unsigned most_rows = many ? ASH_TILE_MAX : (unsigned)c->set_rows;
     const ash_tile_extents extents = {.rows = ASH_MAX(m, 1),
                                       .blocks = ASH_MAX(blocks, 1),
                                       .open_rows = !ash_dim_is_const(p->m),
                                       .open_blocks = !ash_dim_is_const(p->n)};
-    ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows,
-                                           p->bytes ? ASH_TILE_BYTES : ASH_TILE_F32);
+    ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows, p->math);
     choose_registers(p, &extents, steps, &shape);
     int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
     ash_tile_work work = {.lines = m,
@@ -448,8 +451,7 @@ static ash_dim emit_columns(product *p) {
     if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner)) {
         if (p->tiles.height && extents.open_rows && p->tiles.tall > 1) /* see emit_open_registers */
             work.strip_bytes = work.strip_bytes / p->tiles.tall;
-        p->ahead =
-            ash_ahead_plan(k, p->b.buf, &work, term_bytes, cut.lines_stay ? cut.per : p->m, shape.rows);
+        p->ahead = ash_ahead_plan(k, p->b.buf, &work, p->size, cut.lines_stay ? cut.per : p->m, shape.rows);
     }
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
@@ -575,13 +577,13 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
     product p = {.k = k,
                  .node = node,
                  .rank = out->rank,
-                 .bytes = ash_node__is_bytes(k->graph, node),
-                 .terms = 1,
+                 .math = ash_tile_math_of(k->graph, node),
+                 .terms = ash_node__terms(k->graph, node),
+                 .size = (int64_t)ash_dtype_size(a->dtype),
                  .m = out->dims[out->rank - 2],
                  .n = out->dims[out->rank - 1],
                  .inner = a->dims[a->rank - 1]};
     int64_t row_stride, a_step, b_step, column_stride;
-    if (p.bytes) p.terms = ASH_BYTE_TERMS;
     unsigned lanes = ash_target_lanes(k->low->target, sizeof(float));
     if (!ash_node_int(node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p.m) &&
         p.m < k->low->target->costs.dot_rows && ash_dim_is_const(p.inner)) {
@@ -601,8 +603,8 @@ bool ash_kern_lower_matmul(ash_kern *k, ash_dim *chunks) {
         b_step != 1)
         return false;
     int64_t block = ash_node_int(node, ASH_ATTR_B_BLOCK);
-    if (p.bytes ? block != lanes : block % lanes) return false;
-    if (p.bytes &&
+    if (p.terms > 1 ? block != lanes : block % lanes) return false;
+    if (p.terms > 1 &&
         (!ash_ix_lane_stride(&k->ixs, p.a.linear, p.term, (unsigned)p.terms, true, &a_step) || a_step != 1))
         return false;
     *chunks = emit_columns(&p);

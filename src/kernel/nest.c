@@ -398,6 +398,10 @@ ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
     return pure(n, make(ASH_NEST_DOT4, ASH_I32, ash_nest_at(n, c)->lanes, a, b, c));
 }
 
+ash_ref ash_nest_dot2(ash_nest *n, ash_ref a, ash_ref b, ash_ref c) {
+    return pure(n, make(ASH_NEST_DOT2, ASH_F32, ash_nest_at(n, c)->lanes, a, b, c));
+}
+
 static void add_tile(ash_nest *n, ash_nest_op op, uint16_t buf, ash_nest_tiles t, ash_ref a, ash_ref b,
                      ash_ref c) {
     ash_inst inst = make(op, ASH_I32, 0, a, b, c);

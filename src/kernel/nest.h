@@ -79,19 +79,23 @@ typedef enum ash_nest_op {
     ASH_NEST_IDIV,    /* a / b for i64, a >= 0, b > 0 */
     ASH_NEST_IMOD,    /* a % b for i64, a >= 0, b > 0 */
     ASH_NEST_FMA,     /* a * b + c; one rounding where the target has the instruction */
-    ASH_NEST_DOT4,  /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
+    ASH_NEST_DOT4, /* lane j: c[j] + the sum over i < 4 of a[4 j + i] * b[4 j + i]. a: u8, b: i8, c and the
                          result: i32, exact but that sums wrap. a and b have four times the result's
                          lanes; one of them may have 4, which count for every lane */
+    ASH_NEST_DOT2, /* the same of pairs: a and b bf16, twice the result's lanes, or 2; c and the result f32.
+                      The two products may be added to each other first, and subnormal numbers be zeros */
     ASH_NEST_WHOLE, /* a, whole numbers of f32 that i32 has, as i32 */
-    /* Registers for tiles have sums of i32: `tall` by `wide` tiles of `height` lines of sixteen columns,
-       which these four alone touch. i and unroll: ash_nest_tiles. Of buffers that no other overlaps. */
+    /* Registers for tiles have sums of i32, or of f32: `tall` by `wide` tiles of `height` lines of sixteen
+       columns, which these four alone touch. i and unroll: ash_nest_tiles. Of buffers that no other
+       overlaps. */
     ASH_NEST_TILE_LINES_ARE, /* of each tile the first a (scalar i64, at least 1) lines alone, if it has as
                                 many: the others are neither read nor written. Until then all are; outside
                                 of all that begins with TILE_ZERO */
     ASH_NEST_TILE_ZERO,      /* all sums are 0; before it they have no value */
     /* To each sum, of line l of the tall * height there are, and column j of the sixteen of tile v,
          sum += the sum over t < terms of x[l][t] * y[v][t / 4][j][t % 4]
-       exact but that sums wrap. Bytes with sign or without, as the buffers say. b, c: the first elements
+       exact but that sums wrap, of bytes with sign or without, as the buffers say. Or of bf16, with 2 in
+       place of 4, summed in f32 as DOT2 does, in any order. b, c: the first elements
        of x and y; x's lines are `apart` elements apart, those of y packed, its tiles a apart (a number). */
     ASH_NEST_TILE_DOT,
     ASH_NEST_TILE_PUT, /* all sums to `buf` from element a on: [wide][tall * height][16] */
@@ -155,11 +159,15 @@ typedef struct ash_inst {
 } ash_inst;
 
 /* What TILE_ZERO, TILE_DOT and TILE_PUT say of tiles; operands and terms count for the second alone. */
-enum { ASH_NEST_TILE_LINES = 16, ASH_NEST_TILE_TERMS = 64, ASH_NEST_TILES = 4 /* each at most */ };
+enum {
+    ASH_NEST_TILE_LINES = 16,
+    ASH_NEST_TILE_TERMS = 64 /* bytes of them */,
+    ASH_NEST_TILES = 4 /* each at most */
+};
 typedef struct ash_nest_tiles {
-    uint16_t x, y; /* buffers of i8 or u8 */
+    uint16_t x, y; /* buffers of i8 or u8, or both of bf16 */
     uint32_t apart;
-    uint8_t terms, height, tall, wide; /* terms: a multiple of 4 */
+    uint8_t terms, height, tall, wide; /* terms: a multiple of 4, or 2 */
 } ash_nest_tiles;
 
 static inline int64_t ash_nest_pack_tiles(ash_nest_tiles t) {
@@ -273,6 +281,7 @@ ash_ref ash_nest_idiv(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_imod(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_fma(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 ash_ref ash_nest_dot4(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
+ash_ref ash_nest_dot2(ash_nest *n, ash_ref a, ash_ref b, ash_ref c);
 /* Of `terms` terms, from elements `to`, `x` and `y` on. */
 void ash_nest_tile_lines_are(ash_nest *n, ash_nest_tiles tiles, ash_ref lines);
 void ash_nest_tile_zero(ash_nest *n, ash_nest_tiles tiles);

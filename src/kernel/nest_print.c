@@ -40,6 +40,7 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_IMOD] = "imod",
     [ASH_NEST_FMA] = "fma",
     [ASH_NEST_DOT4] = "dot4",
+    [ASH_NEST_DOT2] = "dot2",
     [ASH_NEST_TILE_LINES_ARE] = "tile_lines",
     [ASH_NEST_TILE_ZERO] = "tile_zero",
     [ASH_NEST_TILE_DOT] = "tile_dot",

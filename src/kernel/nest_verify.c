@@ -203,27 +203,35 @@ static ash_status reduce(struct check *c, ash_ref ref, unsigned lanes) {
     return ASH_OK;
 }
 
-static ash_status dot4(struct check *c, ash_ref ref) {
+/* DOT4 or DOT2. */
+static ash_status dot(struct check *c, ash_ref ref) {
     unsigned lanes = at(c, ref)->lanes;
     const ash_inst *inst = at(c, ref);
-    ASH_TRY(result(c, ref, ASH_I32, lanes));
+    const bool bytes = inst->op == ASH_NEST_DOT4;
+    const unsigned terms = bytes ? 4 : 2;
+    const ash_dtype sum = bytes ? ASH_I32 : ASH_F32;
+    ASH_TRY(result(c, ref, sum, lanes));
     ASH_TRY(use(c, ref, inst->a));
     ASH_TRY(use(c, ref, inst->b));
     unsigned a = at(c, inst->a)->lanes, b = at(c, inst->b)->lanes;
-    REQUIRE(c, ref, (a == 4 || a == 4 * lanes) && (b == 4 || b == 4 * lanes),
-            "neither four bytes nor four for each lane");
-    ASH_TRY(use_typed(c, ref, inst->a, ASH_U8, a));
-    ASH_TRY(use_typed(c, ref, inst->b, ASH_I8, b));
-    return use_typed(c, ref, inst->c, ASH_I32, lanes);
+    REQUIRE(c, ref, (a == terms || a == terms * lanes) && (b == terms || b == terms * lanes),
+            "neither the terms of one lane nor those of each");
+    ASH_TRY(use_typed(c, ref, inst->a, bytes ? ASH_U8 : ASH_BF16, a));
+    ASH_TRY(use_typed(c, ref, inst->b, bytes ? ASH_I8 : ASH_BF16, b));
+    return use_typed(c, ref, inst->c, sum, lanes);
+}
+
+static bool is_sum(ash_dtype dtype) {
+    return dtype == ASH_I32 || dtype == ASH_F32;
 }
 
 /* Shared memory of the kernel's, or a buffer, that may be written: what sums of tiles go to. */
 static bool takes_sums(const ash_nest *n, uint16_t buf) {
     if (buf & ASH_NEST_SHARED) {
         unsigned i = buf & ~(unsigned)ASH_NEST_SHARED;
-        return i < n->shared.len && n->shared.at[i].dtype == ASH_I32;
+        return i < n->shared.len && is_sum(n->shared.at[i].dtype);
     }
-    return buf < n->buffers.len && n->buffers.at[buf].dtype == ASH_I32 && n->buffers.at[buf].written;
+    return buf < n->buffers.len && is_sum(n->buffers.at[buf].dtype) && n->buffers.at[buf].written;
 }
 
 static bool is_byte(const ash_nest *n, uint16_t buf) {
@@ -242,12 +250,15 @@ static ash_status tile(struct check *c, ash_ref ref) {
     if (inst->op == ASH_NEST_TILE_ZERO) return ASH_OK;
     if (inst->op == ASH_NEST_TILE_LINES_ARE) return use_typed(c, ref, inst->a, ASH_I64, 1);
     if (inst->op == ASH_NEST_TILE_PUT) {
-        REQUIRE(c, ref, takes_sums(n, inst->buf), "products of tiles into something else than i32");
+        REQUIRE(c, ref, takes_sums(n, inst->buf), "products of tiles into something else than sums");
         return use_typed(c, ref, inst->a, ASH_I64, 1);
     }
-    REQUIRE(c, ref, is_byte(n, t.x) && is_byte(n, t.y), "products of tiles of something else than bytes");
-    REQUIRE(c, ref, t.terms && t.terms % 4 == 0 && t.terms <= ASH_NEST_TILE_TERMS,
-            "so many terms of tiles");
+    const bool pairs = t.x < n->buffers.len && t.y < n->buffers.len && ash_nest_dtype(n, t.x) == ASH_BF16 &&
+                       ash_nest_dtype(n, t.y) == ASH_BF16;
+    REQUIRE(c, ref, pairs || (is_byte(n, t.x) && is_byte(n, t.y)),
+            "products of tiles of something else than bytes or pairs");
+    const unsigned bytes = t.terms * (pairs ? 2 : 1);
+    REQUIRE(c, ref, bytes && bytes % 4 == 0 && bytes <= ASH_NEST_TILE_TERMS, "so many terms of tiles");
     ASH_TRY(use_typed(c, ref, inst->a, ASH_I64, 1));
     REQUIRE(c, ref, at(c, inst->a)->op == ASH_NEST_INT, "a distance of tiles that is no number");
     ASH_TRY(use_typed(c, ref, inst->b, ASH_I64, 1));
@@ -406,7 +417,8 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(use_typed(c, ref, inst->c, inst->dtype, inst->lanes));
         ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
         return use_typed(c, ref, inst->b, inst->dtype, inst->lanes);
-    case ASH_NEST_DOT4: return dot4(c, ref);
+    case ASH_NEST_DOT4:
+    case ASH_NEST_DOT2: return dot(c, ref);
     case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:
     case ASH_NEST_TILE_DOT:

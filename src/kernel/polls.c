@@ -318,6 +318,7 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_FMA:
     case ASH_NEST_WHOLE:
     case ASH_NEST_DOT4:
+    case ASH_NEST_DOT2:
     case ASH_NEST_TILE_LOAD:
     case ASH_NEST_TF32:
     case ASH_NEST_MMA: return registers;

@@ -9,7 +9,7 @@
  * can be used again. */
 static double step_cycles(const ash_target *target, unsigned rows, unsigned vectors, ash_tile_math math) {
     const ash_costs *c = &target->costs;
-    double each = math == ASH_TILE_BYTES ? target->dot4 : 1;
+    double each = math == ASH_TILE_BYTES ? target->dot4 : math == ASH_TILE_PAIRS ? target->dot2 : 1;
     double fma = rows * vectors * each / c->tile_fma, load = c->tile_load * (rows + vectors);
     return ASH_MAX(ASH_MAX(fma, load), c->tile_latency) + c->tile_row * rows + c->tile_vector * vectors;
 }
@@ -112,9 +112,10 @@ ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents 
                                unsigned most_rows, ash_tile_math math) {
     /* Pairs of bytes, even and odd ones, have their register each. Four bytes of the first operand take one
      * beside those of the sums, since no instruction repeats them as it reads them, and the next four, too,
-     * while they are loaded: with all registers taken, every step stores its sums. */
+     * while they are loaded: with all registers taken, every step stores its sums.
+     * Pairs of bf16 likewise. */
     bool bytes = math == ASH_TILE_BYTES;
-    unsigned registers = target->vector_registers - (bytes ? 2 : 0),
+    unsigned registers = target->vector_registers - (bytes || math == ASH_TILE_PAIRS ? 2 : 0),
              each = bytes && target->dot4 != 1 ? 2 : 1;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
@@ -237,6 +238,12 @@ void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
         if (labels[d] != ASH_LABEL_NONE) t->root[labels[d]] = anchor_index[d];
 }
 
+ash_tile_math ash_tile_math_of(const ash_graph *graph, const ash_node *node) {
+    return ash_op__is_pairs(node->op)        ? ASH_TILE_PAIRS
+           : ash_node__is_bytes(graph, node) ? ASH_TILE_BYTES
+                                             : ASH_TILE_F32;
+}
+
 ash_dtype ash_tile_dtype(ash_tile_math math) {
     return math == ASH_TILE_BYTES ? ASH_I32 : ASH_F32;
 }
@@ -278,8 +285,10 @@ void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
     for (unsigned v = 0; v < t->vectors; v++) {
         ash_ref cell = t->cells[0][p * t->vectors + v];
         ash_ref before = ash_nest_get(n, cell);
-        bool bytes = t->math == ASH_TILE_BYTES;
-        ash_nest_set(n, cell, bytes ? ash_nest_dot4(n, a, b[v], before) : ash_nest_fma(n, a, b[v], before));
+        ash_nest_set(n, cell,
+                     t->math == ASH_TILE_BYTES   ? ash_nest_dot4(n, a, b[v], before)
+                     : t->math == ASH_TILE_PAIRS ? ash_nest_dot2(n, a, b[v], before)
+                                                 : ash_nest_fma(n, a, b[v], before));
     }
 }
 

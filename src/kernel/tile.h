@@ -28,6 +28,7 @@ typedef struct ash_tile_shape {
 typedef enum ash_tile_math {
     ASH_TILE_F32,    /* one number each */
     ASH_TILE_BYTES,  /* four bytes each, summed in i32: dot4 */
+    ASH_TILE_PAIRS,  /* two bf16 each, summed in f32: dot2 */
     ASH_TILE_WIDENED /* one byte each, converted to f32, in which the sums are exact */
 } ash_tile_math;
 
@@ -51,12 +52,15 @@ double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash
 /* How many rows are expected. */
 int64_t ash_tile_usual_rows(const ash_tile_extents *extents);
 
-/* Products of bytes as registers for tiles take them (tile_bytes.c). */
+/* What multiplies a node's terms. */
+ash_tile_math ash_tile_math_of(const ash_graph *graph, const ash_node *node);
+
+/* Products of bytes, or of pairs, as registers for tiles take them (tile_bytes.c). */
 typedef struct ash_tile_bytes {
     int64_t rows, blocks; /* as in ash_tile_extents: numbers */
     int64_t lines;        /* runs of so many rows that pass a strip */
-    int64_t run,
-        runs; /* terms that lie side by side, a multiple of four, and how many such runs a sum has */
+    int64_t run, runs;    /* bytes of terms that lie side by side, a multiple of four; runs of a sum */
+    bool pairs;
 } ash_tile_bytes;
 
 /* The shape of tiles, but for operands and terms, that takes fewest cycles, fewer than `otherwise`; its
@@ -70,7 +74,9 @@ bool ash_tile_is_far(const ash_target *target, const ash_tile_bytes *work);
  * are rows. */
 ash_ref ash_tile_open_registers(ash_kern *k, const ash_nest_tiles *tiles, ash_dim rows, ash_ref from,
                                 ash_ref to, ash_ref *again);
-/* Terms of the instructions that a run is cut into, evenly; the last one may have fewer. */
+/* Whether the target has such registers. */
+bool ash_tile_has_registers(const ash_target *target, ash_tile_math math);
+/* Bytes of the instructions that a run of so many is cut into, evenly; the last one may have fewer. */
 int64_t ash_tile_piece(int64_t run);
 
 /* The heights of the tiles that a run of rows is cut into: each takes what the ones before it have left.

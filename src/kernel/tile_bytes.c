@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Products of bytes in registers for tiles: which of their shapes, and how rows are cut into them.
+/* Products of bytes, or of bf16, in registers for tiles: which of their shapes, and how rows are cut into
+ * them.
  *
- * An instruction multiplies up to sixteen lines by 64 terms of sixteen columns in a cycle a line, however
- * few terms there are: eight times the rate of dot4. A register is loaded in eight cycles, and sums can be
- * used again after 52, so that four of them are open at a time: tall by wide,
+ * An instruction multiplies up to sixteen lines by 64 bytes of terms of sixteen columns in a cycle a line,
+ * however few terms there are: eight times the rate of dot4, sixteen times that of multiply-adds. A
+ * register is loaded in eight cycles, and sums can be used again after 52, so that four of them are open at
+ * a time: tall by wide,
  *
  *     2 x 2    a strip that comes from the second-level cache is read once for two tiles of lines
  *     1 x 4    where lines are few, or an odd number of tiles
@@ -76,10 +78,15 @@ static bool keeps_up(const ash_target *target, const ash_tile_bytes *w, double c
            cycles * (double)w->lines * target->costs.bytes_tile_far < (double)(vector_bytes(w) * w->blocks);
 }
 
+bool ash_tile_has_registers(const ash_target *target, ash_tile_math math) {
+    return math == ASH_TILE_BYTES ? target->tiles : math == ASH_TILE_PAIRS && target->tiles_of_pairs;
+}
+
 ash_nest_tiles ash_tile_choose_registers(const ash_target *target, const ash_tile_bytes *w,
                                          double otherwise) {
     ash_nest_tiles best = {0};
-    if (!target->tiles || w->rows < target->costs.bytes_tile_rows || keeps_up(target, w, otherwise))
+    if (!ash_tile_has_registers(target, w->pairs ? ASH_TILE_PAIRS : ASH_TILE_BYTES) ||
+        w->rows < target->costs.bytes_tile_rows || keeps_up(target, w, otherwise))
         return best;
     for (unsigned tall = ASH_NEST_TILES / 2; tall; tall--)
         for (unsigned wide = 1; tall * wide <= ASH_NEST_TILES && wide <= w->blocks; wide++) {

@@ -122,14 +122,6 @@ static bool is_shared(const ash_graph *from, const ash_bytes *b, uint32_t but) {
 
 /* --- which nodes ---------------------------------------------------------------------------------- */
 
-bool ash_bytes__is_padded(const ash_node *node) {
-    const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
-                   *after = ash_node_attr(node, ASH_ATTR_AFTER);
-    for (uint32_t i = 0; i < before->count; i++)
-        if (before->list[i] || after->list[i]) return true;
-    return false;
-}
-
 /* Whether what the padding is, 0 less the offset, is one of u8. */
 static bool can_pad(const ash_bytes *x) {
     int64_t pad = -(ash_bytes__shift(x, ASH_U8) + x->offset);
@@ -144,7 +136,7 @@ static bool takes_conv(const ash_graph *from, const ash_node *node, const ash_by
     if (in->rank >= ASH_MAX_RANK || by->rank + 4 > ASH_MAX_RANK || !ash_dim_is_const(in->dims[1]) ||
         !ash_dim_is_const(by->dims[0]) || in->dims[1] == 0 || by->dims[0] == 0)
         return false;
-    if (!is_shared(from, x, 0) || !is_shared(from, w, 1) || (ash_bytes__is_padded(node) && !can_pad(x)))
+    if (!is_shared(from, x, 0) || !is_shared(from, w, 1) || (ash_layout__is_padded(node) && !can_pad(x)))
         return false;
     if (groups == 1) return true;
     bool depthwise = in->dims[1] == groups && by->dims[0] == groups;

@@ -38,9 +38,6 @@ bool ash_bytes__takes(const ash_target *target, const ash_graph *from, const ash
 /* The bounds of an i32 constant, 0 included; false: it is none, or not known. */
 bool ash_bytes__range(const ash_value_info *info, int64_t *low, int64_t *high);
 
-/* Whether a convolution pads its first operand. */
-bool ash_bytes__is_padded(const ash_node *node);
-
 /* --- building, in the layout pass ----------------------------------------------------------------- */
 
 /* The bytes of an operand in a dtype, u8 or i8, in the operand's dims. */

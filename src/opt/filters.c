@@ -68,7 +68,7 @@ static void pack(ash_layout_pass *l, const ash_node *node) {
     if (!ash_rewrite__ok(rw)) return;
     ash_rewrite__name(rw, node);
     ash_value packed = ash_layout__pack_weights(rw, w, &v);
-    ash_rewrite__bind(rw, node->out, ash_layout__blocked_conv(l, node, x, packed, &v, false));
+    ash_rewrite__bind(rw, node->out, ash_layout__blocked_conv(l, node, node->op, x, packed, &v, false));
 }
 
 ash_status ash_opt__filters(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {

@@ -323,7 +323,7 @@ static void rebuild(ash_layout_pass *l) {
     for (size_t i = 0; i < rw->from->nodes.len && ash_rewrite__ok(rw); i++) {
         const ash_node *node = &rw->from->nodes.at[i];
         if (!ash_rewrite__is_live(rw, node)) continue;
-        if (ash_layout__bytes(l, node)) continue;
+        if (ash_layout__bytes(l, node) || ash_layout__pairs(l, node)) continue;
         if (node->op == ASH_OP_CONV)
             ash_layout__conv(l, node);
         else if (node->op == ASH_OP_MATMUL)

@@ -58,6 +58,11 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node);
 void ash_layout__matmul(ash_layout_pass *l, const ash_node *node);
 /* The same on bytes; false: the node is none of those. */
 bool ash_layout__bytes(ash_layout_pass *l, const ash_node *node);
+/* The same in pairs of bf16. */
+bool ash_layout__pairs(ash_layout_pass *l, const ash_node *node);
+/* Whether that takes a node; constant: per value of `from`, whether it depends on no input. */
+bool ash_layout__takes_pairs(const ash_target *target, const ash_graph *from, const ash_node *node,
+                             const bool *constant);
 
 /* The blocks of a convolution. */
 typedef struct ash_layout_conv {
@@ -77,11 +82,20 @@ void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout
 int64_t ash_layout__filter_block(const ash_layout_pass *l, const ash_node *node);
 /* Weights [o, c/g, k...] in the order that ops.def states. */
 ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layout_conv *v);
-/* The convolution over operands in that form; records the result's. */
-ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash_value x, ash_value w,
-                                   const ash_layout_conv *v, bool padded);
+/* [..., I, B] -> [..., I/T, T B]: so many neighbouring terms T of a column side by side; T divides I. */
+ash_value ash_layout__side_by_side(ash_rewrite *rw, ash_value w, int64_t terms);
+/* Whether a convolution pads its first operand; the operand, plain or in blocks of `block` channels, padded
+ * with `zero`, a scalar. */
+bool ash_layout__is_padded(const ash_node *node);
+ash_value ash_layout__pad_windows(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
+                                  ash_value zero);
+/* The convolution, as `op`, over operands in that form; `padded`: the first one is so already. */
+ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash_op op, ash_value x,
+                                   ash_value w, const ash_layout_conv *v, bool padded);
 /* Whether the second operand of a product is worth packing, and its columns. */
 bool ash_layout__columns(const ash_layout_pass *l, const ash_node *node, ash_layout_columns *c);
+/* The columns of n in blocks of a vector; false: more of them than there are may be missing. */
+bool ash_layout__count_columns(const ash_layout_pass *l, ash_dim n, ash_layout_columns *c);
 /* [batch..., k, n] -> [batch..., n/B, k, B], zero past n. */
 ash_value ash_layout__pack_columns(ash_rewrite *rw, ash_value b, const ash_layout_columns *c,
                                    int64_t block);

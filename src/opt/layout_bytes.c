@@ -6,23 +6,21 @@
  * before the convolution. Input channels are padded to fours. */
 #include "bytes.h"
 
-/* [..., I, B] -> [..., I/4, 4, B] -> [..., I/4, 4 B]: four neighbouring terms of a column side by side. */
-static ash_value in_fours(ash_rewrite *rw, ash_value w) {
+ash_value ash_layout__side_by_side(ash_rewrite *rw, ash_value w, int64_t terms) {
     if (w == ASH_NO_VALUE) return w;
     ash_type type = ash_rewrite__type(rw, w), apart = type;
-    unsigned terms = type.rank - 2, columns = type.rank - 1;
-    ash_dim fours = 0;
-    if (ash_dims_combine(rw->to->dims, ASH_DIM_DIV, type.dims[terms], ASH_BYTE_TERMS, &fours, NULL) !=
-        ASH_OK)
+    unsigned rows = type.rank - 2, columns = type.rank - 1;
+    ash_dim runs = 0;
+    if (ash_dims_combine(rw->to->dims, ASH_DIM_DIV, type.dims[rows], terms, &runs, NULL) != ASH_OK)
         return ASH_NO_VALUE;
     int64_t perm[ASH_MAX_RANK];
     for (unsigned d = 0; d <= type.rank; d++) perm[d] = d;
     perm[columns] = columns + 1, perm[columns + 1] = columns;
-    apart.dims[terms] = fours;
-    apart.dims[columns] = ASH_BYTE_TERMS;
+    apart.dims[rows] = runs;
+    apart.dims[columns] = terms;
     apart.dims[apart.rank++] = type.dims[columns];
-    type.dims[terms] = fours;
-    type.dims[columns] *= ASH_BYTE_TERMS;
+    type.dims[rows] = runs;
+    type.dims[columns] *= terms;
     w = ash_transpose(rw->to, ash_reshape(rw->to, w, apart.dims, apart.rank), perm);
     return ash_reshape(rw->to, w, type.dims, type.rank);
 }
@@ -61,8 +59,9 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
     missing = ash_graph_dim_sub(to, whole, k);
     ash_value fours = w;
     if (l->lanes)
-        fours = in_fours(
-            rw, ash_layout__pack_columns(rw, ash_layout__pad_zero(rw, w, rank - 2, missing), &c, l->lanes));
+        fours = ash_layout__side_by_side(
+            rw, ash_layout__pack_columns(rw, ash_layout__pad_zero(rw, w, rank - 2, missing), &c, l->lanes),
+            ASH_BYTE_TERMS);
     const ash_attr attrs[] = {ASH_ATTR_I(N, l->lanes ? c.n : 0), ASH_ATTR_I(B_BLOCK, l->lanes)};
     const ash_value ins[] = {x, fours};
     ash_value y = ash_build(to, ASH_OP_MATMUL, ins, 2, attrs, 2);
@@ -77,16 +76,12 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-/* The operand, plain or in blocks of `block` channels, padded with what is zero in the graph: `offset`
- * taken off, if there is one. Padding sees the blocks of a line side by side, so that it copies lines, and
- * not blocks. */
-static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
-                             ash_value offset) {
+/* Padding sees the blocks of a line side by side, so that it copies lines, and not blocks. */
+ash_value ash_layout__pad_windows(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
+                                  ash_value zero) {
     static const int64_t none[ASH_MAX_RANK];
     ash_graph *to = rw->to;
     if (x == ASH_NO_VALUE) return x;
-    ash_value zero = offset == ASH_NO_VALUE ? ash_build__fill(to, ASH_U8, 0, NULL, 0)
-                                            : ash_cast(to, ash_neg(to, offset), ASH_U8);
     ash_type type = ash_rewrite__type(rw, x);
     unsigned rank = type.rank - (block != 0), last = rank - 1;
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
@@ -109,6 +104,14 @@ static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x,
     type.dims[last] = ash_graph_dim_div(to, type.dims[last], block);
     type.dims[type.rank++] = block;
     return ash_reshape(to, y, type.dims, type.rank);
+}
+
+/* The operand padded with what is zero in the graph: `offset` taken off, if there is one. */
+static ash_value pad_operand(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
+                             ash_value offset) {
+    ash_value zero = offset == ASH_NO_VALUE ? ash_build__fill(rw->to, ASH_U8, 0, NULL, 0)
+                                            : ash_cast(rw->to, ash_neg(rw->to, offset), ASH_U8);
+    return ash_layout__pad_windows(rw, node, x, block, zero);
 }
 
 /* The operand in blocks of channels, `padded` by its offset, and then with as many channels of bytes 0 as
@@ -185,14 +188,14 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_rewrite__name(rw, node);
     ash_value plain = ash_bytes__image(l, wb, ASH_I8), w = plain;
     ash_value x_offset = ash_bytes__offset(l, xb, ASH_U8), w_offset = ash_bytes__offset(l, wb, ASH_I8);
-    bool padded = ash_bytes__is_padded(node) && (x_offset != ASH_NO_VALUE || goes_in_tiles(l, node, &v));
+    bool padded = ash_layout__is_padded(node) && (x_offset != ASH_NO_VALUE || goes_in_tiles(l, node, &v));
     ash_value x = blocked_operand(l, node, xb, &v, padded, x_offset);
     if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, plain);
     if (v.c != channels) w = ash_layout__pad_zero(rw, w, 1, v.c - channels);
     if (v.w_block) w = ash_layout__pack_weights(rw, w, &v);
-    if (v.x_block && !v.in_lanes) w = in_fours(rw, w);
-    ash_value y = ash_layout__blocked_conv(l, node, x, w, &v, padded);
+    if (v.x_block && !v.in_lanes) w = ash_layout__side_by_side(rw, w, ASH_BYTE_TERMS);
+    ash_value y = ash_layout__blocked_conv(l, node, node->op, x, w, &v, padded);
     w_offset = per_channel(to, w_offset, &v, space);
     if (x_offset != ASH_NO_VALUE) {
         uint32_t all = (1u << type.rank) - 1;

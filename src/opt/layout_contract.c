@@ -143,8 +143,16 @@ ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layou
     return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, rank), perm);
 }
 
-ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash_value x, ash_value w,
-                                   const ash_layout_conv *v, bool padded) {
+bool ash_layout__is_padded(const ash_node *node) {
+    const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
+                   *after = ash_node_attr(node, ASH_ATTR_AFTER);
+    for (uint32_t i = 0; i < before->count; i++)
+        if (before->list[i] || after->list[i]) return true;
+    return false;
+}
+
+ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash_op op, ash_value x,
+                                   ash_value w, const ash_layout_conv *v, bool padded) {
     static const int64_t none[ASH_MAX_RANK];
     ash_attr attrs[ASH_ATTR_COUNT];
     for (size_t i = 0; i < node->n_attrs; i++) {
@@ -162,7 +170,7 @@ ash_value ash_layout__blocked_conv(ash_layout_pass *l, const ash_node *node, ash
         }
     }
     const ash_value ins[] = {x, w};
-    return ash_build(l->rw.to, node->op, ins, 2, attrs, node->n_attrs);
+    return ash_build(l->rw.to, op, ins, 2, attrs, node->n_attrs);
 }
 
 /* --- gradients by weights ------------------------------------------------------------------------- */
@@ -264,7 +272,8 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_value x =
         v.x_block ? ash_layout__blocked(l, node->ins[0], v.x_block) : ash_layout__plain(l, node->ins[0]);
     ash_rewrite__name(rw, node);
-    ash_value y = ash_layout__blocked_conv(l, node, x, ash_layout__pack_weights(rw, w, &v), &v, false);
+    w = ash_layout__pack_weights(rw, w, &v);
+    ash_value y = ash_layout__blocked_conv(l, node, node->op, x, w, &v, false);
     if (v.y_block)
         ash_layout__set_blocked(l, node->out, v.y_block, y);
     else
@@ -303,8 +312,15 @@ bool ash_layout__columns(const ash_layout_pass *l, const ash_node *node, ash_lay
     bool small = ash_type_max_bytes(dims, b) <= costs->pack_bytes;
     bool reads_along = a->dtype == ASH_F32 && lies_in_columns(l->rw.from, node->ins[1]);
     bool free = l->constant[node->ins[1]] && (small || !reads_along);
-    c->n = b->dims[b->rank - 1];
-    if ((max < costs->pack_rows && !free) || c->n == 0) return false;
+    ash_dim n = b->dims[b->rank - 1];
+    if ((max < costs->pack_rows && !free) || n == 0) return false;
+    return ash_layout__count_columns(l, n, c);
+}
+
+bool ash_layout__count_columns(const ash_layout_pass *l, ash_dim n, ash_layout_columns *c) {
+    ash_dims *dims = l->rw.to->dims;
+    int64_t min, max;
+    c->n = n;
     if (ash_dims_combine(dims, ASH_DIM_ADD, c->n, l->lanes - 1, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_DIV, c->blocks, l->lanes, &c->blocks, NULL) != ASH_OK ||
         ash_dims_combine(dims, ASH_DIM_MUL, c->blocks, l->lanes, &c->missing, NULL) != ASH_OK ||

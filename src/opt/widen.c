@@ -4,7 +4,7 @@
  *     f16, bf16:  op(x, w)      ->  cast(op(cast(x), cast(w)))
  *     i32:        conv(x, w)    ->  cast(conv(cast(x), cast(w)))                    where each sum fits f32
  *                               ->  16 * cast(conv(x', cast(w / 16))) + cast(conv(x', cast(w mod 16))) else
- *           but not where the target multiplies bytes (bytes.h), or half floats
+ *           but not where the target multiplies bytes (bytes.h), half floats, or pairs (layout_pairs.c)
  *
  * Half floats accumulate in f32 and round once at the end either way; only the order of the sums differs.
  * Integers are exact: the operands come from bytes (a quantised network), so a bound on every partial sum
@@ -110,7 +110,7 @@ static ash_value widen_integers(ash_rewrite *rw, const ash_node *node) {
 }
 
 /* The image of a convolution or product that is computed in f32; ASH_NO_VALUE: it stays. */
-static ash_value widen(ash_rewrite *rw, const ash_node *node) {
+static ash_value widen(ash_rewrite *rw, const ash_node *node, const bool *constant) {
     if (node->op != ASH_OP_CONV && node->op != ASH_OP_MATMUL) return ASH_NO_VALUE;
     ash_dtype dtype = ash_graph__type(rw->from, node->out)->dtype;
     ash_bytes x_bytes, w_bytes; /* where bytes are multiplied, the layout pass does that */
@@ -119,6 +119,7 @@ static ash_value widen(ash_rewrite *rw, const ash_node *node) {
     if (dtype != ASH_F16 && dtype != ASH_BF16) return ASH_NO_VALUE;
     if (rw->opt->target && rw->opt->target->halves)
         return ASH_NO_VALUE; /* a kernel of its own sums in f32 */
+    if (ash_layout__takes_pairs(rw->opt->target, rw->from, node, constant)) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);
     ash_value x = ash_cast(rw->to, ash_rewrite__get(rw, node->ins[0]), ASH_F32);
     return in_f32(rw, node, x, ash_rewrite__get(rw, node->ins[1]), dtype);
@@ -127,10 +128,13 @@ static ash_value widen(ash_rewrite *rw, const ash_node *node) {
 ash_status ash_opt__widen(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
     ash_rewrite rw;
     ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
+    bool *constant = ash_arena_alloc(&rw.scratch, from->values.len, sizeof *constant);
+    if (!constant) return ash_rewrite__abandon(&rw, ASH_NO_MEMORY(diag));
+    ash_rewrite__find_constants(&rw, constant);
     for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++) {
         const ash_node *node = &from->nodes.at[i];
         if (!ash_rewrite__is_live(&rw, node)) continue;
-        ash_value y = widen(&rw, node);
+        ash_value y = widen(&rw, node, constant);
         if (y == ASH_NO_VALUE)
             ash_rewrite__copy(&rw, node);
         else

@@ -23,6 +23,13 @@ static ash_status set_precision(ash_target *target, ash_precision precision, con
     static const ash_gpu_math maths[ASH_PRECISION_COUNT] = {[ASH_PRECISION_IEEE] = ASH_GPU_FMA,
                                                             [ASH_PRECISION_TF32X3] = ASH_GPU_TF32X3,
                                                             [ASH_PRECISION_TF32] = ASH_GPU_TF32};
+    if (precision == ASH_PRECISION_BF16) {
+        ASH_FAIL_IF(!target->dot2, diag, ASH_ERROR_UNSUPPORTED,
+                    "products in bf16 are for processors with AVX512_BF16, and %.100s is none",
+                    device->name);
+        target->pairs = true;
+        return ASH_OK;
+    }
     ASH_FAIL_IF(precision != ASH_PRECISION_IEEE && !target->halves, diag, ASH_ERROR_UNSUPPORTED,
                 "products in %s are for GPUs from sm_80 on, and %.100s is none",
                 ash_precision_text(precision), device->name);

@@ -22,8 +22,10 @@ const char *ash_plan_order_text(ash_plan_order order) {
 }
 
 const char *ash_precision_text(ash_precision precision) {
-    static const char *const names[ASH_PRECISION_COUNT] = {
-        [ASH_PRECISION_IEEE] = "ieee", [ASH_PRECISION_TF32X3] = "tf32x3", [ASH_PRECISION_TF32] = "tf32"};
+    static const char *const names[ASH_PRECISION_COUNT] = {[ASH_PRECISION_IEEE] = "ieee",
+                                                           [ASH_PRECISION_TF32X3] = "tf32x3",
+                                                           [ASH_PRECISION_TF32] = "tf32",
+                                                           [ASH_PRECISION_BF16] = "bf16"};
     return (unsigned)precision < ASH_PRECISION_COUNT ? names[precision] : "?";
 }
 

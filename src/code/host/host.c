@@ -31,7 +31,8 @@ enum {
     SCALE = 4, /* AVX-512: x * 2^n with every corner case */
     X86 = 8,   /* pairs of products of 16 bits, in every x86-64 */
     VNNI = 16, /* four products of bytes, in registers of every length that there is */
-    VBMI = 32  /* bytes picked from two registers */
+    VBMI = 32, /* bytes picked from two registers */
+    BF16 = 64  /* pairs of bf16, summed in f32 */
 };
 
 static bool has(const ash_target *target, const char *name) {
@@ -43,7 +44,8 @@ static unsigned features(const ash_target *target) {
     bool round = has(target, "sse4.1") || has(target, "avx"), f16 = has(target, "f16c");
     bool scale = has(target, "avx512f") && has(target, "avx512vl");
     return X86 | (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u) |
-           (target->dot4 == 1 ? VNNI : 0u) | (has(target, "avx512vbmi") ? VBMI : 0u);
+           (target->dot4 == 1 ? VNNI : 0u) | (has(target, "avx512vbmi") ? VBMI : 0u) |
+           (has(target, "avx512bf16") && has(target, "avx512vl") ? BF16 : 0u);
 }
 
 /* --- the boundary ------------------------------------------------------------------------------------ */
@@ -228,6 +230,25 @@ static val dot4(ash_emit *e, val a, val b, val c) {
     return i_add(e, i_add(e, c, even), odd);
 }
 
+/* vdpbf16ps. */
+static val dot2(ash_emit *e, val a, val b, val c) {
+    enum { PARTS = 16 };
+    static const char *const names[] = {"llvm.x86.avx512bf16.dpbf16ps.128",
+                                        "llvm.x86.avx512bf16.dpbf16ps.256",
+                                        "llvm.x86.avx512bf16.dpbf16ps.512"};
+    unsigned lanes = ash_emit__lanes(c), most = ash_target_lanes(e->target, 4);
+    if (!(e->features & BF16)) return NULL;
+    if (lanes > most && ash_is_pow2(lanes) && lanes / most <= PARTS) {
+        val parts[PARTS];
+        for (unsigned i = 0; i < lanes / most; i++)
+            parts[i] = dot2(e, ash_emit__part(e, a, i * most, most), ash_emit__part(e, b, i * most, most),
+                            ash_emit__part(e, c, i * most, most));
+        return ash_emit__join(e, parts, lanes / most);
+    }
+    if (lanes > most || (lanes != 4 && lanes != 8 && lanes != 16)) return NULL;
+    return call_on_bits(e, names[lanes / 8], (val[]){c, a, b}, 3);
+}
+
 /* vpermi2b picks from two registers by the lower seven bits of a number; the eighth chooses between two of
  * them. */
 static val lookup(ash_emit *e, val table, val bytes) {
@@ -262,11 +283,15 @@ enum { TILE_WIDTHS = 16, TILE_HEIGHTS = 48 };
 
 /* Of a kernel. */
 struct tile_plan {
-    unsigned sums, height; /* registers with sums; lines of a tile */
-    unsigned n, each;      /* numbers of terms; registers of each */
-    unsigned terms[TILE_SHAPES];
+    unsigned sums, height;       /* registers with sums; lines of a tile */
+    unsigned n, each;            /* numbers of terms; registers of each */
+    unsigned bytes[TILE_SHAPES]; /* of so many terms */
     bool fits;
 };
+
+static unsigned tile_bytes(const ash_nest *nest, ash_nest_tiles t) {
+    return t.terms * (unsigned)ash_dtype_size(ash_nest_dtype(nest, t.x));
+}
 
 static struct tile_plan plan_tiles(const ash_nest *nest) {
     struct tile_plan p = {.fits = true};
@@ -277,11 +302,12 @@ static struct tile_plan plan_tiles(const ash_nest *nest) {
         p.fits &= !p.height || p.height == t.height;
         p.height = t.height;
         if (nest->code.at[i].op != ASH_NEST_TILE_DOT) continue;
+        const unsigned bytes = tile_bytes(nest, t);
         unsigned s = 0;
-        while (s < p.n && p.terms[s] != t.terms) s++;
+        while (s < p.n && p.bytes[s] != bytes) s++;
         if (s < p.n) continue;
         p.fits &= p.n < TILE_SHAPES;
-        if (p.n < TILE_SHAPES) p.terms[p.n++] = t.terms;
+        if (p.n < TILE_SHAPES) p.bytes[p.n++] = bytes;
     }
     p.each = (TILE_REGISTERS - p.sums) / ASH_MAX(p.n, 1u);
     p.fits &= p.each >= 2;
@@ -293,10 +319,21 @@ static val bytes_behind(ash_emit *e, val at, int64_t bytes) {
     return bytes ? LLVMBuildGEP2(e->b, LLVMInt8TypeInContext(e->ctx), at, &by, 1, "") : at;
 }
 
+/* Whether the processor multiplies tiles of pairs, or of bytes, where the nest has any. */
+static bool has_tiles(const ash_emit *e, bool pairs) {
+    for (size_t i = 0; i < e->nest->code.len; i++) {
+        const ash_inst *inst = &e->nest->code.at[i];
+        if (inst->op == ASH_NEST_TILE_DOT &&
+            (ash_nest_dtype(e->nest, ash_nest_tiles_of(inst).x) == ASH_BF16) == pairs)
+            return has(e->target, pairs ? "amx-bf16" : "amx-int8");
+    }
+    return true;
+}
+
 static void tiles_open(ash_emit *e) {
     const struct tile_plan p = plan_tiles(e->nest);
     int32_t shape[TILE_BYTES] = {[0] = 1};
-    if (!p.fits || !has(e->target, "amx-int8")) {
+    if (!p.fits || !(has_tiles(e, false) && has_tiles(e, true))) {
         e->lacks = p.fits ? "products of tiles" : "tiles of so many shapes";
         return;
     }
@@ -304,9 +341,9 @@ static void tiles_open(ash_emit *e) {
         shape[TILE_WIDTHS + 2 * r] = TILE_BYTES, shape[TILE_HEIGHTS + r] = (int32_t)p.height;
     for (unsigned s = 0; s < p.n; s++)
         for (unsigned i = 0; i < p.each; i++) {
-            unsigned r = p.sums + s * p.each + i, terms = p.terms[s];
-            shape[TILE_WIDTHS + 2 * r] = (int32_t)(i ? TILE_BYTES : terms);
-            shape[TILE_HEIGHTS + r] = (int32_t)(i ? terms / TILE_FOUR : p.height);
+            unsigned r = p.sums + s * p.each + i, bytes = p.bytes[s];
+            shape[TILE_WIDTHS + 2 * r] = (int32_t)(i ? TILE_BYTES : bytes);
+            shape[TILE_HEIGHTS + r] = (int32_t)(i ? bytes / TILE_FOUR : p.height);
         }
     val all = ash_emit__const_vector(LLVMInt8TypeInContext(e->ctx), shape, TILE_BYTES);
     e->tiles = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(all), "");
@@ -355,12 +392,16 @@ static void tile_dot(ash_emit *e, ash_nest_tiles t, val x, val y, int64_t far) {
     static const char load[] = "llvm.x86.tileloadd64";
     static const char *const products[2][2] = {{"llvm.x86.tdpbssd", "llvm.x86.tdpbsud"},
                                                {"llvm.x86.tdpbusd", "llvm.x86.tdpbuud"}};
-    const char *product =
-        products[ash_nest_dtype(e->nest, t.x) == ASH_U8][ash_nest_dtype(e->nest, t.y) == ASH_U8];
+    const ash_dtype of = ash_nest_dtype(e->nest, t.x);
+    const char *product = of == ASH_BF16 ? "llvm.x86.tdpbf16ps"
+                                         : products[of == ASH_U8][ash_nest_dtype(e->nest, t.y) == ASH_U8];
     const struct tile_plan p = plan_tiles(e->nest);
+    const unsigned bytes = tile_bytes(e->nest, t);
     unsigned s = 0;
     if (!p.fits) return;
-    while (p.terms[s] != t.terms) s++;
+    while (p.bytes[s] != bytes) s++;
+    far *= (int64_t)ash_dtype_size(of);
+    const int64_t apart = t.apart * (int64_t)ash_dtype_size(of);
     const unsigned of_x = p.sums + s * p.each, of_y = of_x + 1;
     const bool stay = t.wide < p.each;
     for (unsigned v = 0; stay && v < t.wide; v++)
@@ -370,7 +411,7 @@ static void tile_dot(ash_emit *e, ash_nest_tiles t, val x, val y, int64_t far) {
         unsigned in = of_y + v % (p.each - 1);
         if (!stay && r == 0) move_tile(e, load, in, bytes_behind(e, y, v * far), TILE_BYTES);
         if (v == 0 || (!stay && t.tall > 1))
-            move_tile(e, load, of_x, bytes_behind(e, x, (int64_t)r * t.height * t.apart), t.apart);
+            move_tile(e, load, of_x, bytes_behind(e, x, (int64_t)r * t.height * apart), apart);
         val args[] = {tile_register(e, r * t.wide + v), tile_register(e, of_x), tile_register(e, in)};
         ash_emit__intrinsic(e, product, NULL, 0, args, ASH_COUNT(args));
     }
@@ -442,6 +483,7 @@ const ash_code_target ash_code__host = {
     .from_f16 = from_f16,
     .to_f16 = to_f16,
     .dot4 = dot4,
+    .dot2 = dot2,
     .lookup = lookup,
     .tile_lines_are = tile_lines_are,
     .tile_zero = tile_zero,
