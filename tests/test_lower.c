@@ -262,6 +262,39 @@ static void test_sorted_rows(void **state) {
     }
 }
 
+/* So many of a long row that they are found and sorted by digits: with equals, zeros of both signs, NaNs
+ * and infinities; of integers at the ends of their range, and of half floats. */
+static void test_rows_by_digits(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{200, 200}, {200, 199}, {1000, 700}, {3000, 1500}, {5000, 800}};
+    for (size_t i = 0; i < ASH_COUNT(sizes); i++)
+        for (int largest = 0; largest < 2; largest++) {
+            const int64_t n = sizes[i][0], k = sizes[i][1];
+            ash_graph *g = new_graph();
+            ash_value x = INPUT(g, "x", 2, n), at;
+            ash_value one = ash_scalar(g, ASH_F32, 1),
+                      few = ash_floor(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 2)));
+            ash_value zeros = ash_mul(g, few, ash_scalar(g, ASH_F32, -0.0));
+            ash_value wide = ash_mul(g, x, ash_scalar(g, ASH_F32, 0x1p34)); /* past i32, which saturates */
+            const ash_value kinds[] = {x,
+                                       few,
+                                       zeros,
+                                       ash_div(g, few, few),
+                                       ash_div(g, one, few),
+                                       ash_cast(g, wide, ASH_I32),
+                                       ash_cast(g, few, ASH_BF16)};
+            for (size_t j = 0; j < ASH_COUNT(kinds); j++) {
+                char name[8];
+                ash_value best = ash_topk(g, kinds[j], 1, k, largest, &at);
+                snprintf(name, sizeof name, "v%zu", j);
+                ash_graph_output(g, name, j == 2 ? ash_div(g, one, best) : best);
+                snprintf(name, sizeof name, "i%zu", j);
+                ash_graph_output(g, name, at);
+            }
+            finish(g, ash_topk(g, ash_reshape(g, x, (int64_t[]){1, 2 * n}, 2), 1, k, largest, NULL), 0);
+        }
+}
+
 static void test_nonzero(void **state) {
     (void)state;
     static const int64_t shapes[][3] = {{1, 1, 1}, {2, 3, 5}, {7, 1, 40}, {1, 4000, 1}, {0, 3, 2}};
@@ -669,6 +702,7 @@ int main(void) {
         cmocka_unit_test(test_indexed),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_sorted_rows),
+        cmocka_unit_test(test_rows_by_digits),
         cmocka_unit_test(test_nonzero),
         cmocka_unit_test(test_nms),
         cmocka_unit_test(test_variables),

@@ -169,9 +169,9 @@ static bool has_ranks(const ash_kern *k, ash_dtype dtype, ash_dim count) {
     return (dtype == ASH_F32 || dtype == ASH_I32) && ash_kern_max(k, count) <= INT32_MAX;
 }
 
-/* The bits of a float count up with it from 0 on, and down below; -0 is 0, and every NaN the largest. */
-static ash_ref rank_of(const ash_heap *h, ash_ref x, ash_ref i) {
-    ash_nest *n = &h->k->nest;
+/* The bits of a float count up with it from 0 on, and down below. */
+ash_ref ash_topk__order(ash_kern *k, bool largest, ash_ref x) {
+    ash_nest *n = &k->nest;
     ash_ref most = ash_nest_int(n, ASH_I32, INT32_MAX), zero = ash_nest_int(n, ASH_I32, 0), order = x;
     if (!n->failed && ash_nest_at(n, x)->dtype == ASH_F32) {
         x = ash_nest_binary(n, ASH_OP_ADD, x, ash_nest_float(n, ASH_F32, 0));
@@ -180,7 +180,12 @@ static ash_ref rank_of(const ash_heap *h, ash_ref x, ash_ref i) {
                                 ash_nest_binary(n, ASH_OP_XOR, order, most), order);
         order = ash_nest_select(n, ash_nest_binary(n, ASH_OP_EQ, x, x), order, most);
     }
-    if (!h->largest) order = ash_nest_unary(n, ASH_OP_NOT, order);
+    return largest ? order : ash_nest_unary(n, ASH_OP_NOT, order);
+}
+
+static ash_ref rank_of(const ash_heap *h, ash_ref x, ash_ref i) {
+    ash_nest *n = &h->k->nest;
+    ash_ref order = ash_topk__order(h->k, h->largest, x);
     ash_ref above = ash_nest_binary(n, ASH_OP_MUL, ash_nest_cast(n, ASH_I64, order),
                                     ash_nest_index(n, INT64_C(1) << RANK_BITS));
     return ash_nest_binary(n, ASH_OP_ADD, above,
@@ -301,11 +306,20 @@ static ash_dim heap_topk(ash_kern *k) {
     return total;
 }
 
+/* Digits go over a row several times, so its elements are to lie side by side. */
+static bool goes_by_digits(const ash_kern *k, const ash_node *node) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
+    return k->low->target->kind == ASH_TARGET_CPU && axis + 1 == in->rank &&
+           has_ranks(k, ash_kern_dtype(in->dtype), in->dims[axis]) &&
+           ash_topk__is_for_digits(k, in->dims[axis], ash_node_int(node, ASH_ATTR_K));
+}
+
 /* A list where they are few and their number is known: moving the elements of a short one costs less than
  * the steps of a heap. */
 ash_dim ash_kern_lower_topk(ash_kern *k) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     ash_dim most = ash_node_int(node, ASH_ATTR_K);
     bool few = ash_dim_is_const(most) && most <= k->low->target->costs.list_elements;
-    return few ? list_topk(k) : heap_topk(k);
+    return few ? list_topk(k) : goes_by_digits(k, node) ? ash_topk__by_digits(k) : heap_topk(k);
 }
