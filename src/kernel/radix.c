@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The k best elements of each row, where they are many, by the digits of what orders them: a word of 32 bits
- * that counts up as elements get worse. In four passes over the row, one for each digit from the highest on,
- * it is counted how many elements have which digit, among those that have the digits found so far; so the
- * word of the k-th best one is known. One more pass takes all that are better, and as many of its equals as
- * there is room for, the first ones. These are sorted from the lowest digit on, each time in the order that
- * they have, so that of equals the first stays first.
+/* The k best elements of each row, where they are many, by the digits of what orders them: a word of 32
+ * bits that counts up as elements get worse. In four passes over the row, one for each digit from the
+ * highest on, it is counted how many elements have which digit, among those that have the digits found so
+ * far; so the word of the k-th best one is known. One more pass takes all that are better, and as many of
+ * its equals as there is room for, the first ones. These are sorted from the lowest digit on, each time in
+ * the order that they have, so that of equals the first stays first.
  *
  * Entries are the word above the element's number. Time is linear in the row and in k; a heap takes a
  * logarithm of k for each element that is among the best so far. Scratch memory is two entries for each of
