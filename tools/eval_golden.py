@@ -724,6 +724,24 @@ def wide_sums(g):
                    [(dtype, blocked(x, 1, xb) if xb else x), (dtype, block_weights(w, 2, xb, wb) if wb else w)], [("f32", y)])
 
 
+def paired_terms(g):
+    """The same with two terms side by side in the weights."""
+    own = np.random.default_rng(23)
+    numbers = lambda *shape: arr("bf16", own.integers(-100, 101, int(np.prod(shape))).tolist(), shape)
+    a, b, block = numbers(2, 3, 9), numbers(2, 9, 6), 4
+    whole_b = np.zeros((2, 10, 8), dtype=b.dtype)
+    whole_b[:, :9, :6] = b
+    packed = whole_b.reshape(2, 5, 2, 2, block).transpose(0, 3, 1, 4, 2).reshape(2, 2, 5, 2 * block)
+    g.case("matmul_pairs", "matmul_pairs", {"n": 6, "b_block": block}, [("bf16", a), ("bf16", packed)], [("f32", a @ b)])
+    x, w = numbers(1, 8, 5, 4), numbers(6, 4, 3, 2)
+    spec = [1, 2], [1, 1], [1, 0], [1, 1]
+    attrs = dict(zip(("strides", "dilations", "before", "after"), spec)) | {"groups": 2}
+    weights = block_weights(w, 2, 4, block)  # [..., I, B]
+    weights = np.swapaxes(weights.reshape(weights.shape[:-2] + (2, 2, block)), -1, -2)
+    g.case("conv_pairs", "conv_pairs", attrs | {"o": 6, "x_block": 4, "y_block": 0, "w_block": block},
+           [("bf16", blocked(x, 1, 4)), ("bf16", weights.reshape(weights.shape[:-3] + (2, 2 * block)))], [("f32", conv(x, w, 2, *spec))])
+
+
 def few_bits(g):
     """Weights of few bits, packed as ops.def says from the numbers that the product is computed with."""
     own = np.random.default_rng(11)
@@ -921,7 +939,7 @@ def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast, bitcast), "movement": (movement,),
-                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients, attention, wide_sums),
+                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients, attention, wide_sums, paired_terms),
                         "index": (gathers, scatters, choices)}.items():
         for part in parts:
             part(g)

@@ -4,6 +4,7 @@
  *   cases.c    graphs, made here: what is checked
  *   run.c      a graph on the processor and, in every mode, on the GPU
  *   memory.c   copies, and what happens when memory runs out
+ *   paper.c    the kernels of all graphs, for a GPU that is not there
  *   lives.c    what plans go through: replicas, the caller's memory, profiles, stopping
  *   table.c    rows for people and for programs
  *   main.c     the command
@@ -36,7 +37,7 @@ extern const unsigned check_case_count;
 
 /* Seconds and sizes. */
 typedef struct check_options {
-    const char *device, *csv, *only;
+    const char *device, *csv, *only, *paper;
     bool quick, exact, list;
 } check_options;
 
@@ -62,6 +63,11 @@ typedef struct check_row {
 
 /* Every mode of a case, a row for each. */
 void check_graph(const check_run *run, const check_case *which);
+/* How a case's plan is prepared; device NULL: for the processor. */
+ash_plan_options check_plan_options(const check_case *which, ash_device *device, ash_mode mode);
+/* The case in its full size, prepared for a GPU of paper: its kernels become files in options.paper,
+ * GROUP-NAME-NUMBER.ptx. false: one cannot be; it is said why. */
+bool check_paper(const check_run *run, const check_case *which);
 /* Copies between the host and the GPU, and on it. */
 void check_copies(const check_run *run);
 /* More memory than there is. */

@@ -16,15 +16,18 @@ static const char usage[] =
     "  --only WORD     groups and cases whose name has it\n"
     "  --quick         small sizes, and nothing timed more than once\n"
     "  --exact         results must have the processor's bits, also where that is not promised\n"
-    "  --list          what there is to check\n";
+    "  --list          what there is to check\n"
+    "  --paper FOLDER  no GPU: the kernels of all cases in full size, for --device CUDA:sm_90 or its kin, "
+    "as files\n";
 
 static bool read_options(int argc, char **argv, check_options *out) {
     *out = (check_options){.device = "CUDA:0"};
     for (int i = 1; i < argc; i++) {
-        const char **text = !strcmp(argv[i], "--device") ? &out->device
-                            : !strcmp(argv[i], "--csv")  ? &out->csv
-                            : !strcmp(argv[i], "--only") ? &out->only
-                                                         : NULL;
+        const char **text = !strcmp(argv[i], "--device")  ? &out->device
+                            : !strcmp(argv[i], "--csv")   ? &out->csv
+                            : !strcmp(argv[i], "--only")  ? &out->only
+                            : !strcmp(argv[i], "--paper") ? &out->paper
+                                                          : NULL;
         bool *flag = !strcmp(argv[i], "--quick")   ? &out->quick
                      : !strcmp(argv[i], "--exact") ? &out->exact
                      : !strcmp(argv[i], "--list")  ? &out->list
@@ -50,6 +53,19 @@ static bool has_fma(void) {
 #else
     return true;
 #endif
+}
+
+static int write_kernels(const check_run *run) {
+    unsigned passed = 0, failed = 0;
+    for (unsigned i = 0; i < check_case_count; i++) {
+        if (!is_wished(run, check_cases[i].group, check_cases[i].name)) continue;
+        if (check_paper(run, &check_cases[i]))
+            passed++;
+        else
+            failed++;
+    }
+    printf("%u passed, %u failed, 0 skipped\n", passed, failed);
+    return failed ? BAD : GOOD;
 }
 
 static int check(check_run *run) {
@@ -82,7 +98,7 @@ int main(int argc, char **argv) {
     ash_status status = ash_context_create(NULL, &run.context, &diag);
     if (status == ASH_OK) status = ash_device_open(run.context, run.options.device, &run.device, &diag);
     if (status != ASH_OK) fprintf(stderr, "gpu_check: %s\n", diag.message);
-    int result = status == ASH_OK ? check(&run) : NO_GPU;
+    int result = status != ASH_OK ? NO_GPU : run.options.paper ? write_kernels(&run) : check(&run);
     ash_device_close(run.device);
     ash_context_destroy(run.context);
     return result;

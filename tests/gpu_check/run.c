@@ -117,7 +117,7 @@ static ash_status execute(ash_plan *plan, unsigned rounds, unsigned variant, res
 }
 
 /* On the processor (NULL) f32 is IEEE's. */
-static ash_plan_options options_for(const check_case *which, ash_device *device, ash_mode mode) {
+ash_plan_options check_plan_options(const check_case *which, ash_device *device, ash_mode mode) {
     ash_plan_options options = ash_plan_options_default();
     options.device = device;
     options.mode = mode;
@@ -129,7 +129,7 @@ static ash_plan_options options_for(const check_case *which, ash_device *device,
 static ash_status execute_eagerly(const check_run *run, const check_case *which, const ash_graph *graph,
                                   ash_device *device, results *out, ash_diag *diag) {
     ash_tensor *in[CHECK_OUTPUTS] = {NULL}, *got[CHECK_OUTPUTS] = {NULL};
-    const ash_plan_options options = options_for(which, device, ASH_MODE_STREAM);
+    const ash_plan_options options = check_plan_options(which, device, ASH_MODE_STREAM);
     size_t n = ash_graph_input_count(graph);
     ash_status status = ASH_OK;
     *out = (results){0};
@@ -289,7 +289,7 @@ typedef struct found {
 static ash_status check_mode(const check_run *run, found *of, ash_mode mode, bool poison, check_row *row,
                              ash_diag *diag) {
     ash_plan *plan;
-    ash_plan_options options = options_for(of->which, run->device, mode);
+    ash_plan_options options = check_plan_options(of->which, run->device, mode);
     options.poison = poison;
     ash_status status = ash_plan_prepare(run->context, of->graph, &options, &plan, diag);
     if (status != ASH_OK) return status;
@@ -347,7 +347,7 @@ static void end_row(const check_case *which, check_row *row, ash_status status, 
 static ash_status processor(const check_run *run, const check_case *which, const ash_graph *graph,
                             results *want, ash_diag *diag) {
     ash_plan *plan;
-    const ash_plan_options options = options_for(which, NULL, ASH_MODE_STREAM);
+    const ash_plan_options options = check_plan_options(which, NULL, ASH_MODE_STREAM);
     ash_status status = ash_plan_prepare(run->context, graph, &options, &plan, diag);
     for (unsigned v = 0; status == ASH_OK && v < variants(run, plan); v++)
         status = execute(plan, which->rounds, v, &want[v], diag);
