@@ -737,6 +737,7 @@ ash_status __wrap_ash_plan__build(ash_context *context, ash_program *program,
                                   const ash_kernel_source *kernels, const ash_plan_options *options,
                                   ash_plan **out, ash_diag *diag) {
     ash_plan_options with = *options;
+    must(with.device || !cuda_is_wished(), "kernels of the host, where plans are to be on a GPU");
     if (with.device || !apart_is_wished())
         return __real_ash_plan__build(context, program, kernels, options, out, diag);
     *out = NULL;

@@ -9,8 +9,8 @@
  * poisons dead bytes, whoever reads too early or writes too early shows.
  *
  * With ASHLAR_TEST_DEVICE=apart in the environment every plan of a test program that names no device is on
- * this one; with ASHLAR_TEST_DEVICE=CUDA:0 it is on that, but for plans whose kernels a test has written
- * in C. */
+ * this one; with ASHLAR_TEST_DEVICE=CUDA:0 it is on that; plans whose kernels a test has written in C
+ * are none there: building one ends the program. */
 #ifndef ASH_APART_H
 #define ASH_APART_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs made by hand, with C functions as kernels: what the runtime is tested with, without lowering or
- * code generation. Buffers hold f32 unless said otherwise; every step has a nest of its own, which stays
- * empty. */
+ * code generation. Where plans are to be on a GPU, what builds one is skipped (test_ptx_modes.c is there
+ * instead). Buffers hold f32 unless said otherwise; every step has a nest of its own, which stays empty. */
 #ifndef ASH_PROGRAMS_H
 #define ASH_PROGRAMS_H
 
@@ -120,6 +120,11 @@ static inline ash_status maker_build(maker *m, const ash_plan_options *options, 
                                      ash_diag *diag) {
     ash_plan_options with = options ? *options : ash_plan_options_default();
     ash_kernel_source source = {.images = m->images, .maker = ash_code__entry};
+    if (!with.device && cuda_is_wished()) { /* it would be a test of the processor, or of apart.h */
+        ash_program__free(m->p);
+        m->p = NULL;
+        NOT_CUDA("kernels written in C");
+    }
     if (m->apart) assert_int_equal(apart_open(m->context, &with.device, diag), ASH_OK);
     ash_status status = ash_plan__build(m->context, m->p, &source, &with, out, diag);
     if (m->apart) ash_device_close(with.device);

@@ -42,6 +42,28 @@ static void seeds_separate(void **state) {
     assert_true(ash_hash("", 0, 1) != ash_hash("", 0, 2));
 }
 
+static int by_hash(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Operators and what they are applied to: a seed that is one more does not make up for a key that is one
+ * less, or equal nodes of a graph are not found. */
+static void small_seeds_and_keys_do_not_meet(void **state) {
+    (void)state;
+    enum { MOST = 128, WORDS = 3 };
+    static uint64_t hashes[MOST * MOST];
+    for (size_t words = 1; words <= WORDS; words++) {
+        for (uint32_t i = 0; i < MOST * MOST; i++) {
+            uint32_t key[WORDS] = {[0] = 7, [1] = 9};
+            key[words - 1] = i % MOST;
+            hashes[i] = ash_hash(key, words * sizeof *key, i / MOST);
+        }
+        qsort(hashes, MOST * MOST, sizeof *hashes, by_hash);
+        for (int i = 1; i < MOST * MOST; i++) assert_true(hashes[i] != hashes[i - 1]);
+    }
+}
+
 static unsigned long long hash_of_another_process(void) {
     int ends[2], status;
     unsigned long long hash = 0;
@@ -103,6 +125,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_put_is_found),
         cmocka_unit_test(seeds_separate),
+        cmocka_unit_test(small_seeds_and_keys_do_not_meet),
         cmocka_unit_test(each_process_hashes_anew),
         cmocka_unit_test(chosen_keys_do_not_meet),
     };

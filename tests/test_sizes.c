@@ -648,6 +648,7 @@ static double plan_sizes(struct room *r, unsigned count) {
 }
 
 static void plans_grow_with_the_sizes(void **state) {
+    NOT_CUDA("kernels written in C");
     plan_sizes(*state, 50);
     double few = plan_sizes(*state, 250), many = plan_sizes(*state, 2000);
     print_message("250 sizes: %.3f s, 2000: %.3f s\n", few, many);

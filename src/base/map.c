@@ -50,10 +50,12 @@ static uint64_t rest_of(const char *data, size_t len) {
 }
 
 /* Of a key of at most SHORT bytes, as most are. What differs in one word has other hashes; what differs in
- * several has with another seed, if not with this one. */
+ * several has with another seed, if not with this one. Seeds are small numbers, as keys are (an operator,
+ * its operands): added as they are, one more of the one and one less of the other would be the same. */
 static uint64_t hash_short(const char *data, size_t len, uint64_t seed) {
     const uint64_t *by = get_secret();
-    uint64_t hash = seed + len * (*by++ | 1), word;
+    uint64_t hash = mix((seed ^ by[1]) + len * (by[0] | 1)), word;
+    by += 2;
     for (; len >= sizeof word; data += sizeof word, len -= sizeof word) {
         memcpy(&word, data, sizeof word);
         hash = mix((word ^ *by++) + hash);

@@ -3,7 +3,7 @@
  * output_*.pb.
  *
  *     conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w DIRECTORY] [-o FILE]
- *                 [-c FILE NAME] [-a FILE] FOLDER...
+ *                 [-c FILE NAME] [-a FILE] [-M MODES] FOLDER...
  *
  * Each FOLDER is such a test, or holds tests at any depth. A model is imported and run; every result is
  * compared in dtype, shape and value (rtol 1e-3, atol 1e-7 for floating point numbers, as ONNX's own
@@ -12,10 +12,11 @@
  * With -g dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may
  * be off by that part of the largest in their tensor. With -o the FILE becomes a table of operators, with
  * what the run says of each (docs/onnx.md). With -a, on the stand-in for a GPU, a test fails as well whose
- * kernels ask for parts of sectors, or one bank twice, unless the FILE says why (accesses.h). Each test is
- * counted once: passed, failed, or skipped as
- * unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when one
- * was skipped, or, with -c, when the numbers are not those that the FILE has for NAME. */
+ * kernels ask for parts of sectors, or one bank twice, unless the FILE says why (accesses.h). With -M
+ * "stream,graph,multi_stream=3,eager" a plan is executed in each of these modes, whose bits must be the
+ * same, and none of which may refuse it (modes.h). Each test is counted once: passed, failed, or skipped
+ * as unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when
+ * one was skipped, or, with -c, when the numbers are not those that the FILE has for NAME. */
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -30,6 +31,7 @@
 #include "counts.h"
 #include "executor.h"
 #include "ir/ir.h"
+#include "modes.h"
 #include "report.h"
 #include "values.h"
 
@@ -248,12 +250,65 @@ static ash_status rewrite(ash_context *context, const char *model, const tensors
 
 enum { WHY = 1024 }; /* bytes of a reason */
 
+/* A graph that was imported, and what it is to make of what. */
+typedef struct job {
+    ash_context *context;
+    const ash_graph *graph;
+    const ash_tensor *const *ins;
+    tensors *want;
+} job;
+
+/* Runs the graph in one mode, and compares all that comes of it. */
+static ash_status run_mode(const job *j, const executor_mode *mode, tensors *have, ash_plan **prepared,
+                           char *why, ash_diag *diag) {
+    char detail[512];
+    size_t n_outs = ash_graph_output_count(j->graph);
+    ASH_TRY(state.executor->run(j->context, j->graph, mode, j->ins, have->at, prepared, diag));
+    have->n = n_outs;
+    for (size_t i = 0; i < n_outs; i++)
+        ASH_TRY(ash_tensor_set_narrow(have->at[i], ash_graph_output_narrow(j->graph, i), diag));
+    if (n_outs < j->want->n) snprintf(why, WHY, "%zu results instead of %zu", n_outs, j->want->n);
+    for (size_t i = 0; i < j->want->n && !why[0]; i++) {
+        as_bf16(j->context, &j->want->at[i], ash_tensor_type(have->at[i])->dtype);
+        if (!same(j->context, have->at[i], j->want->at[i], detail, sizeof detail))
+            snprintf(why, WHY, "result %zu: %s%s%s", i, detail, n_modes > 1 ? ", mode " : "",
+                     n_modes > 1 ? mode->name : "");
+    }
+    return ASH_OK;
+}
+
+/* In all modes, while the plans of those before it have the kernels: what they make has the same bits, also
+ * where the expected data are wrong. */
+static ash_status run_modes(const job *j, char *why, ash_diag *diag) {
+    tensors first = {.n = 0};
+    ash_plan *plans[MOST_MODES] = {NULL};
+    ash_status status = ASH_OK;
+    char detail[512];
+    for (size_t m = 0; m < n_modes && status == ASH_OK; m++) {
+        tensors have = {.n = 0};
+        status = run_mode(j, &modes[m], &have, &plans[m], why, diag);
+        /* what was imported is run, on every device, and in every mode */
+        if (status == ASH_ERROR_UNSUPPORTED) diag->code = status = ASH_ERROR_INTERNAL;
+        if (status == ASH_OK && !modes_count(m, plans[m], detail, sizeof detail))
+            status = ash_fail(diag, ASH_ERROR_INTERNAL, "%s", detail);
+        for (size_t i = 0; i < have.n && m > 0 && status == ASH_OK; i++)
+            if (!modes_agree(&modes[0], first.at[i], &modes[m], have.at[i], detail, sizeof detail))
+                status = ash_fail(diag, ASH_ERROR_INTERNAL, "result %zu: %s", i, detail);
+        if (m == 0)
+            first = have;
+        else
+            free_tensors(&have);
+    }
+    for (size_t m = 0; m < n_modes; m++) ash_plan_destroy(plans[m]);
+    free_tensors(&first);
+    return status;
+}
+
 /* Writes to `why` what is wrong, nothing if it is right. */
 static ash_status run_set(ash_context *context, const char *path, tensors *inputs, tensors *want, int *step,
                           char *why, ash_diag *diag) {
     ash_graph *graph = NULL;
     const ash_tensor *ins[MAX_TENSORS];
-    tensors have = {.n = 0};
     why[0] = 0;
     ash_status status = import(context, path, inputs, &graph, step, diag);
     if (status != ASH_OK) return status;
@@ -278,24 +333,7 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     status = ash_graph_verify(graph, diag);
     if (n_ins > MAX_TENSORS || n_outs > MAX_TENSORS)
         snprintf(why, WHY, "more than %d inputs or results", MAX_TENSORS);
-    if (status == ASH_OK && !why[0]) {
-        status = state.executor->run(context, graph, ins, have.at, diag);
-        /* what was imported is run, on every device */
-        if (status == ASH_ERROR_UNSUPPORTED) diag->code = status = ASH_ERROR_INTERNAL;
-    }
-    if (status == ASH_OK && !why[0]) {
-        have.n = n_outs;
-        for (size_t i = 0; i < n_outs && status == ASH_OK; i++)
-            status = ash_tensor_set_narrow(have.at[i], ash_graph_output_narrow(graph, i), diag);
-        if (n_outs < want->n) snprintf(why, WHY, "%zu results instead of %zu", n_outs, want->n);
-        for (size_t i = 0; i < want->n && !why[0]; i++) {
-            char detail[512];
-            as_bf16(context, &want->at[i], ash_tensor_type(have.at[i])->dtype);
-            if (!same(context, have.at[i], want->at[i], detail, sizeof detail))
-                snprintf(why, WHY, "result %zu: %s", i, detail);
-        }
-    }
-    free_tensors(&have);
+    if (status == ASH_OK && !why[0]) status = run_modes(&(job){context, graph, ins, want}, why, diag);
     ash_graph_destroy(graph);
     return status;
 }
@@ -477,6 +515,8 @@ int main(int argc, char **argv) {
             state.rewrite = argv[++i];
         } else if (strcmp(argv[i], "-a") == 0 && i + 1 < argc) {
             if (!accesses_open(argv[++i])) return 2;
+        } else if (strcmp(argv[i], "-M") == 0 && i + 1 < argc) {
+            if (!modes_read(argv[++i])) return 2;
         } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
             state.norm = atof(argv[++i]);
         } else if (strcmp(argv[i], "-e") == 0 && i + 1 < argc) {
@@ -493,7 +533,7 @@ int main(int argc, char **argv) {
     if (!folders)
         return fprintf(stderr,
                        "usage: conformance [-v] [-s] [-g] [-e EXECUTOR] [-m SUBSTRING] [-n TOLERANCE] [-w "
-                       "DIRECTORY] [-o FILE] [-c FILE NAME] [-a FILE] FOLDER...\n"),
+                       "DIRECTORY] [-o FILE] [-c FILE NAME] [-a FILE] [-M MODES] FOLDER...\n"),
                2;
     qsort(state.reasons, (size_t)state.n_reasons, sizeof *state.reasons, by_count);
     if (state.n_reasons) printf("unsupported, by reason:\n");
@@ -502,6 +542,7 @@ int main(int argc, char **argv) {
     printf("%d passed, %d failed, %d skipped, %d with defective data (%d of the passed with inputs bound "
            "at import)\n",
            state.passed, state.failed, state.skipped, state.defective, state.bound);
+    modes_tell();
     int cases = state.passed + state.failed + state.skipped + state.defective;
     if (state.document && !report_write(state.document, state.passed, cases))
         return fprintf(stderr, "conformance: cannot write %s\n", state.document), 2;

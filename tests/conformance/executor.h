@@ -5,13 +5,25 @@
 
 #include "ir/ir.h"
 
+#include "ashlar/plan.h"
 #include "ashlar/tensor.h"
+
+/* How a plan is executed. */
+typedef struct executor_mode {
+    char name[32];
+    ash_mode mode;
+    unsigned streams;
+    bool eager; /* by ash_eager, in mode stream */
+} executor_mode;
 
 typedef struct executor {
     const char *name;
-    /* Runs the graph on one tensor per graph input, and makes one per output, which the caller destroys. */
-    ash_status (*run)(ash_context *context, const ash_graph *graph, const ash_tensor *const *inputs,
-                      ash_tensor **outputs, ash_diag *diag);
+    /* Runs the graph on one tensor per graph input, and makes one per output, which the caller destroys.
+     * Evaluators have no modes. *prepared: the plan that did it, or else as it was; the caller destroys it,
+     * not before the other modes, which so find its kernels. */
+    ash_status (*run)(ash_context *context, const ash_graph *graph, const executor_mode *mode,
+                      const ash_tensor *const *inputs, ash_tensor **outputs, ash_plan **prepared,
+                      ash_diag *diag);
 } executor;
 
 extern const executor executor_reference; /* the reference evaluator, every result rounded to its dtype */

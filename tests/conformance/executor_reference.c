@@ -92,13 +92,17 @@ done:
     return status;
 }
 
-static ash_status run_rounded(ash_context *context, const ash_graph *graph, const ash_tensor *const *inputs,
-                              ash_tensor **outputs, ash_diag *diag) {
+static ash_status run_rounded(ash_context *context, const ash_graph *graph, const executor_mode *mode,
+                              const ash_tensor *const *inputs, ash_tensor **outputs, ash_plan **prepared,
+                              ash_diag *diag) {
+    (void)mode, (void)prepared;
     return run(context, graph, inputs, outputs, ASH_EVAL_DTYPE, diag);
 }
 
-static ash_status run_double(ash_context *context, const ash_graph *graph, const ash_tensor *const *inputs,
-                             ash_tensor **outputs, ash_diag *diag) {
+static ash_status run_double(ash_context *context, const ash_graph *graph, const executor_mode *mode,
+                             const ash_tensor *const *inputs, ash_tensor **outputs, ash_plan **prepared,
+                             ash_diag *diag) {
+    (void)mode, (void)prepared;
     return run(context, graph, inputs, outputs, ASH_EVAL_DOUBLE, diag);
 }
 
