@@ -237,7 +237,8 @@ typedef struct form {
         n; /* of a convolution m filters, k channels, n positions to a side; of attention m queries
                         and n keys of k numbers, in each of 12 heads */
     int64_t window, stride, bits;
-    bool zeros;                /* of few bits: zero points of their own */
+    bool zeros;          /* of few bits: zero points of their own */
+    bool each, residual; /* quantised: a scale to a filter or column; its input, or another one, is added */
     bool masked, open, biased; /* queries see the keys before them; their numbers are variables; a number is
                                   added to each score, and heads lie between positions */
 } form;
@@ -309,6 +310,53 @@ static ash_value function(fixture *f, const form *c) {
     return ash_mul(f->g, ash_sin(f->g, x), ash_add(f->g, ash_cos(f->g, x), ash_tan(f->g, x)));
 }
 
+static ash_value dequantise(fixture *f, ash_value q, double zero, ash_value scale) {
+    ash_graph *g = f->g;
+    q = ash_sub(g, ash_cast(g, q, ASH_I32), ash_scalar(g, ASH_I32, zero));
+    return ash_mul(g, ash_cast(g, q, ASH_F32), scale);
+}
+
+static ash_value quantise(fixture *f, ash_value x) {
+    ash_graph *g = f->g;
+    x = ash_round(g, ash_div(g, x, ash_scalar(g, ASH_F32, 0.05)));
+    return ash_cast(g, ash_add(g, x, ash_scalar(g, ASH_F32, 120)), ASH_U8);
+}
+
+static ash_value scale_of(fixture *f, const form *c, unsigned trailing) {
+    const ash_dim dims[] = {c->m, 1, 1};
+    if (!c->each) return ash_scalar(f->g, ASH_F32, 0.01);
+    return trailing ? ash_reshape(f->g, CONSTANT(f, ASH_F32, c->m), dims, 3) : CONSTANT(f, ASH_F32, c->n);
+}
+
+/* As files spell QLinearConv and QLinearMatMul, the first of which may be followed by what adds another. */
+static ash_value quantised_convolution(fixture *f, const form *c) {
+    const ash_dim dims[] = {c->m, 1, 1, 1};
+    ash_graph *g = f->g;
+    ash_value x = INPUT(f, "x", ASH_U8, 1, c->k, c->n, c->n),
+              w = CONSTANT(f, ASH_I8, c->m, c->k, c->window, c->window), scale = scale_of(f, c, 2),
+              bias = ash_reshape(g, CONSTANT(f, ASH_I32, c->m), dims, 3);
+    x = dequantise(f, x, 127, ash_scalar(g, ASH_F32, 0.02));
+    w = dequantise(f, w, 0, c->each ? ash_reshape(g, scale, dims, 4) : scale);
+    ash_value y = ash_conv2d(g, x, w, c->stride, c->window / 2, 1);
+    y = ash_add(g, y,
+                ash_mul(g, ash_cast(g, bias, ASH_F32), ash_mul(g, scale, ash_scalar(g, ASH_F32, 0.02))));
+    if (!c->residual) return quantise(f, ash_relu(g, y));
+    y = dequantise(f, quantise(f, y), 120, ash_scalar(g, ASH_F32, 0.05));
+    ash_value other = INPUT(f, "other", ASH_U8, 1, c->m, c->n / c->stride, c->n / c->stride);
+    y = ash_add(g, y, dequantise(f, other, 127, ash_scalar(g, ASH_F32, 0.02)));
+    return quantise(f, ash_mul(g, y, ash_sigmoid(g, y)));
+}
+
+static ash_value quantised_product(fixture *f, const form *c) {
+    ash_graph *g = f->g;
+    ash_value x = INPUT(f, "x", ASH_U8, c->m, c->k), w = CONSTANT(f, ASH_I8, c->k, c->n);
+    x = dequantise(f, x, 127, ash_scalar(g, ASH_F32, 0.02));
+    ash_value y = ash_matmul(g, x, dequantise(f, w, 0, scale_of(f, c, 0)));
+    if (!c->residual) return quantise(f, y);
+    ash_value other = INPUT(f, "other", ASH_U8, c->m, c->n);
+    return quantise(f, ash_add(g, y, dequantise(f, other, 127, ash_scalar(g, ASH_F32, 0.02))));
+}
+
 /* What has no main loop, or is quantised: a thread has registers alone. */
 static void threads_have_no_stack(void **state) {
     fixture *f = *state;
@@ -318,6 +366,27 @@ static void threads_have_no_stack(void **state) {
         {"sines, f32, by elements", function, .m = 64, .n = 1023},
         {"sines, f64", function, .dtype = ASH_F64, .m = 64, .n = 1024},
         {"sines, f16", function, .dtype = ASH_F16, .m = 64, .n = 1024},
+        {"bytes, 3 x 3 on 28 x 28", quantised_convolution, .m = 128, .k = 128, .n = 28, .window = 3,
+         .stride = 1},
+        {"bytes, a scale to a filter", quantised_convolution, .m = 128, .k = 128, .n = 28, .window = 3,
+         .stride = 1, .each = true},
+        {"bytes, residual", quantised_convolution, .m = 128, .k = 128, .n = 28, .window = 3, .stride = 1,
+         .each = true, .residual = true},
+        {"bytes, 3 x 3 on 20 x 20", quantised_convolution, .m = 64, .k = 128, .n = 20, .window = 3,
+         .stride = 1, .residual = true},
+        {"bytes, 3 x 3 on 7 x 7", quantised_convolution, .m = 512, .k = 512, .n = 7, .window = 3,
+         .stride = 1, .each = true, .residual = true},
+        {"bytes, 1 x 1 on 13 x 13", quantised_convolution, .m = 96, .k = 64, .n = 13, .window = 1,
+         .stride = 1, .each = true},
+        {"bytes, 1 x 1 on 13 x 13, residual", quantised_convolution, .m = 96, .k = 64, .n = 13, .window = 1,
+         .stride = 1, .residual = true},
+        {"bytes, 3 x 3 in steps", quantised_convolution, .m = 128, .k = 64, .n = 56, .window = 3,
+         .stride = 2},
+        {"bytes, product", quantised_product, .m = 128, .k = 256, .n = 256},
+        {"bytes, product, each column", quantised_product, .m = 128, .k = 256, .n = 256, .each = true},
+        {"bytes, product, residual", quantised_product, .m = 128, .k = 256, .n = 256, .residual = true},
+        {"bytes, product, odd columns", quantised_product, .m = 127, .k = 256, .n = 251, .residual = true},
+        {"bytes, product, odd terms", quantised_product, .m = 127, .k = 250, .n = 256, .residual = true},
     };
     if (!has_ptxas()) {
         print_message("no ptxas\n");
