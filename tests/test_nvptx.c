@@ -113,11 +113,12 @@ static bool main_loop(const char *cubin, unsigned *works, unsigned *size) {
     return *size > 0;
 }
 
-/* Bytes that the kernel's registers spill; -1: it was refused. *share (if not NULL): of multiply-adds in
- * its main loop, 0 where nvdisasm is not installed. */
+/* Bytes of a thread's stack, where registers are that spill, and vectors that are indexed by a variable;
+ * -1: it was refused. *share (if not NULL): of multiply-adds in its main loop, 0 where nvdisasm is not
+ * installed. */
 static int assemble(const char *ptx, const char *sm, double *share) {
     char name[] = "/tmp/ashlar_ptx_XXXXXX", cubin[] = "/tmp/ashlar_cubin_XXXXXX", command[256], line[512];
-    int fd = mkstemp(name), spilled = 0;
+    int fd = mkstemp(name), most = 0;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, ptx, strlen(ptx)), (ssize_t)strlen(ptx));
     close(fd);
@@ -128,8 +129,9 @@ static int assemble(const char *ptx, const char *sm, double *share) {
     FILE *out = popen(command, "r");
     assert_non_null(out);
     while (fgets(line, sizeof line, out)) {
-        const char *at = strstr(line, " bytes stack frame, ");
-        if (at) sscanf(at, " bytes stack frame, %d", &spilled);
+        int frame, spilled;
+        if (sscanf(line, " %d bytes stack frame, %d", &frame, &spilled) == 2)
+            most = ASH_MAX(most, ASH_MAX(frame, spilled));
         if (strstr(line, "error") || strstr(line, "fatal")) print_message("%s", line);
     }
     bool good = pclose(out) == 0;
@@ -138,7 +140,7 @@ static int assemble(const char *ptx, const char *sm, double *share) {
         *share = good && has_nvdisasm() && main_loop(cubin, &works, &size) ? (double)works / size : 0;
     unlink(name);
     unlink(cubin);
-    return good ? spilled : -1;
+    return good ? most : -1;
 }
 
 static void kernels_of_every_shape(void **state) {
@@ -171,14 +173,14 @@ static void kernels_of_every_shape(void **state) {
             polls += p->nests.at[i].polls;
             for (size_t c = 0; c < p->nests.at[i].code.len; c++)
                 vars += p->nests.at[i].code.at[c].op == ASH_NEST_VAR;
-            int spilled = assembler && k ? assemble(text.at, kinds[k], NULL) : 0;
-            if (spilled < 0) fail_msg("ptxas refuses\n%s", text.at);
-            if (spilled > 0) fail_msg("%d bytes of registers spill\n%s", spilled, text.at);
+            int bytes = assembler && k ? assemble(text.at, kinds[k], NULL) : 0;
+            if (bytes < 0) fail_msg("ptxas refuses\n%s", text.at);
+            if (bytes > 0) fail_msg("a stack of %d bytes\n%s", bytes, text.at);
             ash_text_free(&text);
         }
         assert_true(polls > 0 && vars > 0);
         print_message("%s: %zu kernels, %s\n", kinds[k], p->nests.len,
-                      assembler && k ? "assembled, none spills" : "not assembled");
+                      assembler && k ? "assembled, none has a stack" : "not assembled");
         ash_program__free(p);
     }
 }
@@ -213,10 +215,10 @@ static void tiles_do_not_spill(void **state) {
                 ash_text_init(&text, &ash_allocator__libc);
                 assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
                 ash_text_add_bytes(&text, "", 1);
-                int spilled = assemble(text.at, kinds[k], NULL);
-                if (spilled)
+                int bytes = assemble(text.at, kinds[k], NULL);
+                if (bytes)
                     fail_msg("%lld x %lld x %lld: %d bytes", (long long)m, (long long)c, (long long)n,
-                             spilled);
+                             bytes);
                 ash_text_free(&text);
             }
             ash_program__free(p);
@@ -235,7 +237,8 @@ typedef struct form {
         n; /* of a convolution m filters, k channels, n positions to a side; of attention m queries
                         and n keys of k numbers, in each of 12 heads */
     int64_t window, stride, bits;
-    bool zeros;                /* of few bits: zero points of their own */
+    bool zeros;          /* of few bits: zero points of their own */
+    bool each, residual; /* quantised: a scale to a filter or column; its input, or another one, is added */
     bool masked, open, biased; /* queries see the keys before them; their numbers are variables; a number is
                                   added to each score, and heads lie between positions */
 } form;
@@ -300,6 +303,114 @@ static ash_value attention(fixture *f, const form *c) {
     ash_value sees = ash_le(g, ash_iota(g, ASH_I64, dims, 2, 1), ash_iota(g, ASH_I64, dims, 2, 0));
     if (c->masked) scores = ash_select(g, sees, scores, ash_scalar(g, ASH_F32, -INFINITY));
     return ash_matmul(g, ash_softmax(g, scores, 2), v);
+}
+
+static ash_value function(fixture *f, const form *c) {
+    ash_value x = INPUT(f, "x", c->dtype, c->m, c->n);
+    return ash_mul(f->g, ash_sin(f->g, x), ash_add(f->g, ash_cos(f->g, x), ash_tan(f->g, x)));
+}
+
+static ash_value dequantise(fixture *f, ash_value q, double zero, ash_value scale) {
+    ash_graph *g = f->g;
+    q = ash_sub(g, ash_cast(g, q, ASH_I32), ash_scalar(g, ASH_I32, zero));
+    return ash_mul(g, ash_cast(g, q, ASH_F32), scale);
+}
+
+static ash_value quantise(fixture *f, ash_value x) {
+    ash_graph *g = f->g;
+    x = ash_round(g, ash_div(g, x, ash_scalar(g, ASH_F32, 0.05)));
+    return ash_cast(g, ash_add(g, x, ash_scalar(g, ASH_F32, 120)), ASH_U8);
+}
+
+static ash_value scale_of(fixture *f, const form *c, unsigned trailing) {
+    const ash_dim dims[] = {c->m, 1, 1};
+    if (!c->each) return ash_scalar(f->g, ASH_F32, 0.01);
+    return trailing ? ash_reshape(f->g, CONSTANT(f, ASH_F32, c->m), dims, 3) : CONSTANT(f, ASH_F32, c->n);
+}
+
+/* As files spell QLinearConv and QLinearMatMul, the first of which may be followed by what adds another. */
+static ash_value quantised_convolution(fixture *f, const form *c) {
+    const ash_dim dims[] = {c->m, 1, 1, 1};
+    ash_graph *g = f->g;
+    ash_value x = INPUT(f, "x", ASH_U8, 1, c->k, c->n, c->n),
+              w = CONSTANT(f, ASH_I8, c->m, c->k, c->window, c->window), scale = scale_of(f, c, 2),
+              bias = ash_reshape(g, CONSTANT(f, ASH_I32, c->m), dims, 3);
+    x = dequantise(f, x, 127, ash_scalar(g, ASH_F32, 0.02));
+    w = dequantise(f, w, 0, c->each ? ash_reshape(g, scale, dims, 4) : scale);
+    ash_value y = ash_conv2d(g, x, w, c->stride, c->window / 2, 1);
+    y = ash_add(g, y,
+                ash_mul(g, ash_cast(g, bias, ASH_F32), ash_mul(g, scale, ash_scalar(g, ASH_F32, 0.02))));
+    if (!c->residual) return quantise(f, ash_relu(g, y));
+    y = dequantise(f, quantise(f, y), 120, ash_scalar(g, ASH_F32, 0.05));
+    ash_value other = INPUT(f, "other", ASH_U8, 1, c->m, c->n / c->stride, c->n / c->stride);
+    y = ash_add(g, y, dequantise(f, other, 127, ash_scalar(g, ASH_F32, 0.02)));
+    return quantise(f, ash_mul(g, y, ash_sigmoid(g, y)));
+}
+
+static ash_value quantised_product(fixture *f, const form *c) {
+    ash_graph *g = f->g;
+    ash_value x = INPUT(f, "x", ASH_U8, c->m, c->k), w = CONSTANT(f, ASH_I8, c->k, c->n);
+    x = dequantise(f, x, 127, ash_scalar(g, ASH_F32, 0.02));
+    ash_value y = ash_matmul(g, x, dequantise(f, w, 0, scale_of(f, c, 0)));
+    if (!c->residual) return quantise(f, y);
+    ash_value other = INPUT(f, "other", ASH_U8, c->m, c->n);
+    return quantise(f, ash_add(g, y, dequantise(f, other, 127, ash_scalar(g, ASH_F32, 0.02))));
+}
+
+/* What has no main loop, or is quantised: a thread has registers alone. */
+static void threads_have_no_stack(void **state) {
+    fixture *f = *state;
+    static const char *const kinds[] = {"sm_80", "sm_90", "sm_120"};
+    static const form forms[] = {
+        {"sines, f32", function, .m = 64, .n = 1024},
+        {"sines, f32, by elements", function, .m = 64, .n = 1023},
+        {"sines, f64", function, .dtype = ASH_F64, .m = 64, .n = 1024},
+        {"sines, f16", function, .dtype = ASH_F16, .m = 64, .n = 1024},
+        {"bytes, 3 x 3 on 28 x 28", quantised_convolution, .m = 128, .k = 128, .n = 28, .window = 3,
+         .stride = 1},
+        {"bytes, a scale to a filter", quantised_convolution, .m = 128, .k = 128, .n = 28, .window = 3,
+         .stride = 1, .each = true},
+        {"bytes, residual", quantised_convolution, .m = 128, .k = 128, .n = 28, .window = 3, .stride = 1,
+         .each = true, .residual = true},
+        {"bytes, 3 x 3 on 20 x 20", quantised_convolution, .m = 64, .k = 128, .n = 20, .window = 3,
+         .stride = 1, .residual = true},
+        {"bytes, 3 x 3 on 7 x 7", quantised_convolution, .m = 512, .k = 512, .n = 7, .window = 3,
+         .stride = 1, .each = true, .residual = true},
+        {"bytes, 1 x 1 on 13 x 13", quantised_convolution, .m = 96, .k = 64, .n = 13, .window = 1,
+         .stride = 1, .each = true},
+        {"bytes, 1 x 1 on 13 x 13, residual", quantised_convolution, .m = 96, .k = 64, .n = 13, .window = 1,
+         .stride = 1, .residual = true},
+        {"bytes, 3 x 3 in steps", quantised_convolution, .m = 128, .k = 64, .n = 56, .window = 3,
+         .stride = 2},
+        {"bytes, product", quantised_product, .m = 128, .k = 256, .n = 256},
+        {"bytes, product, each column", quantised_product, .m = 128, .k = 256, .n = 256, .each = true},
+        {"bytes, product, residual", quantised_product, .m = 128, .k = 256, .n = 256, .residual = true},
+        {"bytes, product, odd columns", quantised_product, .m = 127, .k = 256, .n = 251, .residual = true},
+        {"bytes, product, odd terms", quantised_product, .m = 127, .k = 250, .n = 256, .residual = true},
+    };
+    if (!has_ptxas()) {
+        print_message("no ptxas\n");
+        return;
+    }
+    for (size_t i = 0; i < ASH_COUNT(kinds) * ASH_COUNT(forms); i++) {
+        const form *c = &forms[i / ASH_COUNT(kinds)];
+        const char *kind = kinds[i % ASH_COUNT(kinds)];
+        ash_target target;
+        assert_ok(ash_target__named(kind, &target, &diag));
+        restart(f);
+        ash_graph_output(f->g, "y", c->add(f, c));
+        ash_program *p = lower(f, &target);
+        for (size_t j = 0; j < p->nests.len; j++) {
+            ash_text text;
+            ash_text_init(&text, &ash_allocator__libc);
+            assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
+            ash_text_add_bytes(&text, "", 1);
+            int bytes = assemble(text.at, kind, NULL);
+            if (bytes) fail_msg("%s, %s: a stack of %d bytes", c->name, kind, bytes);
+            ash_text_free(&text);
+        }
+        ash_program__free(p);
+    }
 }
 
 /* f32, TF32, bytes, half floats, first layers, products of few rows, with weights of few bits as well, and
@@ -396,8 +507,8 @@ static void main_loops(void **state) {
             ash_text_init(&text, &ash_allocator__libc);
             assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
             ash_text_add_bytes(&text, "", 1);
-            int spilled = assemble(text.at, kind, &share);
-            if (spilled) fail_msg("%s, %s: %d bytes", c->name, kind, spilled);
+            int bytes = assemble(text.at, kind, &share);
+            if (bytes) fail_msg("%s, %s: %d bytes", c->name, kind, bytes);
             most = ASH_MAX(most, share);
             ash_text_free(&text);
         }
@@ -554,6 +665,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kernels_of_every_shape, setup, teardown),
         cmocka_unit_test_setup_teardown(tiles_do_not_spill, setup, teardown),
+        cmocka_unit_test_setup_teardown(threads_have_no_stack, setup, teardown),
         cmocka_unit_test_setup_teardown(main_loops, setup, teardown),
         cmocka_unit_test(bytes_from_anywhere),
         cmocka_unit_test(kinds_of_gpus),

@@ -59,6 +59,11 @@ struct ash_code_target {
     /* For each of the bytes the one that it numbers in a table, a vector of 256. */
     LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);
 
+    /* SHUFFLE of a and b, which may be NULL, both scalars or vectors: the lanes that `pick` numbers, -1 for
+     * any. NULL: LLVM's instruction always. */
+    LLVMValueRef (*shuffle)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, const int32_t *pick,
+                            unsigned lanes);
+
     /* TILE_LINES_ARE; TILE_ZERO; TILE_DOT between addresses, y's tiles `far` elements apart; TILE_PUT to
      * an address. NULL: no target of the kind has tiles. Before the first one of a kernel, and behind the
      * last one: what registers for tiles need. */

@@ -434,6 +434,8 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
     LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : ash_emit__value(e, inst->b);
     unsigned lanes = ash_emit__lanes(a);
     const int32_t *pick = e->nest->shuffles.at + inst->i;
+    LLVMValueRef own = e->kind->shuffle ? e->kind->shuffle(e, a, b, pick, inst->lanes) : NULL;
+    if (own) return own;
     LLVMTypeRef type = LLVMVectorType(ash_emit__element(LLVMTypeOf(a)), lanes);
     if (lanes == 1) { /* scalars take part as vectors of one */
         a = LLVMBuildInsertElement(e->b, LLVMGetPoison(type), a, const_index(e, 0), "");
@@ -442,6 +444,14 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
     LLVMValueRef mask = ash_emit__const_vector(i32, pick, inst->lanes);
     LLVMValueRef out = LLVMBuildShuffleVector(e->b, a, b ? b : LLVMGetPoison(type), mask, "");
     return inst->lanes == 1 ? LLVMBuildExtractElement(e->b, out, const_index(e, 0), "") : out;
+}
+
+static LLVMValueRef emit_extract(ash_emit *e, const ash_inst *inst) {
+    const int32_t pick = (int32_t)inst->i;
+    LLVMValueRef a = ash_emit__value(e, inst->a);
+    if (ash_emit__lanes(a) == 1) return a;
+    LLVMValueRef own = e->kind->shuffle ? e->kind->shuffle(e, a, NULL, &pick, 1) : NULL;
+    return own ? own : LLVMBuildExtractElement(e->b, a, const_index(e, inst->i), "");
 }
 
 /* An operand of an instruction that may be narrow. */
@@ -543,9 +553,7 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_FLOAT: return emit_float(e, (ash_dtype)inst->dtype, inst->f);
     case ASH_NEST_SPLAT: return ash_emit__splat(e, ash_emit__value(e, inst->a), inst->lanes);
     case ASH_NEST_LANES: return emit_lanes(e, inst->lanes);
-    case ASH_NEST_EXTRACT:
-        if (ash_nest_at(e->nest, inst->a)->lanes == 1) return ash_emit__value(e, inst->a);
-        return LLVMBuildExtractElement(e->b, ash_emit__value(e, inst->a), const_index(e, inst->i), "");
+    case ASH_NEST_EXTRACT: return emit_extract(e, inst);
     case ASH_NEST_SHUFFLE: return emit_shuffle(e, inst);
     case ASH_NEST_CELL: return emit_cell(e, inst);
     case ASH_NEST_GET:

@@ -348,8 +348,8 @@ static unsigned alignment(const ash_emit *e, const ash_inst *inst, uint64_t mult
     return (unsigned)ASH_MIN(base, multiple);
 }
 
-static LLVMValueRef align_argument(ash_emit *e, unsigned align) {
-    return LLVMConstInt(LLVMInt32TypeInContext(e->ctx), align, false);
+static LLVMValueRef i32_const(ash_emit *e, unsigned number) {
+    return LLVMConstInt(LLVMInt32TypeInContext(e->ctx), number, false);
 }
 
 static LLVMValueRef load_part(ash_emit *e, uint16_t buf, LLVMTypeRef type, LLVMValueRef ptr,
@@ -372,6 +372,67 @@ static LLVMValueRef load_parts(ash_emit *e, uint16_t buf, LLVMTypeRef element, L
     return ash_emit__join(e, parts, ASH_MIN(count, MOST));
 }
 
+static LLVMValueRef lane_alone(ash_emit *e, LLVMValueRef v, unsigned lane) {
+    const int32_t pick = (int32_t)lane;
+    return e->kind->shuffle(e, v, NULL, &pick, 1);
+}
+
+/* Whether a vector under a mask goes lane by lane here, as LLVM would take it apart in several blocks, each
+ * of which asks the whole vector for its lane. */
+static bool goes_by_lanes(const ash_emit *e, const ash_inst *inst, ash_dtype dtype, unsigned lanes) {
+    enum { WORD = 4 };
+    return inst->b != ASH_NO_REF && e->kind->shuffle && ash_dtype_size(dtype) == 1 && lanes > 1 &&
+           lanes % WORD != 0;
+}
+
+/* Begins what is done where lane i of the mask is set, and ends it; answers the block that is left. */
+static LLVMBasicBlockRef begin_lane(ash_emit *e, LLVMValueRef mask, unsigned i, LLVMBasicBlockRef *after) {
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b),
+                      then = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+    *after = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+    LLVMValueRef is = LLVMBuildExtractElement(e->b, mask, i32_const(e, i), "");
+    LLVMBuildCondBr(e->b, is, then, *after);
+    LLVMPositionBuilderAtEnd(e->b, then);
+    return before;
+}
+
+static void end_lane(ash_emit *e, LLVMBasicBlockRef after) {
+    LLVMBuildBr(e->b, after);
+    LLVMPositionBuilderAtEnd(e->b, after);
+}
+
+/* Words until all are there: of these LLVM makes what follows without a vector of bytes. */
+static LLVMValueRef load_lanes(ash_emit *e, const ash_inst *inst, LLVMTypeRef element, LLVMValueRef ptr) {
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    LLVMValueRef mask = ash_emit__value(e, inst->b), out = LLVMGetPoison(LLVMVectorType(i32, inst->lanes));
+    for (unsigned i = 0; i < inst->lanes; i++) {
+        LLVMBasicBlockRef after, before = begin_lane(e, mask, i, &after), then = LLVMGetInsertBlock(e->b);
+        LLVMValueRef at = offset_by(e, element, ptr, i32_const(e, i));
+        LLVMValueRef one = LLVMBuildZExt(e->b, load_part(e, inst->buf, element, at, 1), i32, "");
+        end_lane(e, after);
+        LLVMValueRef phi = LLVMBuildPhi(e->b, i32, "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){LLVMConstNull(i32), one}, (LLVMBasicBlockRef[]){before, then},
+                        2);
+        out = LLVMBuildInsertElement(e->b, out, phi, i32_const(e, i), "");
+    }
+    return LLVMBuildTrunc(e->b, out, LLVMVectorType(element, inst->lanes), "");
+}
+
+static void store_lanes(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMValueRef ptr) {
+    LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v));
+    LLVMValueRef mask = ash_emit__value(e, inst->b), lanes[ASH_NEST_LANES_MAX];
+    const unsigned count = ash_emit__lanes(v);
+    for (unsigned i = 0; i < count; i++) lanes[i] = lane_alone(e, v, i);
+    for (unsigned i = 0; i < count; i++) {
+        LLVMBasicBlockRef after;
+        begin_lane(e, mask, i, &after);
+        LLVMValueRef access = LLVMBuildStore(e->b, lanes[i], offset_by(e, element, ptr, i32_const(e, i)));
+        LLVMSetAlignment(access, 1);
+        describe(e, access, inst->buf, false);
+        end_lane(e, after);
+    }
+}
+
 static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     uint64_t multiple;
     LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), v;
@@ -382,8 +443,8 @@ static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
         return load_parts(e, inst->buf, element, ptr, inst->lanes / most, most, align);
     if (inst->b == ASH_NO_REF)
         return load_part(e, inst->buf, ash_emit__vector(element, inst->lanes), ptr, align);
-    LLVMValueRef args[] = {ptr, align_argument(e, align), mask_of(e, inst, inst->lanes),
-                           LLVMConstNull(vector)};
+    if (goes_by_lanes(e, inst, dtype, inst->lanes)) return load_lanes(e, inst, element, ptr);
+    LLVMValueRef args[] = {ptr, i32_const(e, align), mask_of(e, inst, inst->lanes), LLVMConstNull(vector)};
     v = masked_access(e, "llvm.masked.load", vector, LLVMTypeOf(ptr), args);
     describe(e, v, inst->buf, true);
     return as_scalar(e, v);
@@ -393,12 +454,16 @@ static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
     uint64_t multiple;
     LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), access;
     unsigned align = alignment(e, inst, multiple);
+    if (goes_by_lanes(e, inst, ash_nest_dtype(e->nest, inst->buf), ash_emit__lanes(v))) {
+        store_lanes(e, inst, v, ptr);
+        return;
+    }
     if (inst->b == ASH_NO_REF) {
         access = LLVMBuildStore(e->b, v, ptr);
         LLVMSetAlignment(access, align);
     } else {
         v = as_vector(e, v);
-        LLVMValueRef args[] = {v, ptr, align_argument(e, align), mask_of(e, inst, ash_emit__lanes(v))};
+        LLVMValueRef args[] = {v, ptr, i32_const(e, align), mask_of(e, inst, ash_emit__lanes(v))};
         access = masked_access(e, "llvm.masked.store", LLVMTypeOf(v), LLVMTypeOf(ptr), args);
     }
     describe(e, access, inst->buf, false);
@@ -412,8 +477,8 @@ static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
     LLVMValueRef ptrs =
         offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
-    LLVMValueRef args[] = {ptrs, align_argument(e, element_align(e, inst, dtype)),
-                           mask_of(e, inst, inst->lanes), LLVMConstNull(vector)};
+    LLVMValueRef args[] = {ptrs, i32_const(e, element_align(e, inst, dtype)), mask_of(e, inst, inst->lanes),
+                           LLVMConstNull(vector)};
     LLVMValueRef v = masked_access(e, "llvm.masked.gather", vector, LLVMTypeOf(ptrs), args);
     describe(e, v, inst->buf, true);
     return as_scalar(e, v);
@@ -424,7 +489,7 @@ static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValu
     LLVMValueRef ptrs =
         offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
     v = as_vector(e, v);
-    LLVMValueRef args[] = {v, ptrs, align_argument(e, element_align(e, inst, dtype)),
+    LLVMValueRef args[] = {v, ptrs, i32_const(e, element_align(e, inst, dtype)),
                            mask_of(e, inst, ash_emit__lanes(v))};
     describe(e, masked_access(e, "llvm.masked.scatter", LLVMTypeOf(v), LLVMTypeOf(ptrs), args), inst->buf,
              false);

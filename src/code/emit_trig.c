@@ -79,25 +79,33 @@ static quadrant reduce_large(ash_emit *e, val x) {
 
 /* --- the lanes that are too large -------------------------------------------------------------------- */
 
-/* One part of a quadrant in lane `lane`; NULL, which some have not, stays. */
-static val pick(ash_emit *e, val part, val lane) {
+/* The first lane of one part of a quadrant; NULL, which some have not, stays. */
+static val first(ash_emit *e, val part) {
     bool vector = part && ash_emit__lanes(part) > 1;
-    return vector ? LLVMBuildExtractElement(e->b, part, lane, "") : part;
+    return vector ? LLVMBuildExtractElement(e->b, part, LLVMConstNull(LLVMInt32TypeInContext(e->ctx)), "")
+                  : part;
 }
 
-static val put(ash_emit *e, val large, val part, val fresh, val lane) {
-    if (!part) return NULL;
-    fresh = f_select(e, large, fresh, pick(e, part, lane));
-    return ash_emit__lanes(part) > 1 ? LLVMBuildInsertElement(e->b, part, fresh, lane, "") : fresh;
+/* Each lane one down, and `last` behind them. */
+static val turn(ash_emit *e, val part, val last) {
+    const unsigned lanes = ash_emit__lanes(part);
+    if (lanes == 1) return last;
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    val fresh = LLVMBuildInsertElement(e->b, LLVMGetPoison(LLVMTypeOf(part)), last, LLVMConstNull(i32), "");
+    return LLVMBuildShuffleVector(e->b, part, fresh, ash_emit__numbers(i32, 1, lanes, lanes), "");
 }
 
-/* The slow way for one lane, where it is past LIMIT. */
-static quadrant fix_lane(ash_emit *e, val x, quadrant q, val lane, ash_quadrant_fn *slow) {
-    val one = pick(e, x, lane), large = f_gt(e, one, LIMIT);
+static val put(ash_emit *e, val large, val part, val fresh) {
+    return part ? turn(e, part, f_select(e, large, fresh, first(e, part))) : NULL;
+}
+
+/* The slow way for the first lane, where it is past LIMIT; behind that it is the last one. */
+static quadrant fix_lane(ash_emit *e, val x, quadrant q, ash_quadrant_fn *slow) {
+    val one = first(e, x), large = f_gt(e, one, LIMIT);
     quadrant fresh = slow(e, f_select(e, large, one, f_const(one, 2 * LIMIT)));
     if (is_single(q.r)) fresh.r = to_f32(e, fresh.r);
-    return (quadrant){put(e, large, q.r, fresh.r, lane), put(e, large, q.low, fresh.low, lane),
-                      put(e, large, q.n, fresh.n, lane)};
+    return (quadrant){put(e, large, q.r, fresh.r), put(e, large, q.low, fresh.low),
+                      put(e, large, q.n, fresh.n)};
 }
 
 static val any(ash_emit *e, val condition) {
@@ -115,7 +123,8 @@ static void came(val phi, val a, val b, LLVMBasicBlockRef *from) {
     if (phi) LLVMAddIncoming(phi, (val[]){a, b}, from, 2);
 }
 
-/* A branch that is hardly ever taken, around a loop over the lanes. */
+/* A branch that is hardly ever taken, around a loop over the lanes. They come by the first one's place,
+ * until each is back in its own: a lane whose number is a variable would be in memory. */
 quadrant ash_emit__fix_large(ash_emit *e, val x, quadrant q, ash_quadrant_fn *slow) {
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
@@ -123,15 +132,16 @@ quadrant ash_emit__fix_large(ash_emit *e, val x, quadrant q, ash_quadrant_fn *sl
     LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
     LLVMBuildCondBr(e->b, any(e, f_gt(e, x, LIMIT)), body, after);
     LLVMPositionBuilderAtEnd(e->b, body);
-    val lane = LLVMBuildPhi(e->b, i32, "");
+    val count = LLVMBuildPhi(e->b, i32, ""), sizes = merge(e, x);
     quadrant in = {merge(e, q.r), merge(e, q.low), merge(e, q.n)};
-    quadrant out = fix_lane(e, x, in, lane, slow);
-    val next = i_add(e, lane, i_const(lane, 1));
-    val more = LLVMBuildICmp(e->b, LLVMIntULT, next, i_const(lane, ash_emit__lanes(x)), "");
-    LLVMBuildCondBr(e->b, more, body, after);
+    quadrant out = fix_lane(e, sizes, in, slow);
+    val next = i_add(e, count, i_const(count, 1));
+    val more = LLVMBuildICmp(e->b, LLVMIntULT, next, i_const(count, ash_emit__lanes(x)), "");
     LLVMBasicBlockRef from[] = {before, body};
-    LLVMAddIncoming(lane, (val[]){LLVMConstInt(i32, 0, false), next}, from, 2);
+    LLVMAddIncoming(count, (val[]){LLVMConstInt(i32, 0, false), next}, from, 2);
+    came(sizes, x, turn(e, sizes, first(e, sizes)), from);
     came(in.r, q.r, out.r, from), came(in.low, q.low, out.low, from), came(in.n, q.n, out.n, from);
+    LLVMBuildCondBr(e->b, more, body, after);
     LLVMPositionBuilderAtEnd(e->b, after);
     quadrant both = {merge(e, q.r), merge(e, q.low), merge(e, q.n)};
     came(both.r, q.r, out.r, from), came(both.low, q.low, out.low, from), came(both.n, q.n, out.n, from);

@@ -235,6 +235,7 @@ const ash_code_target ash_code__nvptx = {
     .from_f16 = ash_emit__from_f16,
     .to_f16 = ash_emit__to_f16,
     .lookup = lookup,
+    .shuffle = ash_nvptx__shuffle,
     .shared = ash_nvptx__shared,
     .block = ash_nvptx__block,
     .copy_reach = copy_reach,

@@ -17,6 +17,10 @@ LLVMValueRef ash_nvptx__tile_load(ash_emit *e, LLVMValueRef from, bool transpose
 void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes,
                      LLVMValueRef condition);
 
+/* bytes.c: ash_code_target.shuffle. */
+LLVMValueRef ash_nvptx__shuffle(ash_emit *e, LLVMValueRef a, LLVMValueRef b, const int32_t *pick,
+                                unsigned lanes);
+
 /* ash_code_target.add. */
 LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes);
 

@@ -263,16 +263,50 @@ static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int6
  * have those begin with another one of their words. */
 enum { FOUR = 4, PATCH_LINES = 32, PATCH_TERMS = 16 };
 
-static ash_ref load_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term,
-                          unsigned lanes) {
+static void set_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term) {
+    ash_nest *n = &g->k->nest;
+    ash_kern_set_sym(g->k, o->line, ADD(n, o->first_line, own->line));
+    ash_kern_set_sym(g->k, o->term, ADD(n, own->term0, ADD(n, own->term, ash_nest_index(n, term))));
+}
+
+/* Whether all terms of a line exist, if one does. */
+static bool is_line(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    const ash_ixs *ixs = &g->k->ixs;
+    bool line = true;
+    for (unsigned i = 0; i < o->n_bounds && line; i++) {
+        const ash_sum at = ash_ix_sum(ixs, o->bounds[i].at);
+        bool holds = at.min >= 0 && ash_dim_is_const(o->bounds[i].end) && at.max < o->bounds[i].end;
+        line = holds || !ash_ix_depends(ixs, o->bounds[i].at, o->term);
+    }
+    return line;
+}
+
+/* Sixteen bytes of a patch: of 16 terms one each, or of four terms four. Terms that are apart by a number
+ * are found from the first one, by a number of bytes where all exist that it is the first of; where it does
+ * not, the operand's first elements are read instead, which are as many. *inside: where they are to be
+ * zeros; ASH_NO_REF: they are already. */
+static void load_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, ash_ref *loads,
+                       ash_ref *inside) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
-    size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, o->line, ADD(n, o->first_line, own->line));
-    ash_kern_set_sym(k, o->term, ADD(n, own->term0, ADD(n, own->term, ash_nest_index(n, term))));
-    ash_ref bytes = load_some(k, o, ash_kern_index(k, o->at.linear), ash_gpu_inside(k, o), lanes);
-    ash_kern_forget(k, mark);
-    return bytes;
+    const unsigned lanes = o->width == FOUR ? FOUR : 1, count = PATCH_TERMS / lanes;
+    const bool line = own->by_number && is_line(g, o);
+    ash_ref first = ASH_NO_REF, all = ASH_NO_REF;
+    *inside = ASH_NO_REF;
+    for (unsigned i = 0; i < count; i++) {
+        size_t mark = ash_kern_mark(k);
+        set_patch(g, o, own, i);
+        ash_ref from = i && own->by_number ? ASH_NO_REF : ash_kern_index(k, o->at.linear);
+        if (i == 0 || !line) all = ash_gpu_inside(k, o);
+        ash_kern_forget(k, mark);
+        if (i == 0) {
+            if (line && all != ASH_NO_REF) from = ash_nest_select(n, all, from, ash_nest_index(n, 0));
+            first = from;
+        }
+        if (own->by_number) from = ADD(n, first, ash_nest_index(n, i * own->apart));
+        loads[i] = load_some(k, o, from, line ? ASH_NO_REF : all, lanes);
+    }
+    if (line) *inside = all;
 }
 
 /* Four words of four bytes, of which word i has byte i of each. */
@@ -307,13 +341,15 @@ static void store_words(ash_nest *n, uint16_t memory, ash_ref at, int64_t apart,
 
 static void copy_patch(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, ash_ref begin) {
     ash_nest *n = &g->k->nest;
-    ash_ref words[FOUR], bytes[FOUR];
+    ash_ref words[FOUR], loads[PATCH_TERMS], inside;
     bool wide = o->width == FOUR;
-    for (unsigned i = 0; i < FOUR; i++) {
-        for (unsigned j = 0; !wide && j < FOUR; j++) bytes[j] = load_patch(g, o, own, FOUR * i + j, 1);
-        words[i] = wide ? load_patch(g, o, own, i, FOUR) : ash_gpu_four(n, bytes);
-    }
+    load_patch(g, o, own, loads, &inside);
+    for (unsigned i = 0; i < FOUR; i++) words[i] = wide ? loads[i] : ash_gpu_four(n, loads + FOUR * i);
     if (wide) turn(n, words);
+    for (unsigned i = 0; i < FOUR && inside != ASH_NO_REF; i++)
+        words[i] =
+            ash_nest_select(n, ash_nest_splat(n, inside, FOUR), words[i],
+                            ash_nest_splat(n, ash_nest_int(n, ash_nest_dtype(n, o->memory), 0), FOUR));
     ash_ref at = ADD(n, ADD(n, own->half, MUL(n, own->line, o->pitch)), own->term);
     store_words(n, o->memory, at, wide ? o->pitch : FOUR, words, begin);
 }
