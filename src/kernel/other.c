@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of their own: argument of an extremum, cumulative sum, scatter, numbers of true elements.
  *
-  * The first two, and the top k (topk.c), work on rows. Updates of one element of a scatter have an order,
-  * so a chunk makes all updates: of some columns, where updates are rows, and else it is the only one. Its
-  * operand is in its place already. Nonzero is one chunk, where each place depends on all elements before.
-  * */
+ * The first two, and the top k (topk.c), work on rows, the first one on a GPU by blocks of threads. Updates
+ * of one element of a scatter have an order, so a chunk makes all updates: of some columns, where updates
+ * are rows, and else it is the only one. Its operand is in its place already. Nonzero is one chunk, where
+ * each place depends on all elements before. */
 #include "loops.h"
 #include "rows.h"
+
+enum { UNROLL = 4 }; /* elements, or vectors, that a thread of a block asks for at once */
 
 ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part) {
     ash_nest *n = &k->nest;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    *r = (ash_rows){
-        .k = k, .node = node, .rank = in->rank, .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS)};
+    *r = (ash_rows){.k = k,
+                    .node = node,
+                    .rank = in->rank,
+                    .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS),
+                    .threads = k->nest.threads};
     r->count = in->dims[r->axis];
     ash_dim total = parts;
     for (unsigned d = 0; d < in->rank; d++) {
@@ -57,7 +62,7 @@ static ash_dim run_rows(ash_rows *r, ash_kern *k, rows_body body) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
     ash_dim extent = in->rank ? in->dims[in->rank - 1] : 1;
-    if ((unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
+    if (k->nest.threads || (unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
         ash_kern_max(k, extent) < lanes) {
         ash_dim total = ash_rows_begin(r, k, in->rank, 1, NULL);
         body(r);
@@ -137,12 +142,14 @@ static extremum extremum_begin(ash_rows *r, ash_ref first) {
                       ash_nest_cell(n, x), ash_nest_cell(n, at)};
 }
 
-/* Offers the elements [from, to) in steps of the lanes. */
+/* Offers the elements [from, to) in steps of the lanes: of a block's threads each has its own. */
 static void extremum_run(ash_rows *r, const extremum *e, ash_ref from, ash_ref to, unsigned step) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
-    ash_ref i = ash_kern_loop(k, r->step, from, to, step, 1), at = place(r, i);
+    ash_ref i = ash_kern_loop(k, r->step, ash_rows__own(r, from, step), to, ash_rows__apart(r, step),
+                              r->threads ? UNROLL : 1),
+            at = place(r, i);
     if (k->vsym == r->step && !ash_kern_lost(k))
         at = ash_nest_binary(
             n, ASH_OP_ADD, at,
@@ -152,11 +159,39 @@ static void extremum_run(ash_rows *r, const extremum *e, ash_ref from, ash_ref t
     ash_kern_forget(k, mark);
 }
 
+/* By one thread of those that have the row. */
 static void extremum_store(ash_rows *r, ash_ref at) {
+    ash_nest *n = &r->k->nest;
     ash_ix out[ASH_MAX_RANK];
     for (unsigned d = 0, o = 0; d < r->rank; d++)
         if (d != r->axis) out[o++] = r->idx[d];
-    ash_kern_store(r->k, r->node->out, out, ash_nest_cast(&r->k->nest, ASH_I64, at));
+    if (r->threads)
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, ash_kern_argument(r->k, ASH_NEST_THREAD),
+                                       ash_nest_index(n, 0)));
+    ash_kern_store(r->k, r->node->out, out, ash_nest_cast(n, ASH_I64, at));
+    if (r->threads) ash_nest_end(n);
+}
+
+/* The extremum of the lanes. */
+static void extremum_of_lanes(ash_rows *r, extremum *e, unsigned lanes) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    ash_ref all = ash_nest_get(n, e->best), places = ash_nest_get(n, e->at);
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+    e->best = ash_nest_cell(n, ash_nest_extract(n, all, 0));
+    e->at = ash_nest_cell(n, ash_nest_extract(n, places, 0));
+    for (unsigned i = 1; i < lanes; i++) {
+        ash_ref x = ash_nest_extract(n, all, i), at = ash_nest_extract(n, places, i);
+        ash_ref held = ash_nest_get(n, e->best), held_at = ash_nest_get(n, e->at);
+        ash_ref before = ash_rows_precedes(k, e->max, true, x, held),
+                after = ash_rows_precedes(k, e->max, true, held, x);
+        ash_ref order = ash_nest_binary(n, ASH_OP_LT, e->last ? held_at : at, e->last ? at : held_at);
+        ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
+        ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
+        ash_nest_set(n, e->best, ash_nest_select(n, better, x, held));
+        ash_nest_set(n, e->at, ash_nest_select(n, better, at, held_at));
+    }
 }
 
 /* Each lane finds the extremum of every so many elements; then the lanes are compared, then what is
@@ -171,24 +206,36 @@ static void argreduce_in_lanes(ash_rows *r, unsigned lanes) {
     k->aligned = true;
     extremum e = extremum_begin(r, zero);
     extremum_run(r, &e, step, full, lanes);
-    ash_ref all = ash_nest_get(n, e.best), places = ash_nest_get(n, e.at);
-    k->vsym = ASH_NO_SYM;
-    k->lanes = 1;
-    e.best = ash_nest_cell(n, ash_nest_extract(n, all, 0));
-    e.at = ash_nest_cell(n, ash_nest_extract(n, places, 0));
-    for (unsigned i = 1; i < lanes; i++) {
-        ash_ref x = ash_nest_extract(n, all, i), at = ash_nest_extract(n, places, i);
-        ash_ref held = ash_nest_get(n, e.best), held_at = ash_nest_get(n, e.at);
-        ash_ref before = ash_rows_precedes(k, e.max, true, x, held),
-                after = ash_rows_precedes(k, e.max, true, held, x);
-        ash_ref order = ash_nest_binary(n, ASH_OP_LT, e.last ? held_at : at, e.last ? at : held_at);
-        ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
-        ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
-        ash_nest_set(n, e.best, ash_nest_select(n, better, x, held));
-        ash_nest_set(n, e.at, ash_nest_select(n, better, at, held_at));
-    }
+    extremum_of_lanes(r, &e, lanes);
     extremum_run(r, &e, full, count, 1);
     extremum_store(r, ash_nest_get(n, e.at));
+}
+
+/* A row by the threads of a block, each of which begins with the row's first element: whoever has others
+ * offers them. Vectors where these lie evenly. */
+static void argreduce_together(ash_rows *r) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
+    const unsigned most = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    const bool even = r->axis + 1 == r->rank && ash_dim_is_const(r->count) && r->count % most == 0 &&
+                      r->count >= (int64_t)most * r->threads;
+    extremum e = extremum_begin(r, ash_nest_index(n, 0));
+    ash_ref from = ash_nest_index(n, 1);
+    if (even) {
+        ash_ref x = ash_nest_get(n, e.best), at = ash_nest_get(n, e.at);
+        k->vsym = r->step;
+        k->lanes = most;
+        k->aligned = true;
+        e.best = ash_nest_cell(n, ash_nest_splat(n, x, most));
+        e.at = ash_nest_cell(n, ash_nest_splat(n, at, most));
+        from = ash_nest_index(n, 0);
+    }
+    extremum_run(r, &e, from, ash_kern_dim(k, r->count), k->lanes);
+    if (even) extremum_of_lanes(r, &e, most);
+    ash_ref best = ash_nest_get(n, e.best), at = ash_nest_get(n, e.at);
+    ash_rows__together(r, e.max, e.last, &best, &at);
+    extremum_store(r, at);
 }
 
 static void argreduce_body(ash_rows *r) {
@@ -199,6 +246,10 @@ static void argreduce_body(ash_rows *r) {
     const int64_t least = k->low->target->costs.search_vectors * lanes;
     const bool open = !ash_dim_is_const(r->count);
     bool opened = false;
+    if (r->threads) {
+        argreduce_together(r);
+        return;
+    }
     if (k->lanes == 1 && r->axis + 1 == r->rank && lanes > 1 && ash_kern_max(k, r->count) >= least) {
         size_t mark = ash_kern_mark(k);
         ash_ref enough = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, least), ash_kern_dim(k, r->count));
@@ -431,7 +482,10 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
     ash_rows r;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
-    case ASH_CLASS_ARGREDUCE: *chunks = run_rows(&r, k, argreduce_body); break;
+    case ASH_CLASS_ARGREDUCE:
+        ash_rows__choose_threads(k);
+        *chunks = run_rows(&r, k, argreduce_body);
+        break;
     case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
     case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;

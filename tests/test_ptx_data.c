@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Operators whose results are places that data say, on a GPU whose driver is the stand-in: the processor's
+ * bits on several orders of blocks, how many blocks there are, and what they read. */
+#include "cuda_room.h"
+#include "gpu_here.h"
+
+static ash_diag diag;
+static ash_context *context;
+static ash_graph *graph;
+
+static ash_graph *next_graph(void) {
+    ash_graph_destroy(graph);
+    assert_ok(ash_graph_create(context, "g", &graph, &diag));
+    return graph;
+}
+
+static ash_value input(ash_dtype dtype, unsigned rank, const ash_dim *dims) {
+    static int number;
+    char name[16];
+    ash_type type = {.dtype = dtype, .rank = rank};
+    memcpy(type.dims, dims, rank * sizeof *dims);
+    snprintf(name, sizeof name, "x%d", number++);
+    return ash_graph_input(graph, name, &type);
+}
+#define INPUT(dtype, ...)                                                                                  \
+    input(dtype, sizeof((ash_dim[]){__VA_ARGS__}) / sizeof(ash_dim), (ash_dim[]){__VA_ARGS__})
+
+/* What an execution costs, which gives what the processor does; `orders` of blocks. */
+static ptx_counters run_vars(unsigned orders, const ash_var_binding *vars, size_t n_vars) {
+    ptx_counters counters = {0};
+    cuda_results want, got;
+    assert_ok(ash_graph_status(graph, &diag));
+    for (unsigned seed = 0; seed <= orders; seed++) {
+        ash_plan_options options = cuda_room_mode(seed == 2 ? ASH_MODE_GRAPH : ASH_MODE_STREAM);
+        ash_plan *plan;
+        if (seed) {
+            cuda_room_driver(seed);
+            assert_ok(ash_device_open(context, "CUDA:0", &options.device, &diag));
+        }
+        assert_ok(ash_plan_prepare(context, graph, &options, &plan, &diag));
+        if (n_vars) assert_ok(ash_plan_set_vars(plan, vars, n_vars, &diag));
+        assert_ok(cuda_room_fill(plan, &diag));
+        assert_ok(ash_plan_execute(plan, &diag));
+        if (seed) ptx_counters_reset();
+        assert_ok(ash_plan_execute(plan, &diag));
+        if (seed) ptx_counters_read(NULL, &counters);
+        assert_ok(cuda_room_read(plan, seed ? &got : &want, &diag));
+        ash_plan_destroy(plan);
+        if (!seed) continue;
+        assert_string_equal(ptx_finding(), "");
+        ash_device_close(options.device);
+        assert_int_equal(want.n, got.n);
+        for (size_t i = 0; i < want.n; i++) {
+            assert_int_equal(want.bytes[i], got.bytes[i]);
+            assert_memory_equal(want.data[i], got.data[i], want.bytes[i]);
+        }
+        cuda_results_free(&got);
+    }
+    cuda_results_free(&want);
+    return counters;
+}
+
+static ptx_counters run(unsigned orders) {
+    return run_vars(orders, NULL, 0);
+}
+
+/* One row by a block of 1024 threads, rows by warps, columns by a block each: every element is read once,
+ * in whole sectors where neighbours are. */
+static void extrema(void **state) {
+    (void)state;
+    ash_graph *g = next_graph();
+    ash_graph_output(g, "y", ash_argmax(g, INPUT(ASH_F32, 1, 100000), 1, false));
+    ptx_counters n = run(2);
+    assert_int_equal(n.blocks, 1);
+    assert_true(n.global_load.sectors <= 100000 * 4 / 32 + 400);
+    assert_true(n.lane_instructions < 100000 * 16);
+    g = next_graph();
+    ash_graph_output(g, "y", ash_argmin(g, INPUT(ASH_F32, 60, 1000), 1, true));
+    n = run(1);
+    assert_int_equal(n.blocks, 60);
+    assert_true(n.global_load.sectors <= 60 * (1000 * 4 / 32 + 8));
+    g = next_graph();
+    ash_value few = INPUT(ASH_I64, 4, 4100, 3);
+    ash_graph_output(g, "y", ash_argmax(g, few, 1, true));
+    ash_graph_output(g, "z", ash_argmin(g, few, 1, false));
+    n = run(1);
+    assert_int_equal(n.blocks, 2 * 12);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    assert_ok(ash_context_create(NULL, &context, &diag));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+    return 0;
+}
+
+int main(void) {
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(extrema),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
