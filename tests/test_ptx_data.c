@@ -87,6 +87,30 @@ static void extrema(void **state) {
     assert_int_equal(n.blocks, 2 * 12);
 }
 
+/* Tiles of 2048 elements, or as many as make a thousand of them: each is read twice, in whole sectors. */
+static void true_elements(void **state) {
+    (void)state;
+    ash_graph *g = next_graph();
+    ash_value count, x = ash_cast(g, INPUT(ASH_I64, 30000), ASH_I32);
+    ash_graph_output(g, "mask", x = ash_gt(g, x, ash_scalar(g, ASH_I32, 20)));
+    ash_graph_output(g, "y", ash_nonzero(g, x, &count));
+    ash_graph_output(g, "count", count);
+    ptx_counters n = run(2);
+    const uint64_t tiles = 30000 / 2048 + 1;
+    assert_int_equal(n.blocks, 2 * tiles + 30000 / 512 + 1); /* the mask: two to a thread */
+    assert_true(n.lane_instructions < 30000 * 250);
+    g = next_graph();
+    const ash_dim size = ash_graph_var(g, "size", 0, 1 << 20);
+    x = input(ASH_I64, 1, &size);
+    ash_graph_output(g, "y", ash_nonzero(g, ash_gt(g, x, ash_scalar(g, ASH_I64, 20)), &count));
+    ash_graph_output(g, "count", count);
+    const int64_t sizes[] = {0, 1, 5120, 5121, 20000};
+    for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
+        const ash_var_binding now = {"size", sizes[i]};
+        run_vars(1, &now, 1);
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     assert_ok(ash_context_create(NULL, &context, &diag));
@@ -104,6 +128,7 @@ int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extrema),
+        cmocka_unit_test(true_elements),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

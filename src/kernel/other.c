@@ -5,6 +5,7 @@
  * of one element of a scatter have an order, so a chunk makes all updates: of some columns, where updates
  * are rows, and else it is the only one. Its operand is in its place already. Nonzero is one chunk, where
  * each place depends on all elements before. */
+#include "gpu/places.h"
 #include "loops.h"
 #include "rows.h"
 
@@ -480,6 +481,7 @@ static ash_dim lower_nonzero(ash_kern *k) {
 
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
+    const bool gpu = k->low->target->kind == ASH_TARGET_GPU;
     ash_rows r;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
     case ASH_CLASS_ARGREDUCE:
@@ -489,7 +491,7 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
     case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
-    case ASH_CLASS_NONZERO: *chunks = lower_nonzero(k); break;
+    case ASH_CLASS_NONZERO: *chunks = gpu ? ash_gpu_lower_nonzero(k) : lower_nonzero(k); break;
     case ASH_CLASS_NMS: *chunks = ash_kern_lower_nms(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");
     }
