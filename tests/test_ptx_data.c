@@ -111,6 +111,40 @@ static void true_elements(void **state) {
     }
 }
 
+/* Updates that meet: the last one wins, sums and extrema of integers, in any order of blocks; a thread to
+ * each. Sums of floats by rows, each in its order. */
+static void updates(void **state) {
+    (void)state;
+    static const struct {
+        ash_scatter mode;
+        bool floats;
+        uint64_t blocks; /* the operand's own copy, and kernels of 256 threads to a block */
+    } cases[] = {{ASH_SCATTER_SET, true, 10 + 10 + 32 + 32},
+                 {ASH_SCATTER_ADD, false, 10 + 32},
+                 {ASH_SCATTER_MIN, false, 10 + 32},
+                 {ASH_SCATTER_MAX, false, 10 + 32},
+                 {ASH_SCATTER_ADD, true, 10 + 1},
+                 {ASH_SCATTER_MUL, false, 10 + 1}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = next_graph();
+        const ash_dtype dtype = cases[i].floats ? ASH_F32 : ASH_I64;
+        ash_value x = INPUT(dtype, 200, 50), to = INPUT(ASH_I64, 128, 64), from = INPUT(dtype, 128, 64);
+        ash_graph_output(g, "y", ash_scatter_elements(g, x, to, from, 1, cases[i].mode));
+        ptx_counters n = run(3);
+        assert_int_equal(n.blocks, cases[i].blocks);
+    }
+    ash_graph *g = next_graph(); /* rows, some of which are outside */
+    const ash_dim count = ash_graph_var(g, "count", 0, 500);
+    ash_value x = INPUT(ASH_F32, 40, 33), to = input(ASH_I64, 2, (ash_dim[]){count, 1}),
+              from = input(ASH_F32, 2, (ash_dim[]){count, 33});
+    ash_graph_output(g, "y", ash_scatter_nd(g, x, to, from, ASH_SCATTER_SET));
+    ash_graph_output(g, "z", ash_scatter_nd(g, x, to, from, ASH_SCATTER_ADD));
+    for (int64_t k = 0; k <= 500; k += 250) {
+        const ash_var_binding now = {"count", k};
+        run_vars(2, &now, 1);
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     assert_ok(ash_context_create(NULL, &context, &diag));
@@ -129,6 +163,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extrema),
         cmocka_unit_test(true_elements),
+        cmocka_unit_test(updates),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

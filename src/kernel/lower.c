@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "cut.h"
-#include "gpu/places.h"
+#include "kernel/gpu/places.h"
 #include "split.h"
 
 /* --- steps ------------------------------------------------------------------------------------------- */

@@ -5,9 +5,10 @@
  * of one element of a scatter have an order, so a chunk makes all updates: of some columns, where updates
  * are rows, and else it is the only one. Its operand is in its place already. Nonzero is one chunk, where
  * each place depends on all elements before. */
-#include "gpu/places.h"
+#include "kernel/gpu/places.h"
 #include "loops.h"
 #include "rows.h"
+#include "scatter.h"
 
 enum { UNROLL = 4 }; /* elements, or vectors, that a thread of a block asks for at once */
 
@@ -350,14 +351,28 @@ static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, bool skip, as
     return ash_ix_loaded(&k->ixs, i, INT64_MAX, 0); /* every loop here is scalar */
 }
 
-typedef struct scatter {
-    ash_kern *k;
-    const ash_node *node;
-    ash_ix idx[ASH_MAX_RANK]; /* position in the updates */
-} scatter;
+void ash_scatter__target(const ash_scattered *s, ash_ix *to, ash_ref *inside) {
+    ash_kern *k = s->k;
+    const ash_node *node = s->node;
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *indices = ash_graph__type(k->graph, node->ins[1]);
+    if (node->op == ASH_OP_SCATTER_ELEMENTS) {
+        unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
+        memcpy(to, s->idx, sizeof s->idx);
+        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], s->idx), x->dims[axis], false, inside);
+    } else {
+        unsigned outer = indices->rank - 1, depth = (unsigned)indices->dims[outer];
+        ash_ix at[ASH_MAX_RANK];
+        memcpy(at, s->idx, sizeof at);
+        for (unsigned d = 0; d < depth; d++) {
+            at[outer] = ash_ix_const(&k->ixs, d);
+            to[d] = target_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[d], true, inside);
+        }
+        for (unsigned d = depth; d < x->rank; d++) to[d] = s->idx[outer + d - depth];
+    }
+}
 
-/* Makes the update at the present position. */
-static void emit_update(scatter *s) {
+void ash_scatter__update(const ash_scattered *s) {
     static const ash_op combine[] = {[ASH_SCATTER_ADD] = ASH_OP_ADD,
                                      [ASH_SCATTER_MUL] = ASH_OP_MUL,
                                      [ASH_SCATTER_MIN] = ASH_OP_MIN,
@@ -365,25 +380,10 @@ static void emit_update(scatter *s) {
     ash_kern *k = s->k;
     ash_nest *n = &k->nest;
     const ash_node *node = s->node;
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
-                   *indices = ash_graph__type(k->graph, node->ins[1]);
     ash_scatter mode = (ash_scatter)ash_node_int(node, ASH_ATTR_MODE);
     ash_ix to[ASH_MAX_RANK];
     ash_ref inside = ASH_NO_REF;
-    if (node->op == ASH_OP_SCATTER_ELEMENTS) {
-        unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
-        memcpy(to, s->idx, sizeof to);
-        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], s->idx), x->dims[axis], false, &inside);
-    } else {
-        unsigned outer = indices->rank - 1, depth = (unsigned)indices->dims[outer];
-        ash_ix at[ASH_MAX_RANK];
-        memcpy(at, s->idx, sizeof at);
-        for (unsigned d = 0; d < depth; d++) {
-            at[outer] = ash_ix_const(&k->ixs, d);
-            to[d] = target_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[d], true, &inside);
-        }
-        for (unsigned d = depth; d < x->rank; d++) to[d] = s->idx[outer + d - depth];
-    }
+    ash_scatter__target(s, to, &inside);
     if (inside != ASH_NO_REF) ash_nest_if(n, inside);
     ash_ref value = ash_kern_eval(k, node->ins[2], s->idx);
     if (mode != ASH_SCATTER_SET)
@@ -393,23 +393,23 @@ static void emit_update(scatter *s) {
 }
 
 /* All updates in their order, along the first `dims` dims. */
-static void emit_updates(scatter *s, unsigned dims) {
+static void emit_updates(ash_scattered *s, unsigned dims) {
     ash_type outer = *ash_graph__type(s->k->graph, s->node->ins[2]);
     size_t mark = ash_kern_mark(s->k);
     outer.rank = dims;
     open_loops(s->k, &outer, s->idx);
-    emit_update(s);
+    ash_scatter__update(s);
     close_loops(s->k, dims, mark);
 }
 
 static void emit_columns(ash_loops *l, void *arg) {
-    scatter *s = arg;
+    ash_scattered *s = arg;
     emit_updates(s, ash_graph__type(l->k->graph, s->node->ins[2])->rank - 1);
 }
 
 /* Where whole rows are updated, the last coordinate of an update is its own in the result, so that columns
  * are independent: vectors of them, and chunks. */
-static ash_dim lower_columns(scatter *s, ash_dim extent, unsigned lanes) {
+static ash_dim lower_columns(ash_scattered *s, ash_dim extent, unsigned lanes) {
     ash_kern *k = s->k;
     ash_nest *n = &k->nest;
     const ash_costs *c = &k->low->target->costs;
@@ -430,7 +430,9 @@ static ash_dim lower_columns(scatter *s, ash_dim extent, unsigned lanes) {
 }
 
 static ash_dim lower_scatter(ash_kern *k) {
-    scatter s = {.k = k, .node = &k->graph->nodes.at[k->group->root]};
+    ash_scattered s = {.k = k, .node = &k->graph->nodes.at[k->group->root]};
+    ash_dim all;
+    if (ash_gpu_lower_scatter(k, &all)) return all;
     const ash_type *indices = ash_graph__type(k->graph, s.node->ins[1]);
     const ash_type *updates = ash_graph__type(k->graph, s.node->ins[2]);
     const unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(updates->dtype)));
