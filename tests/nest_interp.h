@@ -160,6 +160,42 @@ static inline void interp_binary(interp *in, const ash_inst *inst, interp_lane *
     ash_wide__round(&in->out);
 }
 
+/* Of several chunks, which otherwise leave the element alone. */
+static inline void interp_atomic(interp *in, ash_ref ref, const ash_inst *inst) {
+    enum { AT_ONCE = -2 };
+    const interp_buffer *b = &in->buffers[inst->buf];
+    const int64_t index = interp_at(in, inst->a)->i, size = (int64_t)ash_dtype_size(inst->dtype);
+    interp_memory *m = b->memory;
+    const int64_t begin = b->offset + index * size, end = begin + size;
+    if (interp_poison(in, inst->a)[0] || interp_poison(in, inst->c)[0]) {
+        interp_fail(in, ref, "an operand has no value");
+        return;
+    }
+    if (index < 0 || end > m->bytes || !interp_declared(b, begin - b->offset, end - b->offset, true) ||
+        !interp_declared(b, begin - b->offset, end - b->offset, false)) {
+        interp_fail(in, ref, "element %lld of buffer %u", (long long)index, inst->buf);
+        return;
+    }
+    for (int64_t k = begin >> m->shift; k < end >> m->shift; k++) {
+        if ((m->writer[k] && m->writer[k] != AT_ONCE) || m->reader[k]) {
+            interp_fail(in, ref, "byte %lld of buffer %u is used otherwise", (long long)(k << m->shift),
+                        inst->buf);
+            return;
+        }
+        m->writer[k] = AT_ONCE;
+    }
+    if (interp_any(m->undefined + begin, size)) {
+        interp_fail(in, ref, "element %lld of buffer %u has no value", (long long)index, inst->buf);
+        return;
+    }
+    interp_lane old, new;
+    interp_view(&in->out, inst->dtype, &old, 1);
+    ash_wide_load(&in->out, m->data + begin);
+    interp_binary(in, inst, &old, interp_at(in, inst->c), &new, 1);
+    interp_view(&in->out, inst->dtype, &new, 1);
+    ash_wide_store(&in->out, m->data + begin);
+}
+
 /* Lane j with lane j + ceil(n/2), until one is left. */
 static inline void interp_hreduce(interp *in, ash_ref ref, const ash_inst *inst) {
     unsigned n = in->nest->code.at[inst->a].lanes;
@@ -536,6 +572,7 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_STORE:
     case ASH_NEST_GATHER:
     case ASH_NEST_SCATTER: interp_access(in, ref, inst); break;
+    case ASH_NEST_ATOMIC: interp_atomic(in, ref, inst); break;
     case ASH_NEST_LOOKUP: interp_lookup(in, ref, inst); break;
     case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* How the kernels of whole models touch memory, on the stand-in for the driver: each kernel of SqueezeNet,
  * MobileNet v2 and BERT mini asks for whole sectors and for different banks, but for those on a list, each
- * with its reason. (Of single operators: `conformance -a`.) */
+ * with its reason. (Of single operators: `conformance -a`.) And a plan for such a GPU that is not there
+ * reports the same weights. */
 #include "cuda_room.h"
 #include "gpu_here.h"
 #include "nets_run.h"
@@ -58,6 +59,19 @@ static unsigned check_op(const char *text, const char *model, const ash_prepared
     return !right;
 }
 
+/* What a plan says of its weights where no GPU is. */
+static void same_on_paper(const net_room *room, const ash_plan *plan) {
+    ash_plan *paper = cuda_room_paper(room->context, room->n.g);
+    const ash_plan_report is = ash_plan_describe(plan), said = ash_plan_describe(paper);
+    assert_true(is.weights > 1 << 20);
+    assert_int_equal(said.weights, is.weights);
+    assert_int_equal(said.staging, is.staging);
+    assert_int_equal(said.constants, is.constants);
+    assert_int_equal(said.mapped, is.mapped);
+    assert_int_equal(said.released, is.released);
+    ash_plan_destroy(paper);
+}
+
 static void whole_sectors(void **state) {
     net_room room;
     ash_plan_options options = ash_plan_options_default();
@@ -84,6 +98,7 @@ static void whole_sectors(void **state) {
     }
     ash_context_free_text(room.context, text, size);
     assert_int_equal(wrong, 0);
+    same_on_paper(&room, plan);
     ash_plan_destroy(plan);
     ash_device_close(options.device);
     net_close(&room);

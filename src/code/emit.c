@@ -636,6 +636,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_STORE:
         case ASH_NEST_GATHER:
         case ASH_NEST_SCATTER:
+        case ASH_NEST_ATOMIC:
         case ASH_NEST_COPY_ASYNC:
         case ASH_NEST_TILE_LOAD:
         case ASH_NEST_PREFETCH:

@@ -469,6 +469,17 @@ static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
     describe(e, access, inst->buf, false);
 }
 
+static void atomic(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValueRef v) {
+    const bool sign = dtype == ASH_I32 || dtype == ASH_I64;
+    uint64_t multiple;
+    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple);
+    LLVMAtomicRMWBinOp op = inst->i == ASH_OP_ADD ? LLVMAtomicRMWBinOpAdd
+                            : inst->i == ASH_OP_MIN
+                                ? (sign ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin)
+                                : (sign ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax);
+    LLVMBuildAtomicRMW(e->b, op, ptr, v, LLVMAtomicOrderingMonotonic, false);
+}
+
 static unsigned element_align(const ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     return alignment(e, inst, ash_dtype_size(dtype));
 }
@@ -651,6 +662,7 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_GATHER: v = to_register(e, dtype, gather(e, inst, dtype)); break;
     case ASH_NEST_STORE: store(e, inst, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
     case ASH_NEST_SCATTER: scatter(e, inst, dtype, to_memory(e, dtype, ash_emit__value(e, inst->c))); break;
+    case ASH_NEST_ATOMIC: atomic(e, inst, dtype, ash_emit__value(e, inst->c)); break;
     case ASH_NEST_LOOKUP: v = lookup(e, inst); break;
     case ASH_NEST_COPY_ASYNC: copy_async(e, inst); break;
     case ASH_NEST_TILE_LINES_ARE:

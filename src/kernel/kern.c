@@ -10,6 +10,7 @@ void ash_kern_init(ash_kern *k, ash_lowering *low, uint32_t group_id) {
                     .vsym = ASH_NO_SYM,
                     .lanes = 1,
                     .digits = ASH_NO_BUFFER,
+                    .between = {ASH_NO_BUFFER, ASH_NO_BUFFER, ASH_NO_BUFFER},
                     .mask = ASH_NO_REF,
                     .guard = ASH_NO_REF,
                     .roomy = ASH_NO_VALUE};

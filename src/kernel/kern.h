@@ -135,6 +135,8 @@ typedef struct ash_kern_packed {
     uint16_t buf;
 } ash_kern_packed;
 
+enum { ASH_MAX_BETWEEN = 3 };
+
 typedef struct ash_kern {
     ash_lowering *low;
     const ash_graph *graph;
@@ -164,7 +166,9 @@ typedef struct ash_kern {
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
     ASH_VEC(ash_kern_leaf) leaves;
     uint32_t digits; /* buffer of the program with the first operand as digits, or ASH_NO_BUFFER */
-    ash_ix stored;   /* the index that the root was stored at; valid when has_stored */
+    uint32_t between[ASH_MAX_BETWEEN]; /* buffers that kernels of the group before this one have made for
+                                          it, and ASH_NO_BUFFER (gpu/places.h) */
+    ash_ix stored;                     /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
     ash_kern_spare spare;
     bool failed;    /* out of memory, or too large */

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cut.h"
+#include "kernel/gpu/places.h"
 #include "split.h"
 
 /* --- steps ------------------------------------------------------------------------------------------- */
@@ -242,7 +243,8 @@ typedef enum task {
     READY /* it makes of an operand what the next step reads */
 } task;
 
-static ash_status add_step(ash_kern *k, ash_dim chunks, task what) {
+/* `name`: of what it makes ready, or NULL. */
+static ash_status add_step_of(ash_kern *k, ash_dim chunks, task what, const char *name) {
     ash_lowering *low = k->low;
     ash_program *p = low->program;
     const ash_group *g = k->group;
@@ -253,7 +255,7 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, task what) {
     uint32_t *buffers = ash_arena_alloc(&p->arena, k->uses.len, sizeof *buffers);
     ash_access *accesses = ash_arena_copy(&p->arena, k->accesses.at, k->accesses.len, sizeof *accesses);
     const char **nodes = ash_arena_alloc(&p->arena, g->n_nodes, sizeof *nodes);
-    step.name = what == READY ? "digits" : step_name(low, g);
+    step.name = name ? name : step_name(low, g);
     if (!buffers || !accesses || !nodes || !step.name) return ASH_NO_MEMORY(low->diag);
     for (size_t i = 0; i < k->uses.len; i++) buffers[i] = k->uses.at[i].buffer;
     for (uint32_t i = 0; i < g->n_nodes; i++) {
@@ -273,6 +275,10 @@ static ash_status add_step(ash_kern *k, ash_dim chunks, task what) {
     step.nodes = nodes;
     ASH_TRY(add_kernel(k, chunks, &step));
     return ash_vec_push(p->allocator, &p->steps, step) ? ASH_OK : ASH_NO_MEMORY(low->diag);
+}
+
+static ash_status add_step(ash_kern *k, ash_dim chunks, task what) {
+    return add_step_of(k, chunks, what, what == READY ? "digits" : NULL);
 }
 
 /* --- groups --------------------------------------------------------------------------------------- */
@@ -307,14 +313,34 @@ static ash_status lower_digits(ash_lowering *low, uint32_t id, uint32_t *buffer)
     return status;
 }
 
+/* The steps before a group's own one on a GPU; `between` receives the buffers that they make. */
+static ash_status lower_ahead(ash_lowering *low, uint32_t id, uint32_t *between) {
+    ash_status status = ASH_OK;
+    bool more = true;
+    for (unsigned number = 0; more && status == ASH_OK; number++) {
+        ash_kern k;
+        ash_dim chunks = 0;
+        const char *name = NULL;
+        ash_kern_init(&k, low, id);
+        if (number) memcpy(k.between, between, sizeof k.between);
+        more = ash_gpu_lower_ahead(&k, number, &chunks, &name);
+        if (more) status = add_step_of(&k, chunks, READY, name);
+        memcpy(between, k.between, sizeof k.between);
+        ash_kern_free(&k);
+    }
+    return status;
+}
+
 static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
     ash_kern k;
     ash_dim chunks = 0;
     bool tiled = false;
-    uint32_t digits;
+    uint32_t digits, between[ASH_MAX_BETWEEN];
     ASH_TRY(lower_digits(low, id, &digits));
+    ASH_TRY(lower_ahead(low, id, between));
     ash_kern_init(&k, low, id);
     k.digits = digits;
+    memcpy(k.between, between, sizeof between);
     ash_status status = ASH_OK;
     if (k.group->kind == ASH_GROUP_OTHER)
         status = ash_kern_lower_other(&k, &chunks);

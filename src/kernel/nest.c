@@ -477,6 +477,12 @@ void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value,
     access(n, make(ASH_NEST_SCATTER, ash_nest_dtype(n, buf), 0, indices, mask, value), buf);
 }
 
+void ash_nest_atomic(ash_nest *n, ash_op op, uint16_t buf, ash_ref index, ash_ref value) {
+    ash_inst inst = make(ASH_NEST_ATOMIC, ash_nest_dtype(n, buf), 0, index, ASH_NO_REF, value);
+    inst.i = op;
+    access(n, inst, buf);
+}
+
 void ash_nest_poll(ash_nest *n) {
     ash_nest_add(n, make(ASH_NEST_POLL, ASH_I64, 0, ASH_NO_REF, ASH_NO_REF, ASH_NO_REF));
     n->polls = true;

@@ -71,6 +71,9 @@ typedef enum ash_nest_op {
     ASH_NEST_STORE,    /* c to neighbours from index a */
     ASH_NEST_GATHER,   /* a: vector of i64 indices */
     ASH_NEST_SCATTER,  /* c to the elements a; of equal indices the last lane wins */
+    ASH_NEST_ATOMIC, /* element a becomes the core operator i (ADD, MIN, MAX) of it and c, at once, whoever
+                        else does that; integers of 4 or 8 bytes, scalar. Whoever reads or writes it
+                        otherwise comes before the kernel or after it. On GPUs alone */
     ASH_NEST_PREFETCH, /* the line at index a; i: 0 for reading, 1 for writing, 2 for reading much later,
                           into the second-level cache; never faults */
     /* arithmetic */
@@ -266,6 +269,7 @@ ash_ref ash_nest_load(ash_nest *n, uint16_t buf, ash_ref index, unsigned lanes, 
 void ash_nest_store(ash_nest *n, uint16_t buf, ash_ref index, ash_ref value, ash_ref mask);
 ash_ref ash_nest_gather(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref mask);
 void ash_nest_scatter(ash_nest *n, uint16_t buf, ash_ref indices, ash_ref value, ash_ref mask);
+void ash_nest_atomic(ash_nest *n, ash_op op, uint16_t buf, ash_ref index, ash_ref value);
 void ash_nest_poll(ash_nest *n);
 void ash_nest_prefetch(ash_nest *n, uint16_t buf, ash_ref index, bool for_writing);
 void ash_nest_prefetch_far(ash_nest *n, uint16_t buf, ash_ref index);

@@ -34,6 +34,7 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_STORE] = "store",
     [ASH_NEST_GATHER] = "gather",
     [ASH_NEST_SCATTER] = "scatter",
+    [ASH_NEST_ATOMIC] = "atomic",
     [ASH_NEST_PREFETCH] = "prefetch",
     [ASH_NEST_COMPUTE] = "compute",
     [ASH_NEST_IDIV] = "idiv",
@@ -168,7 +169,9 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
     case ASH_NEST_ELSE: ash_text_add(out, "} else {"); break;
     case ASH_NEST_STORE:
     case ASH_NEST_SCATTER:
+    case ASH_NEST_ATOMIC:
         ash_text_add(out, "%s", names[inst->op]);
+        if (inst->op == ASH_NEST_ATOMIC) ash_text_add(out, " %s", ash_op_name((ash_op)inst->i));
         place(n, inst, out);
         ash_text_add(out, ", ");
         operand(n, inst->c, out);

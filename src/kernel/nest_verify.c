@@ -111,7 +111,8 @@ static ash_status memory(struct check *c, ash_ref ref) {
     size_t number = inst->buf & ~ASH_NEST_SHARED;
     REQUIRE(c, ref, number < (shared ? c->nest->shared.len : c->nest->buffers.len), "no such buffer");
     ash_dtype dtype = ash_nest_dtype(c->nest, inst->buf);
-    bool stores = inst->op == ASH_NEST_STORE || inst->op == ASH_NEST_SCATTER;
+    bool atomic = inst->op == ASH_NEST_ATOMIC;
+    bool stores = inst->op == ASH_NEST_STORE || inst->op == ASH_NEST_SCATTER || atomic;
     bool indexed = inst->op == ASH_NEST_GATHER || inst->op == ASH_NEST_SCATTER;
     unsigned lanes = inst->lanes;
     if (inst->op == ASH_NEST_PREFETCH) {
@@ -125,6 +126,11 @@ static ash_status memory(struct check *c, ash_ref ref) {
         REQUIRE(c, ref, shared || c->nest->buffers.at[number].written,
                 "a store to a buffer that is not written");
         REQUIRE(c, ref, inst->lanes == 0, "a store has a result");
+        REQUIRE(c, ref,
+                !atomic || (lanes == 1 && !shared && !ash_dtype_is_float(dtype) &&
+                            ash_dtype_size(dtype) >= 4 && inst->b == ASH_NO_REF &&
+                            (inst->i == ASH_OP_ADD || inst->i == ASH_OP_MIN || inst->i == ASH_OP_MAX)),
+                "nothing that is done at once");
     } else {
         REQUIRE(c, ref, inst->dtype == dtype, "a load of another dtype than the buffer's");
         REQUIRE(c, ref, lanes >= 1 && lanes <= ASH_NEST_LANES_MAX, "lanes out of range");
@@ -410,6 +416,7 @@ static ash_status instruction(struct check *c, ash_ref ref) {
     case ASH_NEST_STORE:
     case ASH_NEST_GATHER:
     case ASH_NEST_SCATTER:
+    case ASH_NEST_ATOMIC:
     case ASH_NEST_PREFETCH: return memory(c, ref);
     case ASH_NEST_COMPUTE: return compute(c, ref);
     case ASH_NEST_FMA:
@@ -460,6 +467,7 @@ static ash_status value_has_lanes(struct check *c, ash_ref ref) {
     case ASH_NEST_SET:
     case ASH_NEST_STORE:
     case ASH_NEST_SCATTER:
+    case ASH_NEST_ATOMIC:
     case ASH_NEST_PREFETCH:
     case ASH_NEST_TILE_LINES_ARE:
     case ASH_NEST_TILE_ZERO:

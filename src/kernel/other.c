@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of their own: argument of an extremum, cumulative sum, scatter, numbers of true elements.
  *
-  * The first two, and the top k (topk.c), work on rows. Updates of one element of a scatter have an order,
-  * so a chunk makes all updates: of some columns, where updates are rows, and else it is the only one. Its
-  * operand is in its place already. Nonzero is one chunk, where each place depends on all elements before.
-  * */
+ * The first two, and the top k (topk.c), work on rows, the first one on a GPU by blocks of threads. Updates
+ * of one element of a scatter have an order, so a chunk makes all updates: of some columns, where updates
+ * are rows, and else it is the only one. Its operand is in its place already. Nonzero is one chunk, where
+ * each place depends on all elements before. */
+#include "kernel/gpu/places.h"
 #include "loops.h"
 #include "rows.h"
+#include "scatter.h"
+
+enum { UNROLL = 4 }; /* elements, or vectors, that a thread of a block asks for at once */
 
 ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part) {
     ash_nest *n = &k->nest;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    *r = (ash_rows){
-        .k = k, .node = node, .rank = in->rank, .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS)};
+    *r = (ash_rows){.k = k,
+                    .node = node,
+                    .rank = in->rank,
+                    .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS),
+                    .threads = k->nest.threads};
     r->count = in->dims[r->axis];
     ash_dim total = parts;
     for (unsigned d = 0; d < in->rank; d++) {
@@ -57,7 +64,7 @@ static ash_dim run_rows(ash_rows *r, ash_kern *k, rows_body body) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
     ash_dim extent = in->rank ? in->dims[in->rank - 1] : 1;
-    if ((unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
+    if (k->nest.threads || (unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
         ash_kern_max(k, extent) < lanes) {
         ash_dim total = ash_rows_begin(r, k, in->rank, 1, NULL);
         body(r);
@@ -137,12 +144,14 @@ static extremum extremum_begin(ash_rows *r, ash_ref first) {
                       ash_nest_cell(n, x), ash_nest_cell(n, at)};
 }
 
-/* Offers the elements [from, to) in steps of the lanes. */
+/* Offers the elements [from, to) in steps of the lanes: of a block's threads each has its own. */
 static void extremum_run(ash_rows *r, const extremum *e, ash_ref from, ash_ref to, unsigned step) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
-    ash_ref i = ash_kern_loop(k, r->step, from, to, step, 1), at = place(r, i);
+    ash_ref i = ash_kern_loop(k, r->step, ash_rows__own(r, from, step), to, ash_rows__apart(r, step),
+                              r->threads ? UNROLL : 1),
+            at = place(r, i);
     if (k->vsym == r->step && !ash_kern_lost(k))
         at = ash_nest_binary(
             n, ASH_OP_ADD, at,
@@ -152,11 +161,39 @@ static void extremum_run(ash_rows *r, const extremum *e, ash_ref from, ash_ref t
     ash_kern_forget(k, mark);
 }
 
+/* By one thread of those that have the row. */
 static void extremum_store(ash_rows *r, ash_ref at) {
+    ash_nest *n = &r->k->nest;
     ash_ix out[ASH_MAX_RANK];
     for (unsigned d = 0, o = 0; d < r->rank; d++)
         if (d != r->axis) out[o++] = r->idx[d];
-    ash_kern_store(r->k, r->node->out, out, ash_nest_cast(&r->k->nest, ASH_I64, at));
+    if (r->threads)
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, ash_kern_argument(r->k, ASH_NEST_THREAD),
+                                       ash_nest_index(n, 0)));
+    ash_kern_store(r->k, r->node->out, out, ash_nest_cast(n, ASH_I64, at));
+    if (r->threads) ash_nest_end(n);
+}
+
+/* The extremum of the lanes. */
+static void extremum_of_lanes(ash_rows *r, extremum *e, unsigned lanes) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    ash_ref all = ash_nest_get(n, e->best), places = ash_nest_get(n, e->at);
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+    e->best = ash_nest_cell(n, ash_nest_extract(n, all, 0));
+    e->at = ash_nest_cell(n, ash_nest_extract(n, places, 0));
+    for (unsigned i = 1; i < lanes; i++) {
+        ash_ref x = ash_nest_extract(n, all, i), at = ash_nest_extract(n, places, i);
+        ash_ref held = ash_nest_get(n, e->best), held_at = ash_nest_get(n, e->at);
+        ash_ref before = ash_rows_precedes(k, e->max, true, x, held),
+                after = ash_rows_precedes(k, e->max, true, held, x);
+        ash_ref order = ash_nest_binary(n, ASH_OP_LT, e->last ? held_at : at, e->last ? at : held_at);
+        ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
+        ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
+        ash_nest_set(n, e->best, ash_nest_select(n, better, x, held));
+        ash_nest_set(n, e->at, ash_nest_select(n, better, at, held_at));
+    }
 }
 
 /* Each lane finds the extremum of every so many elements; then the lanes are compared, then what is
@@ -171,24 +208,36 @@ static void argreduce_in_lanes(ash_rows *r, unsigned lanes) {
     k->aligned = true;
     extremum e = extremum_begin(r, zero);
     extremum_run(r, &e, step, full, lanes);
-    ash_ref all = ash_nest_get(n, e.best), places = ash_nest_get(n, e.at);
-    k->vsym = ASH_NO_SYM;
-    k->lanes = 1;
-    e.best = ash_nest_cell(n, ash_nest_extract(n, all, 0));
-    e.at = ash_nest_cell(n, ash_nest_extract(n, places, 0));
-    for (unsigned i = 1; i < lanes; i++) {
-        ash_ref x = ash_nest_extract(n, all, i), at = ash_nest_extract(n, places, i);
-        ash_ref held = ash_nest_get(n, e.best), held_at = ash_nest_get(n, e.at);
-        ash_ref before = ash_rows_precedes(k, e.max, true, x, held),
-                after = ash_rows_precedes(k, e.max, true, held, x);
-        ash_ref order = ash_nest_binary(n, ASH_OP_LT, e.last ? held_at : at, e.last ? at : held_at);
-        ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
-        ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
-        ash_nest_set(n, e.best, ash_nest_select(n, better, x, held));
-        ash_nest_set(n, e.at, ash_nest_select(n, better, at, held_at));
-    }
+    extremum_of_lanes(r, &e, lanes);
     extremum_run(r, &e, full, count, 1);
     extremum_store(r, ash_nest_get(n, e.at));
+}
+
+/* A row by the threads of a block, each of which begins with the row's first element: whoever has others
+ * offers them. Vectors where these lie evenly. */
+static void argreduce_together(ash_rows *r) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
+    const unsigned most = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    const bool even = r->axis + 1 == r->rank && ash_dim_is_const(r->count) && r->count % most == 0 &&
+                      r->count >= (int64_t)most * r->threads;
+    extremum e = extremum_begin(r, ash_nest_index(n, 0));
+    ash_ref from = ash_nest_index(n, 1);
+    if (even) {
+        ash_ref x = ash_nest_get(n, e.best), at = ash_nest_get(n, e.at);
+        k->vsym = r->step;
+        k->lanes = most;
+        k->aligned = true;
+        e.best = ash_nest_cell(n, ash_nest_splat(n, x, most));
+        e.at = ash_nest_cell(n, ash_nest_splat(n, at, most));
+        from = ash_nest_index(n, 0);
+    }
+    extremum_run(r, &e, from, ash_kern_dim(k, r->count), k->lanes);
+    if (even) extremum_of_lanes(r, &e, most);
+    ash_ref best = ash_nest_get(n, e.best), at = ash_nest_get(n, e.at);
+    ash_rows__together(r, e.max, e.last, &best, &at);
+    extremum_store(r, at);
 }
 
 static void argreduce_body(ash_rows *r) {
@@ -199,6 +248,10 @@ static void argreduce_body(ash_rows *r) {
     const int64_t least = k->low->target->costs.search_vectors * lanes;
     const bool open = !ash_dim_is_const(r->count);
     bool opened = false;
+    if (r->threads) {
+        argreduce_together(r);
+        return;
+    }
     if (k->lanes == 1 && r->axis + 1 == r->rank && lanes > 1 && ash_kern_max(k, r->count) >= least) {
         size_t mark = ash_kern_mark(k);
         ash_ref enough = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, least), ash_kern_dim(k, r->count));
@@ -298,14 +351,28 @@ static ash_ix target_index(ash_kern *k, ash_ref raw, ash_dim size, bool skip, as
     return ash_ix_loaded(&k->ixs, i, INT64_MAX, 0); /* every loop here is scalar */
 }
 
-typedef struct scatter {
-    ash_kern *k;
-    const ash_node *node;
-    ash_ix idx[ASH_MAX_RANK]; /* position in the updates */
-} scatter;
+void ash_scatter__target(const ash_scattered *s, ash_ix *to, ash_ref *inside) {
+    ash_kern *k = s->k;
+    const ash_node *node = s->node;
+    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
+                   *indices = ash_graph__type(k->graph, node->ins[1]);
+    if (node->op == ASH_OP_SCATTER_ELEMENTS) {
+        unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
+        memcpy(to, s->idx, sizeof s->idx);
+        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], s->idx), x->dims[axis], false, inside);
+    } else {
+        unsigned outer = indices->rank - 1, depth = (unsigned)indices->dims[outer];
+        ash_ix at[ASH_MAX_RANK];
+        memcpy(at, s->idx, sizeof at);
+        for (unsigned d = 0; d < depth; d++) {
+            at[outer] = ash_ix_const(&k->ixs, d);
+            to[d] = target_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[d], true, inside);
+        }
+        for (unsigned d = depth; d < x->rank; d++) to[d] = s->idx[outer + d - depth];
+    }
+}
 
-/* Makes the update at the present position. */
-static void emit_update(scatter *s) {
+void ash_scatter__update(const ash_scattered *s) {
     static const ash_op combine[] = {[ASH_SCATTER_ADD] = ASH_OP_ADD,
                                      [ASH_SCATTER_MUL] = ASH_OP_MUL,
                                      [ASH_SCATTER_MIN] = ASH_OP_MIN,
@@ -313,25 +380,10 @@ static void emit_update(scatter *s) {
     ash_kern *k = s->k;
     ash_nest *n = &k->nest;
     const ash_node *node = s->node;
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]),
-                   *indices = ash_graph__type(k->graph, node->ins[1]);
     ash_scatter mode = (ash_scatter)ash_node_int(node, ASH_ATTR_MODE);
     ash_ix to[ASH_MAX_RANK];
     ash_ref inside = ASH_NO_REF;
-    if (node->op == ASH_OP_SCATTER_ELEMENTS) {
-        unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
-        memcpy(to, s->idx, sizeof to);
-        to[axis] = target_index(k, ash_kern_eval(k, node->ins[1], s->idx), x->dims[axis], false, &inside);
-    } else {
-        unsigned outer = indices->rank - 1, depth = (unsigned)indices->dims[outer];
-        ash_ix at[ASH_MAX_RANK];
-        memcpy(at, s->idx, sizeof at);
-        for (unsigned d = 0; d < depth; d++) {
-            at[outer] = ash_ix_const(&k->ixs, d);
-            to[d] = target_index(k, ash_kern_eval(k, node->ins[1], at), x->dims[d], true, &inside);
-        }
-        for (unsigned d = depth; d < x->rank; d++) to[d] = s->idx[outer + d - depth];
-    }
+    ash_scatter__target(s, to, &inside);
     if (inside != ASH_NO_REF) ash_nest_if(n, inside);
     ash_ref value = ash_kern_eval(k, node->ins[2], s->idx);
     if (mode != ASH_SCATTER_SET)
@@ -341,23 +393,23 @@ static void emit_update(scatter *s) {
 }
 
 /* All updates in their order, along the first `dims` dims. */
-static void emit_updates(scatter *s, unsigned dims) {
+static void emit_updates(ash_scattered *s, unsigned dims) {
     ash_type outer = *ash_graph__type(s->k->graph, s->node->ins[2]);
     size_t mark = ash_kern_mark(s->k);
     outer.rank = dims;
     open_loops(s->k, &outer, s->idx);
-    emit_update(s);
+    ash_scatter__update(s);
     close_loops(s->k, dims, mark);
 }
 
 static void emit_columns(ash_loops *l, void *arg) {
-    scatter *s = arg;
+    ash_scattered *s = arg;
     emit_updates(s, ash_graph__type(l->k->graph, s->node->ins[2])->rank - 1);
 }
 
 /* Where whole rows are updated, the last coordinate of an update is its own in the result, so that columns
  * are independent: vectors of them, and chunks. */
-static ash_dim lower_columns(scatter *s, ash_dim extent, unsigned lanes) {
+static ash_dim lower_columns(ash_scattered *s, ash_dim extent, unsigned lanes) {
     ash_kern *k = s->k;
     ash_nest *n = &k->nest;
     const ash_costs *c = &k->low->target->costs;
@@ -378,7 +430,9 @@ static ash_dim lower_columns(scatter *s, ash_dim extent, unsigned lanes) {
 }
 
 static ash_dim lower_scatter(ash_kern *k) {
-    scatter s = {.k = k, .node = &k->graph->nodes.at[k->group->root]};
+    ash_scattered s = {.k = k, .node = &k->graph->nodes.at[k->group->root]};
+    ash_dim all;
+    if (ash_gpu_lower_scatter(k, &all)) return all;
     const ash_type *indices = ash_graph__type(k->graph, s.node->ins[1]);
     const ash_type *updates = ash_graph__type(k->graph, s.node->ins[2]);
     const unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(updates->dtype)));
@@ -429,13 +483,17 @@ static ash_dim lower_nonzero(ash_kern *k) {
 
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
+    const bool gpu = k->low->target->kind == ASH_TARGET_GPU;
     ash_rows r;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
-    case ASH_CLASS_ARGREDUCE: *chunks = run_rows(&r, k, argreduce_body); break;
+    case ASH_CLASS_ARGREDUCE:
+        ash_rows__choose_threads(k);
+        *chunks = run_rows(&r, k, argreduce_body);
+        break;
     case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
     case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
-    case ASH_CLASS_NONZERO: *chunks = lower_nonzero(k); break;
+    case ASH_CLASS_NONZERO: *chunks = gpu ? ash_gpu_lower_nonzero(k) : lower_nonzero(k); break;
     case ASH_CLASS_NMS: *chunks = ash_kern_lower_nms(k); break;
     default: return ash_fail(diag, ASH_ERROR_UNSUPPORTED, "no lowering for this operator");
     }

@@ -313,6 +313,7 @@ static double work_of(const survey *s, const ash_inst *inst) {
     switch ((ash_nest_op)inst->op) {
     case ASH_NEST_GATHER: return c->unit_gather * inst->lanes;
     case ASH_NEST_SCATTER: return c->unit_gather * at(s, inst->c)->lanes;
+    case ASH_NEST_ATOMIC: return c->unit_gather;
     case ASH_NEST_LOAD:
     case ASH_NEST_SHUFFLE:
     case ASH_NEST_FMA:

@@ -12,7 +12,8 @@ typedef struct ash_rows {
     unsigned rank, axis;      /* of the operand */
     ash_ix idx[ASH_MAX_RANK]; /* position in the operand; along the axis the symbol `step` */
     ash_sym step;
-    ash_dim count; /* elements along the axis */
+    ash_dim count;    /* elements along the axis */
+    unsigned threads; /* of a block that takes a row together; 0: a row is one thread's */
     void (*body)(struct ash_rows *r);
 } ash_rows;
 
@@ -23,6 +24,16 @@ ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, a
 /* Whether a comes before b, by value alone. A NaN counts as larger than every number, or as `nan_first`
  * says as the one that is looked for. */
 ash_ref ash_rows_precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, ash_ref b);
+
+/* rows_block.c: on a GPU, decides whether a block takes rows of the first operand together, before they
+ * begin: sets the nest's threads. Where a thread begins, and how far apart what it has is, in units of
+ * `each`. */
+void ash_rows__choose_threads(ash_kern *k);
+ash_ref ash_rows__own(const ash_rows *r, ash_ref from, int64_t each);
+int64_t ash_rows__apart(const ash_rows *r, int64_t each);
+/* The best of what each thread of the block has, and its place: the first of equal ones, or the last; each
+ * thread gets the result. */
+void ash_rows__together(const ash_rows *r, bool largest, bool last, ash_ref *best, ash_ref *at);
 
 ash_dim ash_kern_lower_topk(ash_kern *k); /* topk.c; the number of chunks */
 /* What orders elements of four bytes, f32 or i32, as an i32: the better, the larger. A NaN is the largest

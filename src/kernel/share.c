@@ -116,7 +116,7 @@ static const ash_inst *constant_behind(const ash_nest *n, ash_ref ref) {
 }
 
 static bool is_memory(const ash_inst *inst) {
-    _Static_assert(ASH_NEST_PREFETCH == ASH_NEST_LOAD + 4, "what accesses memory stands together");
+    _Static_assert(ASH_NEST_PREFETCH == ASH_NEST_LOAD + 5, "what accesses memory stands together");
     return inst->op >= ASH_NEST_LOAD && inst->op <= ASH_NEST_PREFETCH;
 }
 

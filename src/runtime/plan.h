@@ -657,6 +657,8 @@ void ash_plan__refresh_loop(ash_plan_loop *loop);
 
 /* Runs the prologue if its results are not there, or not of the present parameters. */
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag);
+/* Reports the bytes of weights and constants: after it, and where nothing runs. */
+void ash_plan__count_weights(ash_plan *plan);
 
 /* --- poison.c: dead bytes are filled, in every mode --------------------------------------------- */
 

@@ -156,7 +156,10 @@ static ash_status build(struct making *m, ash_plan **out, ash_plan **second, ash
     ash_mem_free(a, images, n, sizeof *images);
     ASH_TRY(status);
     pthread_mutex_lock((*out)->lock);
-    if (!is_paper(*out) && !ash_plan__lacks_weights(*out)) status = ash_plan__need_weights(*out, diag);
+    if (is_paper(*out))
+        ash_plan__count_weights(*out);
+    else if (!ash_plan__lacks_weights(*out))
+        status = ash_plan__need_weights(*out, diag);
     (*out)->progress.report = NULL; /* it was for preparing */
     pthread_mutex_unlock((*out)->lock);
     return status;

@@ -198,8 +198,7 @@ static ash_status find_bases(struct prologue *run, ash_diag *diag) {
     return ASH_OK;
 }
 
-static void count_bytes(struct prologue *run) {
-    ash_plan *plan = run->plan;
+void ash_plan__count_weights(ash_plan *plan) {
     ash_plan_report *report = &plan->report;
     report->weights = report->staging = 0;
     for (uint32_t d = 0; d < plan->shared->n_devices; d++) {
@@ -257,7 +256,7 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(run_steps(&run, diag));
     drop_pages(&run);
     ash_plan__point_at_weights(plan, run.weights_base);
-    count_bytes(&run);
+    ash_plan__count_weights(plan);
     take_weights(&run);
     ash_plan__free_room(plan);
     plan->weights_ready = plan->weights_whole = true;

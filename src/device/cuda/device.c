@@ -255,15 +255,23 @@ static int travel_in(cuda_device *d, cu_address to, const char *from, uint64_t s
     return result == CU_OK ? end : result;
 }
 
+/* What has arrived in one buffer is copied on while the next piece travels into the other one. */
 static int travel_out(cuda_device *d, char *to, cu_address from, uint64_t size) {
     int result = need_staging(d, size);
-    for (uint64_t at = 0; at < size && result == CU_OK;) {
-        uint64_t bytes = ASH_MIN(size - at, d->room);
-        result = d->driver.copy_out(d->staging[0], from + at, bytes, d->stream);
-        if (result == CU_OK) result = ash_cuda__wait(d, d->stream);
-        if (result == CU_OK) memcpy(to + at, d->staging[0], bytes);
-        at += bytes;
+    const uint64_t room = ASH_MAX(d->room, 1u), pieces = size / room + (size % room != 0);
+    for (uint64_t turn = 0; turn <= pieces && result == CU_OK; turn++) {
+        const int i = turn % 2;
+        const bool last = turn == pieces;
+        if (!last)
+            result = d->driver.copy_out(d->staging[i], from + turn * room,
+                                        ASH_MIN(size - turn * room, room), d->stream);
+        if (result == CU_OK && turn + 1 < pieces) result = d->driver.event_record(d->events[i], d->stream);
+        if (turn == 0 || result != CU_OK) continue;
+        const uint64_t at = (turn - 1) * room;
+        result = last ? ash_cuda__wait(d, d->stream) : d->driver.event_synchronize(d->events[1 - i]);
+        if (result == CU_OK) memcpy(to + at, d->staging[1 - i], ASH_MIN(size - at, room));
     }
+    if (result != CU_OK) ash_cuda__wait(d, d->stream); /* the buffers are used again */
     return result;
 }
 

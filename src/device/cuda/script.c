@@ -11,6 +11,7 @@ enum {
     RANGE = 2,              /* i64s of a launch's record before the variables */
     FILL_WORDS = 3,         /* of a fill's */
     OPERAND_ALIGN = 64,     /* of what a function of the host gets */
+    VECTOR = 16,            /* bytes that a thread of a copy or a fill moves at once */
     SLOT = 64               /* bytes: segments begin at multiples, and so do shared numbers */
 };
 
@@ -178,8 +179,9 @@ static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_i
     item->grid = (unsigned)((threads + item->block - 1) / item->block);
 }
 
+/* A vector to a thread; bytes, where addresses are not even, are several. */
 static void shape_bytes(int64_t bytes, cuda_item *item) {
-    int64_t blocks = (ASH_MAX(bytes, 1) + ASH_CUDA_BLOCK - 1) / ASH_CUDA_BLOCK;
+    int64_t blocks = ash_ceil_div(ASH_MAX(bytes, 1), (int64_t)VECTOR * ASH_CUDA_BLOCK);
     item->block = ASH_CUDA_BLOCK;
     item->grid = (unsigned)ASH_MIN(blocks, MOST_THREADS / ASH_CUDA_BLOCK);
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* Operators whose results are places that data say, on a GPU whose driver is the stand-in: the processor's
+ * bits on several orders of blocks, how many blocks there are, and what they read. */
+#include "cuda_room.h"
+#include "gpu_here.h"
+
+static ash_diag diag;
+static ash_context *context;
+static ash_graph *graph;
+
+static ash_graph *next_graph(void) {
+    ash_graph_destroy(graph);
+    assert_ok(ash_graph_create(context, "g", &graph, &diag));
+    return graph;
+}
+
+static ash_value input(ash_dtype dtype, unsigned rank, const ash_dim *dims) {
+    static int number;
+    char name[16];
+    ash_type type = {.dtype = dtype, .rank = rank};
+    memcpy(type.dims, dims, rank * sizeof *dims);
+    snprintf(name, sizeof name, "x%d", number++);
+    return ash_graph_input(graph, name, &type);
+}
+#define INPUT(dtype, ...)                                                                                  \
+    input(dtype, sizeof((ash_dim[]){__VA_ARGS__}) / sizeof(ash_dim), (ash_dim[]){__VA_ARGS__})
+
+/* What an execution costs, which gives what the processor does; `orders` of blocks. */
+static ptx_counters run_vars(unsigned orders, const ash_var_binding *vars, size_t n_vars) {
+    ptx_counters counters = {0};
+    cuda_results want, got;
+    assert_ok(ash_graph_status(graph, &diag));
+    for (unsigned seed = 0; seed <= orders; seed++) {
+        ash_plan_options options = cuda_room_mode(seed == 2 ? ASH_MODE_GRAPH : ASH_MODE_STREAM);
+        ash_plan *plan;
+        if (seed) {
+            cuda_room_driver(seed);
+            assert_ok(ash_device_open(context, "CUDA:0", &options.device, &diag));
+        }
+        assert_ok(ash_plan_prepare(context, graph, &options, &plan, &diag));
+        if (n_vars) assert_ok(ash_plan_set_vars(plan, vars, n_vars, &diag));
+        assert_ok(cuda_room_fill(plan, &diag));
+        assert_ok(ash_plan_execute(plan, &diag));
+        if (seed) ptx_counters_reset();
+        assert_ok(ash_plan_execute(plan, &diag));
+        if (seed) ptx_counters_read(NULL, &counters);
+        assert_ok(cuda_room_read(plan, seed ? &got : &want, &diag));
+        ash_plan_destroy(plan);
+        if (!seed) continue;
+        assert_string_equal(ptx_finding(), "");
+        ash_device_close(options.device);
+        assert_int_equal(want.n, got.n);
+        for (size_t i = 0; i < want.n; i++) {
+            assert_int_equal(want.bytes[i], got.bytes[i]);
+            assert_memory_equal(want.data[i], got.data[i], want.bytes[i]);
+        }
+        cuda_results_free(&got);
+    }
+    cuda_results_free(&want);
+    return counters;
+}
+
+static ptx_counters run(unsigned orders) {
+    return run_vars(orders, NULL, 0);
+}
+
+/* One row by a block of 1024 threads, rows by warps, columns by a block each: every element is read once,
+ * in whole sectors where neighbours are. */
+static void extrema(void **state) {
+    (void)state;
+    ash_graph *g = next_graph();
+    ash_graph_output(g, "y", ash_argmax(g, INPUT(ASH_F32, 1, 100000), 1, false));
+    ptx_counters n = run(2);
+    assert_int_equal(n.blocks, 1);
+    assert_true(n.global_load.sectors <= 100000 * 4 / 32 + 400);
+    assert_true(n.lane_instructions < 100000 * 16);
+    g = next_graph();
+    ash_graph_output(g, "y", ash_argmin(g, INPUT(ASH_F32, 60, 1000), 1, true));
+    n = run(1);
+    assert_int_equal(n.blocks, 60);
+    assert_true(n.global_load.sectors <= 60 * (1000 * 4 / 32 + 8));
+    g = next_graph();
+    ash_value few = INPUT(ASH_I64, 4, 4100, 3);
+    ash_graph_output(g, "y", ash_argmax(g, few, 1, true));
+    ash_graph_output(g, "z", ash_argmin(g, few, 1, false));
+    n = run(1);
+    assert_int_equal(n.blocks, 2 * 12);
+}
+
+/* Tiles of 2048 elements, or as many as make a thousand of them: each is read twice, in whole sectors. */
+static void true_elements(void **state) {
+    (void)state;
+    ash_graph *g = next_graph();
+    ash_value count, x = ash_cast(g, INPUT(ASH_I64, 30000), ASH_I32);
+    ash_graph_output(g, "mask", x = ash_gt(g, x, ash_scalar(g, ASH_I32, 20)));
+    ash_graph_output(g, "y", ash_nonzero(g, x, &count));
+    ash_graph_output(g, "count", count);
+    ptx_counters n = run(2);
+    const uint64_t tiles = 30000 / 2048 + 1;
+    assert_int_equal(n.blocks, 2 * tiles + 30000 / 512 + 1); /* the mask: two to a thread */
+    assert_true(n.lane_instructions < 30000 * 250);
+    g = next_graph();
+    const ash_dim size = ash_graph_var(g, "size", 0, 1 << 20);
+    x = input(ASH_I64, 1, &size);
+    ash_graph_output(g, "y", ash_nonzero(g, ash_gt(g, x, ash_scalar(g, ASH_I64, 20)), &count));
+    ash_graph_output(g, "count", count);
+    const int64_t sizes[] = {0, 1, 5120, 5121, 20000};
+    for (size_t i = 0; i < ASH_COUNT(sizes); i++) {
+        const ash_var_binding now = {"size", sizes[i]};
+        run_vars(1, &now, 1);
+    }
+}
+
+/* Updates that meet: the last one wins, sums and extrema of integers, in any order of blocks; a thread to
+ * each. Sums of floats by rows, each in its order. */
+static void updates(void **state) {
+    (void)state;
+    static const struct {
+        ash_scatter mode;
+        bool floats;
+        uint64_t blocks; /* the operand's own copy, and kernels of 256 threads to a block */
+    } cases[] = {{ASH_SCATTER_SET, true, 10 + 10 + 32 + 32},
+                 {ASH_SCATTER_ADD, false, 10 + 32},
+                 {ASH_SCATTER_MIN, false, 10 + 32},
+                 {ASH_SCATTER_MAX, false, 10 + 32},
+                 {ASH_SCATTER_ADD, true, 10 + 1},
+                 {ASH_SCATTER_MUL, false, 10 + 1}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = next_graph();
+        const ash_dtype dtype = cases[i].floats ? ASH_F32 : ASH_I64;
+        ash_value x = INPUT(dtype, 200, 50), to = INPUT(ASH_I64, 128, 64), from = INPUT(dtype, 128, 64);
+        ash_graph_output(g, "y", ash_scatter_elements(g, x, to, from, 1, cases[i].mode));
+        ptx_counters n = run(3);
+        assert_int_equal(n.blocks, cases[i].blocks);
+    }
+    ash_graph *g = next_graph(); /* rows, some of which are outside */
+    const ash_dim count = ash_graph_var(g, "count", 0, 500);
+    ash_value x = INPUT(ASH_F32, 40, 33), to = input(ASH_I64, 2, (ash_dim[]){count, 1}),
+              from = input(ASH_F32, 2, (ash_dim[]){count, 33});
+    ash_graph_output(g, "y", ash_scatter_nd(g, x, to, from, ASH_SCATTER_SET));
+    ash_graph_output(g, "z", ash_scatter_nd(g, x, to, from, ASH_SCATTER_ADD));
+    for (int64_t k = 0; k <= 500; k += 250) {
+        const ash_var_binding now = {"count", k};
+        run_vars(2, &now, 1);
+    }
+}
+
+static int set_up(void **state) {
+    (void)state;
+    assert_ok(ash_context_create(NULL, &context, &diag));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    ash_graph_destroy(graph);
+    ash_context_destroy(context);
+    return 0;
+}
+
+int main(void) {
+    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(extrema),
+        cmocka_unit_test(true_elements),
+        cmocka_unit_test(updates),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
