@@ -66,7 +66,7 @@ static void compare(const ash_graph *open, const ash_program *p, const ash_graph
 /* What the nest has that does the most multiply-adds. */
 typedef struct survey {
     size_t sums, gathers, hreduces;
-    unsigned heights; /* different numbers of rows that loops go on by */
+    unsigned heights; /* different numbers of sums that are added to together */
 } survey;
 
 static survey look(const ash_graph *g, const char *level) {
@@ -78,15 +78,19 @@ static survey look(const ash_graph *g, const char *level) {
     assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
     for (size_t i = 0; i < p->nests.len; i++) {
         survey s = {0};
-        uint64_t steps = 0;
+        uint64_t sums = 0;
+        unsigned cells = 0;
         for (size_t k = 0; k < p->nests.at[i].code.len; k++) {
             const ash_inst *inst = &p->nests.at[i].code.at[k];
             s.sums += inst->op == ASH_NEST_FMA;
             s.gathers += inst->op == ASH_NEST_GATHER;
             s.hreduces += inst->op == ASH_NEST_HREDUCE;
-            if (inst->op == ASH_NEST_LOOP && inst->i < 64) steps |= UINT64_C(1) << inst->i;
+            cells += inst->op == ASH_NEST_CELL;
+            if (inst->op != ASH_NEST_FMA || !cells) continue;
+            sums |= UINT64_C(1) << cells % 64;
+            cells = 0;
         }
-        s.heights = (unsigned)__builtin_popcountll(steps);
+        s.heights = (unsigned)__builtin_popcountll(sums);
         if (s.sums > best.sums) best = s;
     }
     ash_program__free(p);
@@ -120,6 +124,33 @@ static void every_row_is_in_one_tile(void **state) {
                     ash_tile_cut_rows(&target, shape, 3 * (int64_t)rows + rows / 2, steps);
                 assert_true(known.known);
                 assert_int_equal(known.n, 1 + (rows / 2 > 0));
+            }
+    }
+}
+
+/* Cut evenly, each row is in one tile of a height that there is, and none is low but that of few rows. */
+static void even_tiles_are_not_low(void **state) {
+    (void)state;
+    for (size_t l = 0; l < ASH_COUNT(levels); l++) {
+        ash_target target;
+        target_of(levels[l], &target);
+        for (unsigned vectors = 1; vectors <= 8; vectors++)
+            for (unsigned rows = 1; rows * vectors <= ASH_TILE_MAX; rows++) {
+                const ash_tile_heights h =
+                    ash_tile_cut_evenly(&target, (ash_tile_shape){rows, vectors}, 900);
+                assert_int_equal(h.at[0], rows);
+                assert_int_equal(h.at[h.n - 1], 1);
+                for (unsigned i = 2; i < h.n; i++) assert_int_equal(h.at[i], h.at[i - 1] - 1);
+                for (int64_t count = 0; count < 4 * (int64_t)rows && h.hides; count++) {
+                    int64_t first, whole = ash_tile_whole_rows(&h, count, &first);
+                    const int64_t second = count - whole - first;
+                    assert_int_equal(whole % rows, 0);
+                    assert_true(first >= second && second >= 0 && first <= h.at[h.n > 1]);
+                    const int64_t least =
+                        ASH_MIN((int64_t)h.hides, (rows + 1) / 2); /* two in h.at[0] + 1 */
+                    if (count >= h.hides && first) assert_true(first >= least);
+                    if (second) assert_true(second >= least);
+                }
             }
     }
 }
@@ -594,6 +625,7 @@ static void compiled(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_in_one_tile),
+        cmocka_unit_test(even_tiles_are_not_low),
         cmocka_unit_test(products_of_every_size),
         cmocka_unit_test(products_are_tiles),
         cmocka_unit_test(one_row_goes_along_the_keys),

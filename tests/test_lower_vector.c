@@ -9,6 +9,7 @@
 typedef struct survey {
     unsigned gathers, shuffles, widest; /* lanes */
     unsigned exps;                      /* EXP with the most lanes */
+    unsigned roots, hreduces;           /* square roots of any lanes; reductions of all lanes */
     int64_t scratch;                    /* bytes for each worker */
 } survey;
 
@@ -27,6 +28,8 @@ static survey lower(ash_graph *g, ash_value out, const char *level) {
             const ash_inst *inst = &p->nests.at[i].code.at[k];
             s.gathers += inst->op == ASH_NEST_GATHER;
             s.shuffles += inst->op == ASH_NEST_SHUFFLE;
+            s.roots += inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_SQRT;
+            s.hreduces += inst->op == ASH_NEST_HREDUCE;
             if (inst->lanes > s.widest) s.widest = inst->lanes;
         }
     for (size_t i = 0; i < p->nests.len; i++)
@@ -75,6 +78,31 @@ static void test_kept_rows(void **state) {
     ash_value x = INPUT_OF(g, "x", ASH_F32, 7, 96), y = INPUT_OF(g, "y", ASH_F32, 7, 96),
               z = INPUT_OF(g, "z", ASH_F32, 7, 96), one = INPUT_OF(g, "s", ASH_F32, 96);
     compare(g, ash_layer_norm(g, ash_add(g, ash_mul(g, x, y), z), one, one, 1, 1e-5), 1e-5);
+}
+
+/* What a row's numbers come to is computed once for all loops over vectors of several widths, and what full
+ * vectors and single registers have summed goes through the lanes as one register. */
+static void test_shared_numbers(void **state) {
+    (void)state;
+    static const char *const levels[] = {"x86-64-v3", "x86-64-v4"};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++)
+        for (int variable = 0; variable < 2; variable++) {
+            ash_graph *g = new_graph();
+            const ash_dim n = variable ? ash_graph_var(g, "n", 1, 200) : 157;
+            ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){9, n}),
+                      one = input(g, "s", ASH_F32, 1, (ash_dim[]){n});
+            survey s = lower(g, ash_layer_norm(g, x, one, one, 1, 1e-5), levels[l]);
+            assert_int_equal(s.roots, 1);
+            assert_int_equal(s.hreduces, 2);
+        }
+    for (int64_t n = 1; n <= 200; n += n < 20 ? 3 : 17) {
+        ash_graph *g = new_graph();
+        const ash_dim length = ash_graph_var(g, "n", 1, 200);
+        ash_value x = input(g, "x", ASH_F32, 2, (ash_dim[]){9, length}),
+                  one = input(g, "s", ASH_F32, 1, (ash_dim[]){length});
+        ash_graph_output(g, "soft", ash_softmax(g, x, 1));
+        compare_at(g, ash_layer_norm(g, x, one, one, 1, 1e-5), n, 1e-5);
+    }
 }
 
 /* No element of a transposed operand is gathered where whole blocks fit. */
@@ -268,7 +296,7 @@ int main(void) {
         cmocka_unit_test(test_padded_blocks), cmocka_unit_test(test_gathers_stay),
         cmocka_unit_test(test_what_is_left),  cmocka_unit_test(test_extrema_and_lists),
         cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_scattered_rows),
-        cmocka_unit_test(test_packed_rows),
+        cmocka_unit_test(test_packed_rows),   cmocka_unit_test(test_shared_numbers),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -510,7 +510,8 @@ static void add_values(attend *a, const single *s, unsigned keys, ash_ref key) {
 /* The present block of keys, for one row. */
 static void emit_few_keys(attend *a, const single *s) {
     ash_nest *n = &a->k->nest;
-    static const ash_tile_heights dots = {2, {FEW_DOTS, 1}, false}, sets = {2, {FEW_SETS, 1}, false};
+    static const ash_tile_heights dots = {.n = 2, .at = {FEW_DOTS, 1}},
+                                  sets = {.n = 2, .at = {FEW_SETS, 1}};
     ash_ref from = number(a, 0), last = number(a, a->lanes - 1);
     ash_ref vectors = ash_nest_idiv(n, add(a, a->count, last), number(a, a->lanes));
     for (unsigned i = 0; i < dots.n; i++) {

@@ -194,6 +194,7 @@ static void row(ash_loops *l, void *arg) {
             const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
             if (!ash_loops__is_reduction(k, node)) continue;
             ash_loops__reduce(l, node);
+            ash_loops__share(l);
             l->loop++;
         }
     }

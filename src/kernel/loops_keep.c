@@ -42,6 +42,13 @@ static bool runs_along_row(const ash_loops *l, uint32_t node, const ash_type *ty
     return false;
 }
 
+/* The index of a node's result at the present position. */
+static void index_of(ash_loops *l, uint32_t node, const ash_type *type, ash_ix *idx) {
+    const int8_t *labels = l->k->low->fusion.labels[node];
+    for (unsigned d = 0; d < type->rank; d++)
+        idx[d] = labels[d] == ASH_LABEL_NONE ? ash_ix_const(&l->k->ixs, 0) : l->index[labels[d]];
+}
+
 /* What it costs the present loop to have a value; decides on the way what is kept. */
 static int64_t visit(keep_survey *s, ash_value value) {
     ash_loops *l = s->l;
@@ -132,10 +139,48 @@ void ash_loops__keep(ash_loops *l) {
         if (v->loop != l->loop) continue;
         ash_ix idx[ASH_MAX_RANK];
         const ash_value_info *info = ash_graph__value(k->graph, v->value);
-        const int8_t *labels = k->low->fusion.labels[info->node];
-        for (unsigned d = 0; d < info->type.rank; d++)
-            idx[d] = labels[d] == ASH_LABEL_NONE ? ash_ix_const(&k->ixs, 0) : l->index[labels[d]];
+        index_of(l, info->node, &info->type, idx);
         ash_ref ref = ash_kern_splat(k, ash_kern_eval(k, v->value, idx));
         ash_nest_store(&k->nest, v->buf, position(l, v), ref, k->mask);
+    }
+}
+
+static bool is_known(const ash_kern *k, ash_value value) {
+    for (size_t i = 0; i < k->known.len; i++)
+        if (k->known.at[i].value == value) return true;
+    return false;
+}
+
+/* Whether a node is computed from reductions that are known, and from what lies in memory, alone. */
+static bool comes_of_known(const ash_kern *k, const ash_node *node) {
+    bool known = false;
+    for (unsigned i = 0; i < node->n_ins; i++) {
+        ash_value value = node->ins[i];
+        const ash_value_info *info = ash_graph__value(k->graph, value);
+        while (info->kind == ASH_VALUE_NODE && k->low->fusion.group_of[info->node] == ASH_NO_GROUP &&
+               k->graph->nodes.at[info->node].n_ins == 1) { /* movement */
+            value = k->graph->nodes.at[info->node].ins[0];
+            info = ash_graph__value(k->graph, value);
+        }
+        if (is_known(k, value))
+            known = true;
+        else if (info->kind == ASH_VALUE_NODE && k->low->fusion.group_of[info->node] == k->group_id)
+            return false;
+    }
+    return known;
+}
+
+void ash_loops__share(ash_loops *l) {
+    ash_kern *k = l->k;
+    for (uint32_t i = 0; i < k->group->n_nodes && !ash_kern_lost(k); i++) {
+        const uint32_t id = k->group->nodes[i];
+        const ash_node *node = &k->graph->nodes.at[id];
+        const ash_type *type = ash_graph__type(k->graph, node->out);
+        if (node->n_outs != 1 || is_known(k, node->out) || ash_loops__is_reduction(k, node) ||
+            runs_along_row(l, id, type) || !comes_of_known(k, node))
+            continue;
+        ash_ix idx[ASH_MAX_RANK];
+        index_of(l, id, type, idx);
+        ash_kern_know(k, node->out, ash_kern_eval(k, node->out, idx));
     }
 }

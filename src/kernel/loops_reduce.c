@@ -339,13 +339,34 @@ static unsigned plan_blocks(const ash_loops *l, reduction *r, ash_dtype dtype) {
     return behind;
 }
 
-/* What an operand's accumulators come to. */
+/* A vector's halves combined, and their halves, down to so many lanes. */
+static ash_ref fold(ash_nest *n, ash_op combine, ash_ref vector, unsigned lanes) {
+    int32_t pick[ASH_NEST_LANES_MAX];
+    while (!n->failed && ash_nest_at(n, vector)->lanes > lanes) {
+        const unsigned half = ash_nest_at(n, vector)->lanes / 2;
+        ash_ref halves[2];
+        for (unsigned h = 0; h < 2; h++) {
+            for (unsigned i = 0; i < half; i++) pick[i] = (int32_t)(h * half + i);
+            halves[h] = ash_nest_shuffle(n, vector, vector, half, pick);
+        }
+        vector = ash_nest_binary(n, combine, halves[0], halves[1]);
+    }
+    return vector;
+}
+
+/* What an operand's accumulators come to. On processors, full vectors and single registers meet lane by
+ * lane, so that what goes through the lanes is one register. */
 static ash_ref result_of(ash_loops *l, const reduction *r, const accumulator *acc) {
     ash_nest *n = &l->k->nest;
     ash_ref result = ash_nest_get(n, acc[FULL].at[r->top]);
     if (!l->vector_inner) return result;
+    unsigned rest = NARROW;
+    if (acc[NARROW].used && l->k->low->target->kind == ASH_TARGET_CPU) {
+        result = fold(n, r->combine, result, l->narrow);
+        result = ash_nest_binary(n, r->combine, result, ash_nest_get(n, acc[rest++].at[r->top]));
+    }
     result = ash_nest_hreduce(n, r->combine, result);
-    for (unsigned i = NARROW; i < KINDS; i++)
+    for (unsigned i = rest; i < KINDS; i++)
         if (acc[i].used)
             result = ash_nest_binary(n, r->combine, result,
                                      ash_nest_hreduce(n, r->combine, ash_nest_get(n, acc[i].at[r->top])));

@@ -263,12 +263,49 @@ static void emit_register_rows(product *p, unsigned vectors, ash_ref from, ash_r
     ash_nest_end(&k->nest);
 }
 
+/* One tile of a height that is known at run time alone, at.. to.. of those in `h`: by halves. */
+static void emit_height(product *p, const ash_tile_heights *h, unsigned from, unsigned to, ash_ref height,
+                        unsigned vectors, ash_ref row0, ash_ref block0) {
+    ash_nest *n = &p->k->nest;
+    if (from + 1 == to) {
+        emit_tile(p, h->at[from], vectors, row0, block0);
+        return;
+    }
+    const unsigned middle = (from + to) / 2;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, height, ash_nest_index(n, h->at[middle])));
+    emit_height(p, h, middle, to, height, vectors, row0, block0);
+    ash_nest_else(n);
+    emit_height(p, h, from, middle, height, vectors, row0, block0);
+    ash_nest_end(n);
+}
+
+/* Rows [from, to), whose number is known at run time alone, cut evenly. */
+static void emit_even_rows(product *p, const ash_tile_heights *h, unsigned vectors, ash_ref from,
+                           ash_ref to, ash_ref block0) {
+    ash_nest *n = &p->k->nest;
+    ash_ref first, count, middle = ash_tile_open_evenly(n, h, from, to, &first, &count);
+    emit_tile(p, h->at[0], vectors, ash_nest_loop(n, from, middle, h->at[0], 1), block0);
+    ash_nest_end(n);
+    if (h->n == 1) return;
+    ash_ref tile = ash_nest_loop(n, ash_nest_index(n, 0), count, 1, 1);
+    ash_ref row0 = ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_binary(n, ASH_OP_MUL, tile, first));
+    ash_ref height = ash_nest_binary(n, ASH_OP_MIN, first, ash_nest_binary(n, ASH_OP_SUB, to, row0));
+    emit_height(p, h, 1, h->n, height, vectors, row0, block0);
+    ash_nest_end(n);
+}
+
 /* Rows [from, to) of a strip of `vectors` vectors, in tiles whose sums are vectors. */
 static void emit_vector_rows(product *p, ash_tile_shape shape, unsigned vectors, ash_ref from, ash_ref to,
                              ash_ref block0) {
     /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
     int64_t steps = ash_ceil_div(ash_kern_max(p->k, p->inner), p->terms);
-    const ash_tile_heights heights = ash_tile_cut_rows(p->k->low->target, shape, p->m, steps);
+    const bool open = !ash_dim_is_const(p->m);
+    const ash_tile_heights heights = open ? ash_tile_cut_evenly(p->k->low->target, shape, steps)
+                                          : ash_tile_cut_rows(p->k->low->target, shape, p->m, steps);
+    if (heights.hides) {
+        emit_even_rows(p, &heights, vectors, from, to, block0);
+        return;
+    }
     for (unsigned i = 0; i < heights.n; i++) {
         ash_ref row0 = ash_tile_open_height(&p->k->nest, &heights, i, &from, to);
         emit_tile(p, heights.at[i], vectors, row0, block0);
@@ -431,6 +468,7 @@ static ash_dim emit_columns(product *p) {
     const ash_tile_extents extents = {.rows = ASH_MAX(m, 1),
                                       .blocks = ASH_MAX(blocks, 1),
                                       .open_rows = !ash_dim_is_const(p->m),
+                                      .evenly = true,
                                       .open_blocks = !ash_dim_is_const(p->n)};
     ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows, p->math);
     choose_registers(p, &extents, steps, &shape);

@@ -31,16 +31,60 @@ static double open_tile_cycles(const ash_target *target, unsigned rows, unsigned
     return ASH_MAX(cycles, bytes / c->tile_stream);
 }
 
-/* Ever lower tiles, down to one row. */
-static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape shape, int64_t steps) {
+/* The lowest height whose sums hide the time until one of them can be used again. */
+static unsigned hiding_height(const ash_target *target, ash_tile_shape shape, int64_t steps) {
     const ash_costs *c = &target->costs;
-    ash_tile_heights h = {.n = 1, .at = {shape.rows}};
     unsigned hides = (unsigned)__builtin_ceil(c->tile_latency * c->tile_fma / shape.vectors);
-    if (ash_tile_is_short(target, steps)) hides = ASH_MIN(hides, (unsigned)c->overlap_chains);
-    for (unsigned next = ASH_MIN(hides, shape.rows - 1); next && h.n < ASH_COUNT(h.at); next--)
-        h.at[h.n++] = next;
+    return ash_tile_is_short(target, steps) ? ASH_MIN(hides, (unsigned)c->overlap_chains) : hides;
+}
+
+/* Ever lower tiles, down to one row: `most` heights. */
+static ash_tile_heights heights_from(ash_tile_shape shape, unsigned second, unsigned most) {
+    ash_tile_heights h = {.n = 1, .at = {shape.rows}};
+    for (unsigned next = ASH_MIN(second, shape.rows - 1); next && h.n < most; next--) h.at[h.n++] = next;
     h.at[h.n - 1] = 1; /* whatever the costs say, every row is computed */
     return h;
+}
+
+static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape shape, int64_t steps) {
+    enum { MOST = 12 };
+    return heights_from(shape, hiding_height(target, shape, steps), MOST);
+}
+
+ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape shape, int64_t steps) {
+    const unsigned room = ASH_COUNT(((ash_tile_heights *)NULL)->at), below = ASH_MAX(shape.rows, 2) - 1;
+    const unsigned hides = ASH_MAX(ASH_MIN(hiding_height(target, shape, steps), below), 1);
+    /* two tiles of half of these and more hide it, and so do those of a whole tile and a low rest */
+    const unsigned second = ASH_MAX(2 * hides - 1, (shape.rows + hides) / 2);
+    if (second >= room) return open_heights(target, shape, steps);
+    ash_tile_heights h = heights_from(shape, second, room);
+    h.hides = hides;
+    return h;
+}
+
+int64_t ash_tile_whole_rows(const ash_tile_heights *h, int64_t rows, int64_t *first) {
+    int64_t rest = rows % h->at[0];
+    if (rest && rest < h->hides && rest < rows) rest += h->at[0];
+    *first = rest <= h->at[h->n > 1] ? rest : (rest + 1) / 2;
+    return rows - rest;
+}
+
+ash_ref ash_tile_open_evenly(ash_nest *n, const ash_tile_heights *h, ash_ref from, ash_ref to,
+                             ash_ref *first, ash_ref *count) {
+    ash_ref zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1),
+            second = ash_nest_index(n, h->at[h->n > 1]);
+    ash_ref height = ash_nest_index(n, h->at[0]), rows = ash_nest_binary(n, ASH_OP_SUB, to, from);
+    ash_ref rest = ash_nest_imod(n, rows, height);
+    ash_ref low = ash_nest_binary(n, ASH_OP_LT, rest, ash_nest_index(n, h->hides));
+    ash_ref some = ash_nest_binary(n, ASH_OP_LT, zero, rest),
+            more = ash_nest_binary(n, ASH_OP_LT, rest, rows);
+    low = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_AND, some, more), low);
+    rest = ash_nest_select(n, low, ash_nest_binary(n, ASH_OP_ADD, rest, height), rest);
+    ash_ref whole = ash_nest_binary(n, ASH_OP_LE, rest, second);
+    ash_ref half = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, rest, one), ash_nest_index(n, 2));
+    *first = ash_nest_select(n, whole, rest, half);
+    *count = ash_nest_select(n, some, ash_nest_select(n, whole, one, ash_nest_index(n, 2)), zero);
+    return ash_nest_binary(n, ASH_OP_SUB, to, rest);
 }
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
@@ -64,6 +108,13 @@ int64_t ash_tile_usual_rows(const ash_tile_extents *e) {
 static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_extents *e, bool whole,
                         double *counts) {
     unsigned edge = h->at[h->n > 1];
+    if (h->hides) {
+        int64_t first, left = rows - ash_tile_whole_rows(h, rows, &first);
+        counts[h->at[0]] += (double)((rows - left) / h->at[0]);
+        if (left) counts[first]++;
+        if (left > first) counts[left - first]++;
+        return;
+    }
     if (e->lines && (rows < 2 * edge || (whole && rows <= h->at[0]))) {
         for (int64_t even = ash_tile_even(h, rows); rows > 0; rows -= even) counts[ASH_MIN(rows, even)]++;
         return;
@@ -81,8 +132,10 @@ static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_
 
 double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *e,
                        int64_t steps, ash_tile_math math) {
-    const ash_tile_heights h = e->open_rows ? open_heights(target, shape, steps)
-                                            : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1), steps);
+    const ash_tile_heights h = e->open_rows && e->evenly ? ash_tile_cut_evenly(target, shape, steps)
+                               : e->open_rows
+                                   ? open_heights(target, shape, steps)
+                                   : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1), steps);
     double counts[ASH_TILE_MAX + 1] = {0}, cost = 0, whole = (double)(e->blocks / shape.vectors),
                                  single = 0;
     unsigned rest = (unsigned)(e->blocks % shape.vectors);

@@ -37,6 +37,7 @@ typedef enum ash_tile_math {
 typedef struct ash_tile_extents {
     int64_t rows, blocks;
     bool open_rows, open_blocks;
+    bool evenly;    /* open rows are cut evenly (ash_tile_cut_evenly) */
     bool lines;     /* open rows are lines of a convolution, short ones with tiles of their own */
     unsigned edges; /* of the others, tiles of the second height: 0, 1, 2 */
 } ash_tile_extents;
@@ -90,12 +91,27 @@ int64_t ash_tile_piece(int64_t run);
  * takes the same time however high its tile is, and so is one tile. A row's result does not depend on the
  * tile that it is in. */
 typedef struct ash_tile_heights {
-    unsigned n, at[12];
-    bool known; /* what the first leaves is the second, once at most */
+    unsigned n, at[20];
+    bool known;     /* what the first leaves is the second, once at most */
+    unsigned hides; /* cut evenly: the second height of the above; else 0 */
 } ash_tile_heights;
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps);
+/* The same of rows that are cut evenly, where code for more heights is worth it: the first one, and all from
+ * the second one down to 1. What whole tiles leave is one tile, or two, as even as can be, where it is more
+ * than the second height; a low rest shares the rows of the last whole tile:
+ *
+ *     14 14 ... 14 | 9 or 8 or ... 5          14 14 ... | 9 8          3
+ *
+ * so that no tile waits for its sums but that of fewer rows than would hide them. */
+ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape shape, int64_t steps);
+/* How many of so many rows are in whole tiles of such heights; *first: the height of the tile behind them,
+ * if there is one, and what is left then is in another one. */
+int64_t ash_tile_whole_rows(const ash_tile_heights *heights, int64_t rows, int64_t *first);
+/* The same of rows [from, to), as instructions: *first and *count, the tiles behind the whole ones. */
+ash_ref ash_tile_open_evenly(ash_nest *n, const ash_tile_heights *heights, ash_ref from, ash_ref to,
+                             ash_ref *first, ash_ref *count);
 /* Whether tiles of so many steps are over so soon that the processor overlaps several. */
 static inline bool ash_tile_is_short(const ash_target *target, int64_t steps) {
     return steps <= target->costs.overlap_body;
