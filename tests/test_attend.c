@@ -142,7 +142,7 @@ static void compare(fixture *f, const int64_t (*vars)[8], size_t count, bool att
     ash_wide *inputs[CALLS], *expected[CALLS];
     for (size_t n = 0; n < count; n++) {
         inputs[n] = test_inputs(f->g, vars[n]);
-        values[n] = (test_values){vars[n], inputs[n]};
+        values[n] = (test_values){vars[n], inputs[n], NULL};
         expected[n] = test_expected(f->g, inputs[n], vars[n]);
     }
     for (size_t i = 0; i < 4; i++) {
