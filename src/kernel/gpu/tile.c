@@ -98,9 +98,11 @@ static int64_t terms_of_slice(const ash_gpu_tile *g) {
 }
 
 /* Whether threads load four terms of a line at once. Lines are 16 bytes apart from a multiple of 64: copies
- * of two of them meet in no bank. */
+ * of two of them meet in no bank. Four terms of both operands' lines have no registers beside the sums and the
+ * places that copies of a tile with few slices are read at: there it is one of the two. */
 static bool takes_four(const ash_gpu_tile *g, const ash_gpu_operand *o) {
-    enum { LEAST = 16 };
+    enum { LEAST = 16, FEW_SLICES = 2 };
+    if (o == &g->b && g->a.by_line && g->shape.slices <= FEW_SLICES && !ash_gpu_by_warp(g->shape)) return false;
     return o->turned && !o->by_term && g->shape.terms % LEAST == 0 &&
            terms_of_slice(g) % TERMS_AT_ONCE == 0 &&
            ash_gpu_width(g->k, o, o->term, TERMS_AT_ONCE) == TERMS_AT_ONCE;
