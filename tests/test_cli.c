@@ -556,6 +556,35 @@ static void explain(void **state) {
     assert_int_equal(unsetenv("PTXAS"), 0);
 }
 
+/* A file of the room is one that begins so and has this. */
+static void file_has(const char *name, const char *begin, const char *word) {
+    static char text[1 << 20];
+    FILE *file = fopen(path_of(name), "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    assert_int_equal(strncmp(text, begin, strlen(begin)), 0);
+    assert_non_null(strstr(text, word));
+}
+
+/* Of a plan on a GPU: the picture of its arena, and an execution of it as a trace. */
+static void pictures_of_a_gpu(void **state) {
+    (void)state;
+    if (!gpu_is_compiled_for()) skip();
+    assert_int_equal(setenv("ASHLAR_CUDA_DRIVER", PTX_DRIVER, 1), 0);
+    assert_int_equal(ashlar("plan %s/model.onnx --no-cache --device CUDA:0 --svg %s/gpu.svg"), 0);
+    file_has("gpu.svg", "<svg", "</svg>");
+    assert_int_equal(
+        ashlar("profile %s/model.onnx --no-cache --repeat 1 --device CUDA:0 --trace %s/gpu.json"), 0);
+    file_has("gpu.json", "{", "\"traceEvents\"");
+    assert_int_equal(
+        ashlar("profile %s/model.onnx --no-cache --repeat 1 --device CUDA:0 --mode multi_stream=3 "
+               "--trace %s/gpu.json"),
+        0);
+    file_has("gpu.json", "{", "\"ph\": \"X\"");
+    assert_int_equal(unsetenv("ASHLAR_CUDA_DRIVER"), 0);
+}
+
 /* Nodes on a GPU by their names, the others on the processor. */
 static void places(void **state) {
     (void)state;
@@ -621,6 +650,7 @@ int main(void) {
         TEST(devices),
         TEST(explain),
         TEST(places),
+        TEST(pictures_of_a_gpu),
         TEST(other_commands),
         TEST(mode_eager),
         TEST(errors_name_the_values),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in's own declarations (tests/ptx/functions.def, abi.def) against the toolkit's headers,
- * where there are some: prototypes, numbers, structs. Most of it is decided when this file is compiled. */
+/* The stand-in's own declarations (tests/ptx/functions.def, abi.def), and numbers and structs of the
+ * library's (src/device/cuda/driver.h), against the toolkit's headers, where there are some. Most of it is
+ * decided when this file is compiled. */
 #include "testing.h"
 
 #ifdef PTX_TOOLKIT
@@ -9,6 +10,8 @@
 
 #if defined(PTX_TOOLKIT) && CUDA_VERSION >= 12000
 #include <cudaTypedefs.h>
+
+#include "device/cuda/driver.h"
 
 #define FUNCTION(name, base, version, params)                                                              \
     _Static_assert(__builtin_types_compatible_p(PFN_##base##_v##version, CUresult(*) params), #name);
@@ -34,6 +37,83 @@
 #undef FIELD
 #undef FIELD_OF
 #undef STRUCT_END
+
+/* The library's own (src/device/cuda/driver.h). */
+#define SAME(own, theirs) _Static_assert((int)(own) == (int)(theirs), #own);
+SAME(CU_OK, CUDA_SUCCESS)
+SAME(CU_INVALID, CUDA_ERROR_INVALID_VALUE)
+SAME(CU_NO_MEMORY, CUDA_ERROR_OUT_OF_MEMORY)
+SAME(CU_STUB, CUDA_ERROR_STUB_LIBRARY)
+SAME(CU_NO_DEVICE, CUDA_ERROR_NO_DEVICE)
+SAME(CU_PEER_UNSUPPORTED, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+SAME(CU_NOT_READY, CUDA_ERROR_NOT_READY)
+SAME(CU_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS)
+SAME(CU_TIMEOUT, CUDA_ERROR_LAUNCH_TIMEOUT)
+SAME(CU_PEER_ENABLED, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+SAME(CU_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED)
+SAME(CU_ASSERT, CUDA_ERROR_ASSERT)
+SAME(CU_TOO_MANY_PEERS, CUDA_ERROR_TOO_MANY_PEERS)
+SAME(CU_HARDWARE_STACK, CUDA_ERROR_HARDWARE_STACK_ERROR)
+SAME(CU_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED)
+SAME(CU_ECC, CUDA_ERROR_ECC_UNCORRECTABLE)
+SAME(CU_CLOCK, CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
+SAME(CU_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+SAME(CU_MEMORY_CLOCK, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)
+SAME(CU_MEMORY_BITS, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)
+SAME(CU_L2, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
+SAME(CU_CORE_MEMORY, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)
+SAME(CU_BLOCK_MEMORY, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+SAME(CU_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+SAME(CU_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+SAME(CU_NON_BLOCKING, CU_STREAM_NON_BLOCKING)
+SAME(CU_MOST_DYNAMIC, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+SAME(CU_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING)
+SAME(CU_LOG, CU_JIT_ERROR_LOG_BUFFER)
+SAME(CU_LOG_BYTES, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+SAME(CU_HOST, CU_MEMORYTYPE_HOST)
+SAME(CU_DEVICE, CU_MEMORYTYPE_DEVICE)
+#define FITS(own, field, theirs, other) SAME(offsetof(own, field), offsetof(theirs, other))
+FITS(cu_kernel_params, function, CUDA_KERNEL_NODE_PARAMS, func)
+FITS(cu_kernel_params, grid_x, CUDA_KERNEL_NODE_PARAMS, gridDimX)
+FITS(cu_kernel_params, grid_y, CUDA_KERNEL_NODE_PARAMS, gridDimY)
+FITS(cu_kernel_params, grid_z, CUDA_KERNEL_NODE_PARAMS, gridDimZ)
+FITS(cu_kernel_params, block_x, CUDA_KERNEL_NODE_PARAMS, blockDimX)
+FITS(cu_kernel_params, block_y, CUDA_KERNEL_NODE_PARAMS, blockDimY)
+FITS(cu_kernel_params, block_z, CUDA_KERNEL_NODE_PARAMS, blockDimZ)
+FITS(cu_kernel_params, shared, CUDA_KERNEL_NODE_PARAMS, sharedMemBytes)
+FITS(cu_kernel_params, params, CUDA_KERNEL_NODE_PARAMS, kernelParams)
+FITS(cu_kernel_params, extra, CUDA_KERNEL_NODE_PARAMS, extra)
+FITS(cu_kernel_params, kernel, CUDA_KERNEL_NODE_PARAMS, kern)
+FITS(cu_kernel_params, context, CUDA_KERNEL_NODE_PARAMS, ctx)
+FITS(cu_copy_params, from_x, CUDA_MEMCPY3D, srcXInBytes)
+FITS(cu_copy_params, from_y, CUDA_MEMCPY3D, srcY)
+FITS(cu_copy_params, from_z, CUDA_MEMCPY3D, srcZ)
+FITS(cu_copy_params, from_lod, CUDA_MEMCPY3D, srcLOD)
+FITS(cu_copy_params, from_kind, CUDA_MEMCPY3D, srcMemoryType)
+FITS(cu_copy_params, from_host, CUDA_MEMCPY3D, srcHost)
+FITS(cu_copy_params, from_device, CUDA_MEMCPY3D, srcDevice)
+FITS(cu_copy_params, from_array, CUDA_MEMCPY3D, srcArray)
+FITS(cu_copy_params, from_pitch, CUDA_MEMCPY3D, srcPitch)
+FITS(cu_copy_params, from_height, CUDA_MEMCPY3D, srcHeight)
+FITS(cu_copy_params, to_x, CUDA_MEMCPY3D, dstXInBytes)
+FITS(cu_copy_params, to_y, CUDA_MEMCPY3D, dstY)
+FITS(cu_copy_params, to_z, CUDA_MEMCPY3D, dstZ)
+FITS(cu_copy_params, to_lod, CUDA_MEMCPY3D, dstLOD)
+FITS(cu_copy_params, to_kind, CUDA_MEMCPY3D, dstMemoryType)
+FITS(cu_copy_params, to_host, CUDA_MEMCPY3D, dstHost)
+FITS(cu_copy_params, to_device, CUDA_MEMCPY3D, dstDevice)
+FITS(cu_copy_params, to_array, CUDA_MEMCPY3D, dstArray)
+FITS(cu_copy_params, to_pitch, CUDA_MEMCPY3D, dstPitch)
+FITS(cu_copy_params, to_height, CUDA_MEMCPY3D, dstHeight)
+FITS(cu_copy_params, width, CUDA_MEMCPY3D, WidthInBytes)
+FITS(cu_copy_params, height, CUDA_MEMCPY3D, Height)
+FITS(cu_copy_params, depth, CUDA_MEMCPY3D, Depth)
+FITS(cu_host_params, fn, CUDA_HOST_NODE_PARAMS, fn)
+FITS(cu_host_params, arg, CUDA_HOST_NODE_PARAMS, userData)
+SAME(sizeof(cu_kernel_params), sizeof(CUDA_KERNEL_NODE_PARAMS))
+SAME(sizeof(cu_copy_params), sizeof(CUDA_MEMCPY3D))
+SAME(sizeof(cu_host_params), sizeof(CUDA_HOST_NODE_PARAMS))
+SAME(sizeof(cu_address), sizeof(CUdeviceptr))
 
 static void test_fields(void **state) {
     (void)state;
