@@ -9,8 +9,8 @@
 #                      and the line in the end says how many were left. 0: all, however long.
 #   ASSEMBLE_SEED      where in that order it begins (default: the day of the year)
 #
-# EXCEPTIONS says which kernels may have a stack, by what is theirs in each build: from how many lines of PTX on, the most
-# bytes, why. Ends with 77 where there is no ptxas.
+# EXCEPTIONS says which kernels may have a stack, by what is theirs in each build: from how many clamped indices on, the
+# most bytes, why. Ends with 77 where there is no ptxas.
 set -u
 if [ "${1:-}" = --some ]; then # END RESULTS MODULE...
     end=$2 results=$3
@@ -26,11 +26,11 @@ if [ "${1:-}" = --some ]; then # END RESULTS MODULE...
             grep -q "is not defined for option 'gpu-name'" "$log" || break
         done
         [ $status -eq 124 ] && break
-        awk -v file="$module" -v good=$good -v kind="$kind" -v lines="$(wc -l <"$module")" '
+        awk -v file="$module" -v good=$good -v kind="$kind" -v clamps="$(grep -c 'min\.s64' "$module")" '
             /Function properties for/ { name = $NF }
             /bytes stack frame/ { if ($1 + 0 || $5 + 0) said = said " " name " " $1 " " $5 }
             /error|fatal/ && !why { why = $0 }
-            END { print (good ? "good" : "refused"), file, kind, lines (good ? said : " " why) }' "$log" >>"$results"
+            END { print (good ? "good" : "refused"), file, kind, clamps (good ? said : " " why) }' "$log" >>"$results"
     done
     rm -f "$log"
     exit 0
