@@ -9,7 +9,8 @@
 #   thread    clang, thread sanitizer: the tests that are labelled "threads"
 #   machines  the release build once more, as other processors (tests/machine.c): plain x86-64, AVX2 and AVX-512, with
 #             first-level caches of 32, 48 and 64 KiB; those that this one cannot be are skipped
-#   models    whole models on the stand-in for the CUDA driver, with all of its checks: minutes (tests/models)
+#   models    whole models on the stand-in for the CUDA driver, with all of its checks: minutes (tests/models); what else is
+#             run on it, and all kernels that are made there assembled, where ptxas is installed
 #   lint      clang-format and clang-tidy
 #
 # Each build has a folder of its own, build-NAME. The sanitized ones use LLVM's shared library, whose C interface is all
@@ -110,7 +111,7 @@ machines() {
     for machine in x86-64,32,256 x86-64,64,512 x86-64-v3,32,512 x86-64-v3,48,2048 x86-64-v4,48,2048; do
         say "as $machine: test"
         ASHLAR_TEST_MACHINE=$machine tests "$machine" build-release \
-            "-E ^(check_|test_cli|test_ir|test_memory|test_onnx_wire|test_pack|test_pool|test_profile)" $SECONDS
+            "-FA modules -E ^(check_|modules_|test_cli|test_ir|test_memory|test_onnx_wire|test_pack|test_pool|test_profile)" $SECONDS
     done
     unset ASHLAR_FUZZ_COUNT
 }
@@ -128,7 +129,7 @@ for name in "${@:-release}"; do
     thread) run thread "-L threads" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared \
         -DASHLAR_SANITIZE=thread ;;
     machines) machines ;;
-    models) build release && tests models build-release "-C models -L models" $SECONDS ;;
+    models) build release && ASSEMBLE_SECONDS=0 tests models build-release "-C models -L models|gpu" $SECONDS ;;
     lint)
         start=$SECONDS
         say "lint"

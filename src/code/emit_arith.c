@@ -134,6 +134,13 @@ LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count) {
 LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef v) {
     for (unsigned lanes = ash_emit__lanes(v); lanes > 1; lanes = (lanes + 1) / 2) {
         unsigned low = (lanes + 1) / 2, high = lanes / 2;
+        if (lanes == 4 && e->kind->shuffle && ash_dtype_size(dtype) == 1) { /* two have no registers */
+            LLVMValueRef x[4];
+            for (unsigned i = 0; i < 4; i++) x[i] = ash_emit__part(e, v, i, 1);
+            LLVMValueRef even = ash_emit__compute(e, op, dtype, x[0], x[2]),
+                         odd = ash_emit__compute(e, op, dtype, x[1], x[3]);
+            return ash_emit__compute(e, op, dtype, even, odd);
+        }
         LLVMValueRef sum =
             ash_emit__compute(e, op, dtype, ash_emit__part(e, v, 0, high), ash_emit__part(e, v, low, high));
         if (low == high) {

@@ -4,6 +4,8 @@
 #include "driver.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char mark[] = "\177PTX";
 enum { MARK = 4 };
@@ -43,6 +45,23 @@ static int ptx_version_of(int driver) {
     return major > 12 ? 90 + minor + 10 * (major - 13) : 70 + minor;
 }
 
+/* Writes a module's text to the folder that PTX_DUMP names, once: the file is called by its hash. */
+static void dump(const char *text, size_t len) {
+    const char *folder = getenv("PTX_DUMP");
+    char path[4096], own[4096 + 32];
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    if (!folder || !*folder) return;
+    for (size_t i = 0; i < len; i++) hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    int room = snprintf(path, sizeof path, "%s/%016llx.ptx", folder, (unsigned long long)hash);
+    if (room < 0 || (size_t)room >= sizeof path || access(path, F_OK) == 0) return;
+    snprintf(own, sizeof own, "%s.%ld", path, (long)getpid()); /* whole, or not there */
+    mkdir(folder, 0777);
+    FILE *out = fopen(own, "w");
+    if (!out) return;
+    bool written = fwrite(text, 1, len, out) == len;
+    if (fclose(out) || !written || rename(own, path)) unlink(own);
+}
+
 static CUresult read_module(const char *text, size_t len, ptx_module **module) {
     *module = NULL;
     ptx_refuse("no PTX");
@@ -62,10 +81,12 @@ static CUresult read_module(const char *text, size_t len, ptx_module **module) {
         ptx_refuse("a kernel declares %u bytes of shared memory, of 49152", m->kernels[i]->shared_bytes);
         code = CUDA_ERROR_INVALID_PTX;
     }
-    if (code)
+    if (code) {
         ptx_module_free(m);
-    else
-        *module = m;
+        return code;
+    }
+    dump(text, len);
+    *module = m;
     return code;
 }
 

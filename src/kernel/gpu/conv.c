@@ -223,6 +223,15 @@ static ash_ref move_on(ash_nest *n, ash_ref cell, int64_t by, int64_t end, ash_r
     return ash_nest_cast(n, ASH_I64, next);
 }
 
+/* Whether a bound of the input has to do with the window's place. */
+static bool is_of_window(const gpu_conv *c, unsigned bound) {
+    const ash_gpu_operand *b = &c->tile.b;
+    const ash_ix at = b->bounds[bound].at;
+    bool moves = c->joined && !ash_ix_depends(&c->k->ixs, at, b->term);
+    for (unsigned a = 1; a < c->axes; a++) moves |= ash_ix_depends(&c->k->ixs, at, c->step[a]);
+    return moves;
+}
+
 /* Whether k-tiles lie apart by numbers in both operands; then finds these. What is left to bounds moves no
  * more with the window's place. */
 static bool find_walk(gpu_conv *c) {
@@ -232,6 +241,8 @@ static bool find_walk(gpu_conv *c) {
     const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
     if (c->runs == 1 || c->runs > ASH_GPU_PLACES || c->of_terms != 1u << CHANNEL || c->x_block)
         return false;
+    for (unsigned i = 0; i < b->n_bounds; i++) /* find_places is about one line */
+        if (is_of_window(c, i) && ash_gpu_line_of_thread(&c->tile, b) == ASH_NO_REF) return false;
     for (unsigned o = 0; o < 2; o++) {
         int64_t all = 0, step = 0;
         for (unsigned level = 0; level < c->axes; level++) {
@@ -254,10 +265,7 @@ static bool find_walk(gpu_conv *c) {
     c->window = (ash_gpu_operand){0};
     unsigned left = 0;
     for (unsigned i = 0; i < b->n_bounds; i++) {
-        bool moves = false;
-        for (unsigned a = 1; a < c->axes; a++) moves |= ash_ix_depends(ixs, b->bounds[i].at, c->step[a]);
-        moves |= c->joined && !ash_ix_depends(ixs, b->bounds[i].at, b->term);
-        if (moves)
+        if (is_of_window(c, i))
             c->window.bounds[c->window.n_bounds++] = b->bounds[i];
         else
             b->bounds[left++] = b->bounds[i];
