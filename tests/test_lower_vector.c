@@ -9,6 +9,7 @@
 typedef struct survey {
     unsigned gathers, shuffles, widest; /* lanes */
     unsigned exps;                      /* EXP with the most lanes */
+    unsigned selects;                   /* of vectors */
     unsigned roots, hreduces;           /* square roots of any lanes; reductions of all lanes */
     int64_t scratch;                    /* bytes for each worker */
 } survey;
@@ -29,6 +30,7 @@ static survey lower(ash_graph *g, ash_value out, const char *level) {
             s.gathers += inst->op == ASH_NEST_GATHER;
             s.shuffles += inst->op == ASH_NEST_SHUFFLE;
             s.roots += inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_SQRT;
+            s.selects += inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_SELECT && inst->lanes > 1;
             s.hreduces += inst->op == ASH_NEST_HREDUCE;
             if (inst->lanes > s.widest) s.widest = inst->lanes;
         }
@@ -103,6 +105,60 @@ static void test_shared_numbers(void **state) {
         ash_graph_output(g, "soft", ash_softmax(g, x, 1));
         compare_at(g, ash_layer_norm(g, x, one, one, 1, 1e-5), n, 1e-5);
     }
+}
+
+/* x [3, n], each element twice, without `cut` of them at the beginning, times y. */
+static ash_value twice(ash_graph *g, ash_dim n, ash_dim cut, ash_dtype dtype) {
+    const ash_dim dims[] = {3, n}, apart[] = {3, n, 1}, side[] = {3, n, 2},
+                  both[] = {3, ash_graph_dim_mul(g, n, 2)}, from[] = {0, cut}, steps[] = {1, 1},
+                  left[] = {3, ash_graph_dim_sub(g, both[1], cut)};
+    ash_value x = ash_reshape(g, input(g, "x", dtype, 2, dims), apart, 3);
+    x = ash_reshape(g, ash_broadcast_to(g, x, side, 3), both, 2);
+    if (cut) x = ash_slice(g, x, from, steps, left);
+    return ash_mul(g, x, input(g, "y", dtype, 2, left));
+}
+
+/* Elements that are repeated are loaded as often as they lie in memory, where a vector is full in part,
+ * too; none beside them is touched. */
+static void test_repeated_elements(void **state) {
+    (void)state;
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_F64, ASH_I32};
+    for (ash_dim cut = 0; cut < 2; cut++)
+        for (size_t d = 0; d < ASH_COUNT(dtypes); d++) {
+            ash_graph *g = new_graph();
+            survey s = lower(g, twice(g, ash_graph_var(g, "n", 1, 40), cut, dtypes[d]), "x86-64-v4");
+            assert_int_equal(s.gathers, 0);
+            for (int64_t n = 1; n <= 40; n += n < 18 ? 1 : 11) {
+                g = new_graph();
+                compare_at(g, twice(g, ash_graph_var(g, "n", 1, 40), cut, dtypes[d]), n, 1e-6);
+                g = new_graph();
+                compare_at(g, twice(g, n, cut, dtypes[d]), n, 1e-6);
+            }
+        }
+}
+
+/* Zeros around an image are what a masked load leaves; other numbers are chosen. */
+static void test_padding_is_masked(void **state) {
+    (void)state;
+    static const double fills[] = {0, -0.0, 2};
+    for (size_t i = 0; i < ASH_COUNT(fills); i++)
+        for (int64_t n = 1; n <= 40; n += 13) {
+            const ash_dim around[] = {0, 1, 1}, none[3] = {0};
+            const ash_attr pads[] = {ASH_ATTR_LIST(BEFORE, around, 3), ASH_ATTR_LIST(AFTER, around, 3),
+                                     ASH_ATTR_LIST(INTERIOR, none, 3)};
+            for (int turn = 0; turn < 2; turn++) { /* its code; its results */
+                ash_graph *g = new_graph();
+                const ash_dim wide = ash_graph_var(g, "w", 1, 40);
+                const ash_value ins[] = {input(g, "x", ASH_F32, 3, (ash_dim[]){3, 5, wide}),
+                                         ash_scalar(g, ASH_F32, fills[i])};
+                ash_value y;
+                ash_graph_add(g, ASH_OP_PAD, ins, 2, pads, 3, &y);
+                if (turn)
+                    compare_at(g, y, n, 0);
+                else
+                    assert_int_equal(lower(g, y, "x86-64-v4").selects > 0, i > 0);
+            }
+        }
 }
 
 /* No element of a transposed operand is gathered where whole blocks fit. */
@@ -292,11 +348,12 @@ static void test_not_a_number(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept_rows),     cmocka_unit_test(test_transposed_blocks),
-        cmocka_unit_test(test_padded_blocks), cmocka_unit_test(test_gathers_stay),
-        cmocka_unit_test(test_what_is_left),  cmocka_unit_test(test_extrema_and_lists),
-        cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_scattered_rows),
-        cmocka_unit_test(test_packed_rows),   cmocka_unit_test(test_shared_numbers),
+        cmocka_unit_test(test_kept_rows),         cmocka_unit_test(test_transposed_blocks),
+        cmocka_unit_test(test_padded_blocks),     cmocka_unit_test(test_gathers_stay),
+        cmocka_unit_test(test_what_is_left),      cmocka_unit_test(test_extrema_and_lists),
+        cmocka_unit_test(test_not_a_number),      cmocka_unit_test(test_scattered_rows),
+        cmocka_unit_test(test_packed_rows),       cmocka_unit_test(test_shared_numbers),
+        cmocka_unit_test(test_repeated_elements), cmocka_unit_test(test_padding_is_masked),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

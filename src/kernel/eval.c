@@ -2,6 +2,8 @@
 /* Evaluation by demand: the element of a value at an index, as instructions. */
 #include "tile.h"
 
+#include <math.h>
+
 /* --- remembering ---------------------------------------------------------------------------------- */
 
 static uint64_t memo_hash(const ash_kern *k, ash_value value, unsigned rank, const ash_ix *idx) {
@@ -141,6 +143,18 @@ void ash_kern_narrow(ash_kern *k, ash_ref condition) {
     *slot = *slot == ASH_NO_REF ? condition : ash_nest_binary(n, ASH_OP_AND, *slot, condition);
 }
 
+/* Whether a value is what a masked load found, in lanes that are off zero, and so is what would be chosen
+ * there: all that a choice by a part of the mask could do is done. (Asked where sizes are variables. With
+ * numbers the choice costs nothing: on a Sapphire Rapids images of 31 x 31 and more take 7 to 13 % longer
+ * without, as their stores then follow each other closer.) */
+static bool is_chosen(const ash_nest *n, ash_ref value, ash_ref other) {
+    const ash_inst *loaded = ash_nest_at(n, value), *zero = ash_nest_at(n, other);
+    if (loaded->op != ASH_NEST_LOAD || loaded->lanes == 1 || loaded->b == ASH_NO_REF) return false;
+    if (zero->op == ASH_NEST_SPLAT) zero = ash_nest_at(n, zero->a);
+    return (zero->op == ASH_NEST_INT && zero->i == 0) ||
+           (zero->op == ASH_NEST_FLOAT && zero->f == 0 && !signbit(zero->f));
+}
+
 static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]),
                    *out = ash_graph__type(k->graph, node->out);
@@ -149,6 +163,7 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
     ash_nest *n = &k->nest;
     ash_ix to[ASH_MAX_RANK];
     ash_ref hit = ASH_NO_REF;
+    bool open = false;
     static const ash_ix scalar[1];
     ash_ref fill = ash_kern_eval(k, node->ins[1], scalar);
     ash_kern_scope scope = ash_kern_enter(k);
@@ -174,12 +189,14 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
             ok = ok == ASH_NO_REF ? on : ash_kern_binary(k, ASH_OP_AND, ok, on);
         }
         if (ok == ASH_NO_REF) continue;
+        open = open || !ash_dim_is_const(limit);
         ash_kern_narrow(k, ok);
         hit = hit == ASH_NO_REF ? ok : ash_kern_binary(k, ASH_OP_AND, hit, ok);
     }
     ash_ref value = ash_kern_eval(k, node->ins[0], to);
     ash_kern_leave(k, scope);
-    if (k->collecting || hit == ASH_NO_REF || n->failed) return value;
+    if (k->collecting || hit == ASH_NO_REF || n->failed || (open && is_chosen(n, value, fill)))
+        return value;
     unsigned lanes = ASH_MAX(ASH_MAX(ash_nest_at(n, hit)->lanes, ash_nest_at(n, value)->lanes),
                              ash_nest_at(n, fill)->lanes);
     if (lanes > 1)

@@ -154,8 +154,8 @@ void ash_loops__choose_kept(ash_loops *l);
  * first to compute is stored. */
 void ash_loops__recall(ash_loops *l);
 void ash_loops__keep(ash_loops *l);
-/* Between the loops of a row: what is computed from the reductions so far, and is the same all along the row,
- * becomes known. So there is one of it, however many loops over vectors of how many widths read it. */
+/* Between the loops of a row: what is computed from the reductions so far, and is the same all along the
+ * row, becomes known. So there is one of it, however many loops over vectors of how many widths read it. */
 void ash_loops__share(ash_loops *l);
 
 #endif

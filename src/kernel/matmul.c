@@ -263,19 +263,25 @@ static void emit_register_rows(product *p, unsigned vectors, ash_ref from, ash_r
     ash_nest_end(&k->nest);
 }
 
-/* One tile of a height that is known at run time alone, at.. to.. of those in `h`: by halves. */
-static void emit_height(product *p, const ash_tile_heights *h, unsigned from, unsigned to, ash_ref height,
-                        unsigned vectors, ash_ref row0, ash_ref block0) {
+/* A tile of one of the heights, which is known at run time alone. */
+typedef struct any_tile {
+    const ash_tile_heights *heights;
+    unsigned vectors;
+    ash_ref height, row0, block0;
+} any_tile;
+
+/* Its height is one of those from `first` on and in front of `end`: by halves. */
+static void emit_height(product *p, const any_tile *t, unsigned first, unsigned end) {
     ash_nest *n = &p->k->nest;
-    if (from + 1 == to) {
-        emit_tile(p, h->at[from], vectors, row0, block0);
+    const unsigned *at = t->heights->at, middle = (first + end) / 2;
+    if (first + 1 == end) {
+        emit_tile(p, at[first], t->vectors, t->row0, t->block0);
         return;
     }
-    const unsigned middle = (from + to) / 2;
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, height, ash_nest_index(n, h->at[middle])));
-    emit_height(p, h, middle, to, height, vectors, row0, block0);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, t->height, ash_nest_index(n, at[middle])));
+    emit_height(p, t, middle, end);
     ash_nest_else(n);
-    emit_height(p, h, from, middle, height, vectors, row0, block0);
+    emit_height(p, t, first, middle);
     ash_nest_end(n);
 }
 
@@ -283,14 +289,15 @@ static void emit_height(product *p, const ash_tile_heights *h, unsigned from, un
 static void emit_even_rows(product *p, const ash_tile_heights *h, unsigned vectors, ash_ref from,
                            ash_ref to, ash_ref block0) {
     ash_nest *n = &p->k->nest;
-    ash_ref first, count, middle = ash_tile_open_evenly(n, h, from, to, &first, &count);
+    ash_ref high, count, middle = ash_tile_open_evenly(n, h, from, to, &high, &count);
     emit_tile(p, h->at[0], vectors, ash_nest_loop(n, from, middle, h->at[0], 1), block0);
     ash_nest_end(n);
     if (h->n == 1) return;
     ash_ref tile = ash_nest_loop(n, ash_nest_index(n, 0), count, 1, 1);
-    ash_ref row0 = ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_binary(n, ASH_OP_MUL, tile, first));
-    ash_ref height = ash_nest_binary(n, ASH_OP_MIN, first, ash_nest_binary(n, ASH_OP_SUB, to, row0));
-    emit_height(p, h, 1, h->n, height, vectors, row0, block0);
+    ash_ref row0 = ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_binary(n, ASH_OP_MUL, tile, high));
+    ash_ref height = ash_nest_binary(n, ASH_OP_MIN, high, ash_nest_binary(n, ASH_OP_SUB, to, row0));
+    const any_tile rest = {h, vectors, height, row0, block0};
+    emit_height(p, &rest, 1, h->n);
     ash_nest_end(n);
 }
 

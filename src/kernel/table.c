@@ -176,20 +176,28 @@ static bool lane_offsets(const ash_kern *k, ash_ix linear, int64_t *offsets) {
     return true;
 }
 
-enum { MOST_LANES = 64 };
+enum { MOST_LANES = 64, MOST_SAME = 2 };
 
-/* The mask of a vector that is loaded from element `first` on, where the lanes that `mask` has want the
- * elements at `offsets`, which go up. */
-static ash_ref mask_of_elements(ash_kern *k, ash_ref mask, const int64_t *offsets, int64_t first) {
+/* The mask of `count` elements that are loaded from element `first` on, where the lanes that `mask` has
+ * want those at `offsets`, which never go down; at most `same` of them want one. */
+static ash_ref mask_of_elements(ash_kern *k, ash_ref mask, const int64_t *offsets, int64_t first,
+                                unsigned count, unsigned same) {
     ash_nest *n = &k->nest;
     int32_t pick[MOST_LANES];
+    ash_ref wanted = ASH_NO_REF;
     if (mask == ASH_NO_REF) return mask;
-    for (unsigned i = 0; i < k->lanes; i++) pick[i] = (int32_t)k->lanes; /* nobody wants it */
-    for (unsigned lane = 0; lane < k->lanes; lane++)
-        if (offsets[lane] >= first && offsets[lane] - first < k->lanes)
-            pick[offsets[lane] - first] = (int32_t)lane;
-    return ash_nest_shuffle(n, mask, ash_nest_splat(n, ash_nest_int(n, ASH_BOOL, 0), k->lanes), k->lanes,
-                            pick);
+    ash_ref nobody = ash_nest_splat(n, ash_nest_int(n, ASH_BOOL, 0), k->lanes);
+    for (unsigned turn = 0; turn < same; turn++) { /* of those that want one element, the next */
+        for (unsigned i = 0; i < count; i++) pick[i] = (int32_t)k->lanes;
+        for (unsigned lane = 0, before = 0; lane < k->lanes; lane++) {
+            before = lane && offsets[lane] == offsets[lane - 1] ? before + 1 : 0;
+            if (before == turn && offsets[lane] >= first && offsets[lane] - first < count)
+                pick[offsets[lane] - first] = (int32_t)lane;
+        }
+        ash_ref some = ash_nest_shuffle(n, mask, nobody, count, pick);
+        wanted = turn ? ash_nest_binary(n, ASH_OP_OR, wanted, some) : some;
+    }
+    return wanted;
 }
 
 /* Elements that lie several vectors apart, in as many loads as that takes, of which the last ends where
@@ -203,7 +211,7 @@ static ash_ref load_spread(ash_kern *k, uint16_t buf, ash_ref at, ash_ref mask, 
     for (int64_t begin = 0; begin <= span; begin += lanes) {
         const int64_t first = ASH_MIN(begin, span + 1 - lanes);
         ash_ref piece = ash_nest_load(n, buf, ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, first)),
-                                      k->lanes, mask_of_elements(k, mask, offsets, first));
+                                      k->lanes, mask_of_elements(k, mask, offsets, first, k->lanes, 1));
         for (unsigned i = 0; i < lanes; i++) {
             const bool here = offsets[i] >= begin && offsets[i] - first < lanes;
             const int64_t before = begin != lanes ? (int64_t)i : offsets[i] < lanes ? offsets[i] : 0;
@@ -214,21 +222,45 @@ static ash_ref load_spread(ash_kern *k, uint16_t buf, ash_ref at, ash_ref mask, 
     return all;
 }
 
+/* Whether elements that are repeated are better loaded under a mask than gathered: what only copies waits
+ * for its stores, and on a Sapphire Rapids longer for those of short rows the closer they follow each
+ * other. */
+static bool may_repeat(const ash_kern *k) {
+    for (uint32_t i = 0; i < k->group->n_nodes; i++)
+        if (ash_op_is_elementwise(k->graph->nodes.at[k->group->nodes[i]].op)) return true;
+    return false;
+}
+
 bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out) {
     ash_nest *n = &k->nest;
     int64_t offsets[MOST_LANES], span = 0, lanes = k->lanes;
     int32_t pick[MOST_LANES];
-    bool up = true; /* each lane has an element of its own */
+    bool up = true, down = false; /* each lane has an element of its own; one that lies before another's */
+    unsigned same = 1, most = 1;  /* lanes that have one element */
     if (!k->aligned || lanes > MOST_LANES || !lane_offsets(k, linear, offsets)) return false;
     for (unsigned i = 0; i < lanes; i++) {
         if (offsets[i] < 0 || offsets[i] > (k->packed ? ASH_MAX_PACKED : 2) * lanes) return false;
-        if (i) up = up && offsets[i] > offsets[i - 1];
+        if (i) up = up && offsets[i] > offsets[i - 1], down = down || offsets[i] < offsets[i - 1];
+        same = i && offsets[i] == offsets[i - 1] ? same + 1 : 1;
+        most = ASH_MAX(most, same);
         span = ASH_MAX(span, offsets[i]);
     }
-    if (mask != ASH_NO_REF && (!up || span < lanes || !k->low->target->masks ||
-                               ash_dtype_size(n->buffers.at[buf].dtype) < sizeof(float)))
-        return false;
+    /* some of a vector's elements, one behind the other */
+    const bool repeats = span && span < lanes && !down && most <= MOST_SAME;
+    if (mask != ASH_NO_REF) {
+        if (!k->low->target->masks || ash_dtype_size(n->buffers.at[buf].dtype) < sizeof(float))
+            return false;
+        if (repeats ? !up && !may_repeat(k) : !up || span < lanes) return false;
+    }
     ash_ref at = ash_kern_index(k, linear);
+    if (mask != ASH_NO_REF && repeats) {
+        unsigned few = 1;
+        while (few <= span) few *= 2;
+        for (unsigned i = 0; i < lanes; i++) pick[i] = (int32_t)offsets[i];
+        ash_ref all = ash_nest_load(n, buf, at, few, mask_of_elements(k, mask, offsets, 0, few, most));
+        *out = ash_nest_shuffle(n, all, ASH_NO_REF, k->lanes, pick);
+        return true;
+    }
     if (span < lanes) { /* as few as there are, in two loads that overlap where that is no power of two */
         int64_t few = 1;
         while (2 * few <= span + 1) few *= 2;
@@ -251,9 +283,10 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     int64_t second = span + 1 - lanes; /* so that both end where the last lane does */
     for (unsigned i = 0; i < lanes; i++)
         pick[i] = (int32_t)(offsets[i] < lanes ? offsets[i] : lanes + offsets[i] - second);
-    ash_ref low = ash_nest_load(n, buf, at, k->lanes, mask_of_elements(k, mask, offsets, 0));
+    ash_ref low = ash_nest_load(n, buf, at, k->lanes, mask_of_elements(k, mask, offsets, 0, k->lanes, 1));
     ash_ref behind = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, second));
-    ash_ref high = ash_nest_load(n, buf, behind, k->lanes, mask_of_elements(k, mask, offsets, second));
+    ash_ref high =
+        ash_nest_load(n, buf, behind, k->lanes, mask_of_elements(k, mask, offsets, second, k->lanes, 1));
     *out = ash_nest_shuffle(n, low, high, k->lanes, pick);
     return true;
 }
