@@ -30,7 +30,7 @@ ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, a
         if (d == r->axis) r->step = sym;
     }
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
-    ash_ref number = ash_nest_loop(n, first, end, 1, 1);
+    ash_ref number = r->number = ash_nest_loop(n, first, end, 1, 1);
     if (part) {
         ash_ref count = ash_kern_dim(k, parts);
         *part = ash_nest_imod(n, number, count);
