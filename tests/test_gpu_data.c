@@ -219,6 +219,27 @@ static void best(void **state) {
     tolerance = 0;
 }
 
+/* Running sums that are cut among threads: every way, along rows and across, in one level and in two. */
+static void running_sums(void **state) {
+    (void)state;
+    static const shape cases[] = {{2, {3, 300}}, {2, {1, 1000}}, {3, {2, 513, 3}}, {2, {2, 256}}};
+    static const ash_dtype kinds[] = {ASH_F32, ASH_F64, ASH_I32, ASH_I64, ASH_U8};
+    tolerance = 1e-6;
+    for (size_t i = 0; i < ASH_COUNT(cases); i++)
+        for (size_t t = 0; t < ASH_COUNT(kinds); t++)
+            for (int way = 0; way < 4; way++) {
+                ash_graph *g = next_graph();
+                ash_value x = input(g, "x", kinds[t], cases[i].rank, cases[i].dims);
+                ash_graph_output(g, "y", ash_cumsum(g, x, 1, way & 1, way & 2));
+                check(NULL, ANY, 0);
+            }
+    ash_graph *g = next_graph();
+    const ash_dim size = ash_graph_var(g, "size", 0, 900);
+    ash_graph_output(g, "y", ash_cumsum(g, input(g, "x", ASH_F32, 1, &size), 0, false, true));
+    for (int64_t n = 0; n <= 900; n += 150) check(&n, ANY, 0);
+    tolerance = 0;
+}
+
 /* Each chunk adds 3 to one of two numbers at once, and may store the other one, or read it. */
 static ash_nest adding(ash_dtype dtype, ash_op op, bool stores, bool loads) {
     ash_nest n;
@@ -280,6 +301,7 @@ int main(void) {
         cmocka_unit_test_teardown(true_elements, drop_graph),
         cmocka_unit_test_teardown(updates, drop_graph),
         cmocka_unit_test_teardown(best, drop_graph),
+        cmocka_unit_test_teardown(running_sums, drop_graph),
         cmocka_unit_test(at_once),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);

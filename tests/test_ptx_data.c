@@ -172,6 +172,23 @@ static void best(void **state) {
     run(1);
 }
 
+/* A thread to each part of a row, up to 256 elements, twice; the bits of the processor, whose order it is,
+ * also of rows with two levels of parts. */
+static void running_sums(void **state) {
+    (void)state;
+    static const int64_t cases[][2] = {{3, 257}, {1, 20000}, {1, 100000}, {5, 1000}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = next_graph();
+        ash_value x = INPUT(ASH_F32, cases[i][0], cases[i][1]);
+        ash_graph_output(g, "y", ash_cumsum(g, x, 1, i % 2, i / 2));
+        ptx_counters n = run(1);
+        const int64_t least = cases[i][0] * ((cases[i][1] + 255) / 256);
+        assert_int_equal(n.launches, 2);
+        assert_true(n.blocks >= 2 * (uint64_t)((least + 255) / 256));
+        assert_true(n.blocks <= 2 * (uint64_t)((least * 17 / 16 + 256) / 256));
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     assert_ok(ash_context_create(NULL, &context, &diag));
@@ -188,10 +205,8 @@ static int tear_down(void **state) {
 int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extrema),
-        cmocka_unit_test(true_elements),
-        cmocka_unit_test(updates),
-        cmocka_unit_test(best),
+        cmocka_unit_test(extrema), cmocka_unit_test(true_elements), cmocka_unit_test(updates),
+        cmocka_unit_test(best),    cmocka_unit_test(running_sums),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -490,7 +490,9 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
         ash_rows__choose_threads(k);
         *chunks = run_rows(&r, k, argreduce_body);
         break;
-    case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
+    case ASH_CLASS_SCAN:
+        *chunks = ash_gpu_has_cumsum(k) ? ash_gpu_lower_cumsum(k) : run_rows(&r, k, cumsum_body);
+        break;
     case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
     case ASH_CLASS_NONZERO: *chunks = gpu ? ash_gpu_lower_nonzero(k) : lower_nonzero(k); break;

@@ -10,7 +10,9 @@
 #include "kernel/loops.h"
 #include "places.h"
 
-enum { SHORT = 64 /* elements of a row that a thread takes alone */, LEVELS = 2, UNROLL = 8 };
+/* Threads of a row are neighbours, and what they read is not: many rows are better off with a thread
+ * each. */
+enum { MOST_ROWS = 4096, LEVELS = 2, UNROLL = 8 };
 
 #define WRITER     ash_kern
 #define NEST_OF(w) (&(w)->nest)
@@ -35,19 +37,23 @@ static ash_partial_blocks blocks_of(const ash_kern *k) {
     return ash_blocks_plan(ash_kern_max(k, count_of(k)), ASH_PARTIAL_TERMS, &terms, &top);
 }
 
+static ash_dim rows_of(ash_kern *k) {
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    ash_dim rows = 1;
+    for (unsigned d = 0; d < in->rank; d++)
+        if (d != (unsigned)ash_node_int(node, ASH_ATTR_AXIS)) rows = ash_kern_product(k, rows, in->dims[d]);
+    return rows;
+}
+
 bool ash_gpu_has_cumsum(ash_kern *k) {
     const ash_partial_blocks blocks = blocks_of(k);
-    return k->low->target->kind == ASH_TARGET_GPU && ash_kern_max(k, count_of(k)) > SHORT &&
-           blocks.n >= 1 && blocks.n <= LEVELS;
+    if (ash_kern_max(k, rows_of(k)) > MOST_ROWS) return false;
+    return k->low->target->kind == ASH_TARGET_GPU && blocks.n >= 1 && blocks.n <= LEVELS;
 }
 
 static uint16_t sums_of(const cumsum *c, ash_kern *k, bool write) {
-    const ash_type *in = ash_graph__type(k->graph, k->graph->nodes.at[k->group->root].ins[0]);
-    const unsigned axis = (unsigned)ash_node_int(&k->graph->nodes.at[k->group->root], ASH_ATTR_AXIS);
-    ash_dim count = c->parts;
-    for (unsigned d = 0; d < in->rank; d++)
-        if (d != axis) count = ash_kern_product(k, count, in->dims[d]);
-    return ash_gpu_between(k, 0, c->dtype, count, write);
+    return ash_gpu_between(k, 0, c->dtype, ash_kern_product(k, c->parts, rows_of(k)), write);
 }
 
 /* Opens the loop over chunks, blocks of rows: those of a row are neighbours. */

@@ -37,6 +37,11 @@ bool ash_gpu_has_topk(ash_kern *k);
 bool ash_gpu_lower_candidates(ash_kern *k, ash_dim *chunks);
 ash_dim ash_gpu_lower_topk(ash_kern *k);
 
+/* cumsum.c: whether rows are cut among threads */
+bool ash_gpu_has_cumsum(ash_kern *k);
+bool ash_gpu_lower_sums(ash_kern *k, ash_dim *chunks);
+ash_dim ash_gpu_lower_cumsum(ash_kern *k);
+
 /* nonzero.c */
 bool ash_gpu_lower_counts(ash_kern *k, ash_dim *chunks);
 ash_dim ash_gpu_lower_nonzero(ash_kern *k);
