@@ -17,6 +17,8 @@ static int setup(void **state) {
 enum { ANY = 1000 };
 
 /* The bits of the reference, in as many kernels with blocks of so many threads. */
+static double tolerance = 0;
+
 static void check(const int64_t *vars, unsigned blocks, unsigned threads) {
     const ash_graph *g = graph;
     ash_program *p;
@@ -28,7 +30,8 @@ static void check(const int64_t *vars, unsigned blocks, unsigned threads) {
     if (blocks != ANY) assert_int_equal(found, blocks);
     ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
     ash_lower_options options = {.fuse = true};
-    test_interpreted(g, &sm_80, &options, vars, inputs, expected, 0);
+    /* places exactly; numbers that are computed on the way are rounded in other places */
+    test_interpreted(g, &sm_80, &options, vars, inputs, expected, tolerance);
     test_free_expected(g, expected);
     test_free_inputs(g, inputs);
 }
@@ -181,6 +184,62 @@ static void updates(void **state) {
     }
 }
 
+/* The best of rows that a block sorts, and of longer ones by candidates; all of a row, none of it, along
+ * another axis, with sizes that are variables. */
+static void best(void **state) {
+    (void)state;
+    tolerance = 1e-6;
+    static const struct {
+        int64_t rows, count, kept;
+    } cases[] = {{3, 5, 2},      {2, 64, 64},  {1, 65, 10},   {2, 1000, 7}, {1, 1, 1},
+                 {1, 4096, 300}, {1, 4097, 3}, {2, 5000, 40}, {1, 9000, 0}, {1, 13000, 2048}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++)
+        for (size_t t = 0; t < ASH_COUNT(dtypes); t++)
+            for (kind which = ALIKE; which < KINDS; which++) {
+                if (!has(which, dtypes[t]) || (cases[i].count > 1000 && t && t != 4 && t != 9)) continue;
+                ash_graph *g = next_graph();
+                const ash_dim dims[] = {cases[i].rows, cases[i].count};
+                ash_value places, x = numbers(which, dtypes[t], 2, dims);
+                if (i % 4 == 3) x = ash_transpose(g, x, (int64_t[]){1, 0});
+                const bool largest = (i + t + which) % 2;
+                tolerance = ash_dtype_size(dtypes[t]) == 2 ? 4e-3 : 1e-6;
+                ash_graph_output(g, "best", ash_topk(g, x, i % 4 != 3, cases[i].kept, largest, &places));
+                ash_graph_output(g, "places", places);
+                check(NULL, ANY, 0);
+            }
+    for (int longer = 0; longer < 2; longer++) {
+        ash_graph *g = next_graph();
+        const int64_t most = longer ? 9000 : 300;
+        const ash_dim size = ash_graph_var(g, "size", 30, most);
+        ash_value places, x = numbers(RARE, ASH_F32, 2, (ash_dim[]){2, size});
+        ash_graph_output(g, "best", ash_topk(g, x, 1, longer ? 30 : size, true, &places));
+        ash_graph_output(g, "places", places);
+        for (int64_t n = 30; n <= most; n += most / 3 - 10) check(&n, ANY, 0);
+    }
+    tolerance = 0;
+}
+
+/* Running sums that are cut among threads: every way, along rows and across, in one level and in two. */
+static void running_sums(void **state) {
+    (void)state;
+    static const shape cases[] = {{2, {3, 300}}, {2, {1, 1000}}, {3, {2, 513, 3}}, {2, {2, 256}}};
+    static const ash_dtype kinds[] = {ASH_F32, ASH_F64, ASH_I32, ASH_I64, ASH_U8};
+    tolerance = 1e-6;
+    for (size_t i = 0; i < ASH_COUNT(cases); i++)
+        for (size_t t = 0; t < ASH_COUNT(kinds); t++)
+            for (int way = 0; way < 4; way++) {
+                ash_graph *g = next_graph();
+                ash_value x = input(g, "x", kinds[t], cases[i].rank, cases[i].dims);
+                ash_graph_output(g, "y", ash_cumsum(g, x, 1, way & 1, way & 2));
+                check(NULL, ANY, 0);
+            }
+    ash_graph *g = next_graph();
+    const ash_dim size = ash_graph_var(g, "size", 0, 900);
+    ash_graph_output(g, "y", ash_cumsum(g, input(g, "x", ASH_F32, 1, &size), 0, false, true));
+    for (int64_t n = 0; n <= 900; n += 150) check(&n, ANY, 0);
+    tolerance = 0;
+}
+
 /* Each chunk adds 3 to one of two numbers at once, and may store the other one, or read it. */
 static ash_nest adding(ash_dtype dtype, ash_op op, bool stores, bool loads) {
     ash_nest n;
@@ -241,6 +300,8 @@ int main(void) {
         cmocka_unit_test_teardown(extrema_across, drop_graph),
         cmocka_unit_test_teardown(true_elements, drop_graph),
         cmocka_unit_test_teardown(updates, drop_graph),
+        cmocka_unit_test_teardown(best, drop_graph),
+        cmocka_unit_test_teardown(running_sums, drop_graph),
         cmocka_unit_test(at_once),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);

@@ -145,6 +145,50 @@ static void updates(void **state) {
     }
 }
 
+/* A block for each row up to 4096 elements; of longer ones candidates first, of each 4096 the best. Each
+ * element is read once, in whole sectors, and what comes out once more. */
+static void best(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, count, kept;
+        uint64_t blocks;
+    } cases[] = {{5, 100, 7, 5}, {1, 4096, 4096, 1}, {2, 9000, 30, 2 * 3 + 2}, {1, 12300, 1500, 4 + 1}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = next_graph();
+        const int64_t elements = cases[i].rows * cases[i].count;
+        ash_value places, x = INPUT(ASH_F32, cases[i].rows, cases[i].count);
+        ash_graph_output(g, "best", ash_topk(g, x, 1, cases[i].kept, i % 2, &places));
+        ash_graph_output(g, "places", places);
+        ptx_counters n = run(2);
+        assert_int_equal(n.blocks, cases[i].blocks);
+        const int64_t again =
+            cases[i].rows * (cases[i].kept + 2 * cases[i].kept * (cases[i].count / 4096 + 1));
+        assert_true(n.global_load.sectors <= (uint64_t)(elements / 8 + again) + 8 * n.blocks * 32);
+    }
+    ash_graph *g = next_graph(); /* places that are taken to be alike, and along another axis */
+    ash_value places, x = ash_cast(g, INPUT(ASH_I64, 300, 5), ASH_I32);
+    ash_graph_output(g, "best", ash_topk(g, x, 0, 100, true, &places));
+    ash_graph_output(g, "places", places);
+    run(1);
+}
+
+/* A thread to each part of a row, up to 256 elements, twice; the bits of the processor, whose order it is,
+ * also of rows with two levels of parts. */
+static void running_sums(void **state) {
+    (void)state;
+    static const int64_t cases[][2] = {{3, 257}, {1, 20000}, {1, 100000}, {5, 1000}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = next_graph();
+        ash_value x = INPUT(ASH_F32, cases[i][0], cases[i][1]);
+        ash_graph_output(g, "y", ash_cumsum(g, x, 1, i % 2, i / 2));
+        ptx_counters n = run(1);
+        const int64_t least = cases[i][0] * ((cases[i][1] + 255) / 256);
+        assert_int_equal(n.launches, 2);
+        assert_true(n.blocks >= 2 * (uint64_t)((least + 255) / 256));
+        assert_true(n.blocks <= 2 * (uint64_t)((least * 17 / 16 + 256) / 256));
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     assert_ok(ash_context_create(NULL, &context, &diag));
@@ -161,9 +205,8 @@ static int tear_down(void **state) {
 int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extrema),
-        cmocka_unit_test(true_elements),
-        cmocka_unit_test(updates),
+        cmocka_unit_test(extrema), cmocka_unit_test(true_elements), cmocka_unit_test(updates),
+        cmocka_unit_test(best),    cmocka_unit_test(running_sums),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -30,7 +30,7 @@ ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, a
         if (d == r->axis) r->step = sym;
     }
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
-    ash_ref number = ash_nest_loop(n, first, end, 1, 1);
+    ash_ref number = r->number = ash_nest_loop(n, first, end, 1, 1);
     if (part) {
         ash_ref count = ash_kern_dim(k, parts);
         *part = ash_nest_imod(n, number, count);
@@ -490,7 +490,9 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
         ash_rows__choose_threads(k);
         *chunks = run_rows(&r, k, argreduce_body);
         break;
-    case ASH_CLASS_SCAN: *chunks = run_rows(&r, k, cumsum_body); break;
+    case ASH_CLASS_SCAN:
+        *chunks = ash_gpu_has_cumsum(k) ? ash_gpu_lower_cumsum(k) : run_rows(&r, k, cumsum_body);
+        break;
     case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;
     case ASH_CLASS_NONZERO: *chunks = gpu ? ash_gpu_lower_nonzero(k) : lower_nonzero(k); break;

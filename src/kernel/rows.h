@@ -14,6 +14,7 @@ typedef struct ash_rows {
     ash_sym step;
     ash_dim count;    /* elements along the axis */
     unsigned threads; /* of a block that takes a row together; 0: a row is one thread's */
+    ash_ref number;   /* of the row, or of the part of one among all: the chunk's */
     void (*body)(struct ash_rows *r);
 } ash_rows;
 

@@ -4,6 +4,7 @@
  * element that is not among them costs one comparison, of a whole vector where the row's elements are
  * neighbours. */
 #include "heap.h"
+#include "kernel/gpu/places.h"
 #include "rows.h"
 #include "tile.h"
 
@@ -320,6 +321,7 @@ static bool goes_by_digits(const ash_kern *k, const ash_node *node) {
 ash_dim ash_kern_lower_topk(ash_kern *k) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     ash_dim most = ash_node_int(node, ASH_ATTR_K);
+    if (ash_gpu_has_topk(k)) return ash_gpu_lower_topk(k);
     bool few = ash_dim_is_const(most) && most <= k->low->target->costs.list_elements;
     return few ? list_topk(k) : goes_by_digits(k, node) ? ash_topk__by_digits(k) : heap_topk(k);
 }

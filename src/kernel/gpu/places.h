@@ -5,7 +5,7 @@
 #ifndef ASH_GPU_PLACES_H
 #define ASH_GPU_PLACES_H
 
-#include "kernel/kern.h"
+#include "kernel/rows.h"
 
 enum { ASH_GPU_PLACES_THREADS = 256 };
 
@@ -31,6 +31,16 @@ typedef enum ash_gpu_scatter_form {
 ash_gpu_scatter_form ash_gpu_form_of(ash_kern *k);
 bool ash_gpu_lower_winners(ash_kern *k, unsigned number, ash_dim *chunks, const char **name);
 bool ash_gpu_lower_scatter(ash_kern *k, ash_dim *chunks);
+
+/* topk.c: whether rows are sorted by blocks */
+bool ash_gpu_has_topk(ash_kern *k);
+bool ash_gpu_lower_candidates(ash_kern *k, ash_dim *chunks);
+ash_dim ash_gpu_lower_topk(ash_kern *k);
+
+/* cumsum.c: whether rows are cut among threads */
+bool ash_gpu_has_cumsum(ash_kern *k);
+bool ash_gpu_lower_sums(ash_kern *k, ash_dim *chunks);
+ash_dim ash_gpu_lower_cumsum(ash_kern *k);
 
 /* nonzero.c */
 bool ash_gpu_lower_counts(ash_kern *k, ash_dim *chunks);
