@@ -97,15 +97,27 @@ static int64_t terms_of_slice(const ash_gpu_tile *g) {
     return g->shape.terms / g->shape.slices;
 }
 
+/* Whether there are two k-tiles: both are copied ahead, and the loop only multiplies. */
+static bool comes_ahead(const ash_gpu_tile *g) {
+    const ash_inst *k_tiles = ash_nest_at(&g->k->nest, g->k_tiles);
+    return !g->copy && !ash_gpu_by_warp(g->shape) && k_tiles->op == ASH_NEST_INT && k_tiles->i == 2;
+}
+
+/* Whether terms lie side by side in memory, and lines do not. */
+static bool lies_by_terms(const ash_gpu_tile *g, const ash_gpu_operand *o) {
+    return !o->in_lines && !ash_gpu_side_by_side(g->k, o, o->line, 2) &&
+           ash_gpu_side_by_side(g->k, o, o->term, 2);
+}
+
 /* Whether threads load four terms of a line at once. Lines are 16 bytes apart from a multiple of 64: copies
- * of two of them meet in no bank. Four terms of both operands' lines have no registers beside the sums and the
- * places that copies of a tile with few slices are read at: there it is one of the two. */
+ * of two of them meet in no bank. Where both operands lie so, four terms of both have no registers beside
+ * the sums and the places that copies are read at: then it is neither, if they are not all copied ahead. */
 static bool takes_four(const ash_gpu_tile *g, const ash_gpu_operand *o) {
-    enum { LEAST = 16, FEW_SLICES = 2 };
-    if (o == &g->b && g->a.by_line && g->shape.slices <= FEW_SLICES && !ash_gpu_by_warp(g->shape)) return false;
-    return o->turned && !o->by_term && g->shape.terms % LEAST == 0 &&
-           terms_of_slice(g) % TERMS_AT_ONCE == 0 &&
-           ash_gpu_width(g->k, o, o->term, TERMS_AT_ONCE) == TERMS_AT_ONCE;
+    enum { LEAST = 16 };
+    if (!o->turned || o->by_term || g->shape.terms % LEAST || terms_of_slice(g) % TERMS_AT_ONCE)
+        return false;
+    if (!g->copy && !comes_ahead(g) && lies_by_terms(g, &g->a) && lies_by_terms(g, &g->b)) return false;
+    return ash_gpu_width(g->k, o, o->term, TERMS_AT_ONCE) == TERMS_AT_ONCE;
 }
 
 /* Whether lines lie in the block's memory in fours: 0, 4, 8, ..., then 1, 5, 9, ... Threads that are
@@ -124,8 +136,7 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
     o->moved = o->inside = ASH_NO_REF;
     if (!ash_kern_lost(k)) {
         const unsigned widest = PIECE / (unsigned)ash_dtype_size(dtype);
-        o->turned = !o->in_lines && !ash_gpu_side_by_side(k, o, o->line, 2) &&
-                    ash_gpu_side_by_side(k, o, o->term, 2);
+        o->turned = lies_by_terms(g, o);
         o->by_line = by_warp ? o->turned || g->shape.math == ASH_GPU_BYTES : takes_four(g, o);
         if (o->by_line)
             o->width = ash_gpu_width(k, o, o->turned ? o->term : o->line, o->turned ? widest : LEAST_COPY);
@@ -661,12 +672,6 @@ static void close_sums(const ash_tile *t, const ash_ref *sums) {
             ash_nest_set(n, t->cells[0][p * t->vectors + v],
                          ash_nest_shuffle(n, four, ASH_NO_REF, 2, pairs[p % 2]));
         }
-}
-
-/* Whether there are two k-tiles: both are copied ahead, and the loop only multiplies. */
-static bool comes_ahead(const ash_gpu_tile *g) {
-    const ash_inst *k_tiles = ash_nest_at(&g->k->nest, g->k_tiles);
-    return !g->copy && !ash_gpu_by_warp(g->shape) && k_tiles->op == ASH_NEST_INT && k_tiles->i == 2;
 }
 
 /* Whether the loop has two k-tiles, one of each half of the memory, whose addresses are numbers then: where
