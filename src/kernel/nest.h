@@ -67,11 +67,11 @@ typedef enum ash_nest_op {
     ASH_NEST_SET,  /* cell a takes the value b */
     /* memory: element index a; b a mask (bool, same lanes) or none: lanes that are off are not touched and
        load 0 */
-    ASH_NEST_LOAD,     /* neighbours from index a (scalar i64) */
-    ASH_NEST_STORE,    /* c to neighbours from index a */
-    ASH_NEST_GATHER,   /* a: vector of i64 indices */
-    ASH_NEST_SCATTER,  /* c to the elements a; of equal indices the last lane wins */
-    ASH_NEST_ATOMIC, /* element a becomes the core operator i (ADD, MIN, MAX) of it and c, at once, whoever
+    ASH_NEST_LOAD,    /* neighbours from index a (scalar i64) */
+    ASH_NEST_STORE,   /* c to neighbours from index a */
+    ASH_NEST_GATHER,  /* a: vector of i64 indices */
+    ASH_NEST_SCATTER, /* c to the elements a; of equal indices the last lane wins */
+    ASH_NEST_ATOMIC,  /* element a becomes the core operator i (ADD, MIN, MAX) of it and c, at once, whoever
                         else does that; integers of 4 or 8 bytes, scalar. Whoever reads or writes it
                         otherwise comes before the kernel or after it. On GPUs alone */
     ASH_NEST_PREFETCH, /* the line at index a; i: 0 for reading, 1 for writing, 2 for reading much later,

@@ -124,8 +124,8 @@ static void lower_last(ash_scattered *s, ash_dim *chunks) {
     ash_nest *n = &k->nest;
     const ash_type *updates = ash_graph__type(k->graph, s->node->ins[2]);
     const unsigned outer = outer_of(k, s->node);
-    uint16_t winners = winners_of(s, false);
-    winners = winners_of(s, true);
+    (void)winners_of(s, false); /* it is read and written */
+    const uint16_t winners = winners_of(s, true);
     *chunks = product_of(k, updates->dims, outer);
     ash_ref number = open_updates(s, outer), inside;
     ash_ref target = open_target(s, &inside);
