@@ -6,6 +6,19 @@
 #include "differential.h"
 #include "nest_interp.h"
 
+/* How many instructions of a kind the fused kernels of a graph have. */
+static inline unsigned test_count_lowered(const ash_graph *g, const ash_target *target, ash_nest_op op) {
+    ash_program *p;
+    ash_diag diag;
+    ash_lower_options options = {.fuse = true};
+    unsigned n = 0;
+    assert_ok(ash_program__lower(g, target, &options, &p, &diag));
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (size_t k = 0; k < p->nests.at[i].code.len; k++) n += p->nests.at[i].code.at[k].op == op;
+    ash_program__free(p);
+    return n;
+}
+
 /* Runs the steps one after the other. memory[i] receives each buffer's bytes, freed by the caller. */
 static inline void test_interpret_program(const ash_program *p, const ash_wide *inputs, const int64_t *vars,
                                           void **memory) {

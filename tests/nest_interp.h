@@ -277,24 +277,20 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst, u
             to[lane].f = fma(a.lane[lane].f, b.lane[lane].f, c.lane[lane].f);
             bad[lane] = a.bad[lane] || b.bad[lane] || c.bad[lane];
             break;
-        case ASH_NEST_DOT4: {
-            bool a_shared = in->places[inst->a].lanes == 4, b_shared = in->places[inst->b].lanes == 4;
-            to[lane] = c.lane[lane];
-            bad[lane] = c.bad[lane];
-            for (unsigned i = 0; i < 4; i++) {
-                unsigned p = a_shared ? i : 4 * lane + i, q = b_shared ? i : 4 * lane + i;
-                to[lane].i += a.lane[p].i * b.lane[q].i;
-                bad[lane] |= a.bad[p] || b.bad[q];
-            }
-            break;
-        }
+        case ASH_NEST_DOT4:
         case ASH_NEST_DOT2: {
-            bool a_shared = in->places[inst->a].lanes == 2, b_shared = in->places[inst->b].lanes == 2;
+            const bool bytes = inst->op == ASH_NEST_DOT4;
+            const unsigned terms = bytes ? 4 : 2;
+            bool a_shared = in->places[inst->a].lanes == terms,
+                 b_shared = in->places[inst->b].lanes == terms;
             to[lane] = c.lane[lane];
             bad[lane] = c.bad[lane];
-            for (unsigned i = 0; i < 2; i++) {
-                unsigned p = a_shared ? i : 2 * lane + i, q = b_shared ? i : 2 * lane + i;
-                to[lane].f += a.lane[p].f * b.lane[q].f;
+            for (unsigned i = 0; i < terms; i++) {
+                unsigned p = a_shared ? i : terms * lane + i, q = b_shared ? i : terms * lane + i;
+                if (bytes)
+                    to[lane].i += a.lane[p].i * b.lane[q].i;
+                else
+                    to[lane].f += a.lane[p].f * b.lane[q].f;
                 bad[lane] |= a.bad[p] || b.bad[q];
             }
             break;

@@ -118,16 +118,7 @@ static ash_wide *inputs_of(fixture *f, const int64_t *vars, fill how) {
 
 /* Instructions of some that multiply bytes, in the graph as it was optimised last. */
 static unsigned count_dots(fixture *f, const ash_target *target, bool tiles) {
-    ash_program *p;
-    ash_diag diag;
-    ash_lower_options options = {.fuse = true};
-    unsigned n = 0;
-    assert_ok(ash_program__lower(f->out, target, &options, &p, &diag));
-    for (size_t i = 0; i < p->nests.len; i++)
-        for (size_t k = 0; k < p->nests.at[i].code.len; k++)
-            n += p->nests.at[i].code.at[k].op == (tiles ? ASH_NEST_TILE_DOT : ASH_NEST_DOT4);
-    ash_program__free(p);
-    return n;
+    return test_count_lowered(f->out, target, tiles ? ASH_NEST_TILE_DOT : ASH_NEST_DOT4);
 }
 
 static unsigned dots_of(fixture *f, const ash_target *target) {

@@ -217,6 +217,23 @@ static void every_shape_is_assembled(void **state) {
     make_every_shape(*state, true);
 }
 
+/* No kernel of the present graph, for one kind of GPU, has a stack. */
+static void expect_no_stack(fixture *f, const char *kind, const char *what) {
+    ash_target target;
+    assert_ok(ash_target__named(kind, &target, &diag));
+    ash_program *p = lower(f, &target);
+    for (size_t j = 0; j < p->nests.len; j++) {
+        ash_text text;
+        ash_text_init(&text, &ash_allocator__libc);
+        assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
+        ash_text_add_bytes(&text, "", 1);
+        int bytes = assemble(text.at, kind, NULL);
+        if (bytes) fail_msg("%s, %s: a stack of %d bytes", what, kind, bytes);
+        ash_text_free(&text);
+    }
+    ash_program__free(p);
+}
+
 /* The assembler has registers for tiles of every shape, for one k-tile and for many. */
 static void tiles_do_not_spill(void **state) {
     fixture *f = *state;
@@ -225,8 +242,6 @@ static void tiles_do_not_spill(void **state) {
                          terms[] = {16, 32, 256};
     NEED_TOOL(ptxas, "PTXAS");
     for (size_t k = 0; k < ASH_COUNT(kinds); k++) {
-        ash_target target;
-        assert_ok(ash_target__named(kinds[k], &target, &diag));
         for (size_t i = 0; i < ASH_COUNT(sizes) * ASH_COUNT(terms); i++) {
             const int64_t m = sizes[i % ASH_COUNT(sizes)][0], n = sizes[i % ASH_COUNT(sizes)][1],
                           c = terms[i / ASH_COUNT(sizes)];
@@ -243,19 +258,9 @@ static void tiles_do_not_spill(void **state) {
                     ash_transpose(f->g, INPUT(f, "turned", ASH_F32, n, c), (int64_t[]){1, 0});
                 ash_graph_output(f->g, "t", ash_matmul(f->g, INPUT(f, "ta", ASH_F32, m, c), turned));
             }
-            ash_program *p = lower(f, &target);
-            for (size_t j = 0; j < p->nests.len; j++) {
-                ash_text text;
-                ash_text_init(&text, &ash_allocator__libc);
-                assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
-                ash_text_add_bytes(&text, "", 1);
-                int bytes = assemble(text.at, kinds[k], NULL);
-                if (bytes)
-                    fail_msg("%lld x %lld x %lld: %d bytes", (long long)m, (long long)c, (long long)n,
-                             bytes);
-                ash_text_free(&text);
-            }
-            ash_program__free(p);
+            char what[64];
+            snprintf(what, sizeof what, "%d x %d x %d", (int)m, (int)c, (int)n);
+            expect_no_stack(f, kinds[k], what);
         }
     }
 }
@@ -426,21 +431,9 @@ static void threads_have_no_stack(void **state) {
     for (size_t i = 0; i < ASH_COUNT(kinds) * ASH_COUNT(forms); i++) {
         const form *c = &forms[i / ASH_COUNT(kinds)];
         const char *kind = kinds[i % ASH_COUNT(kinds)];
-        ash_target target;
-        assert_ok(ash_target__named(kind, &target, &diag));
         restart(f);
         ash_graph_output(f->g, "y", c->add(f, c));
-        ash_program *p = lower(f, &target);
-        for (size_t j = 0; j < p->nests.len; j++) {
-            ash_text text;
-            ash_text_init(&text, &ash_allocator__libc);
-            assert_ok(ash_code__assembly(&target, &p->nests.at[j], &text, &diag));
-            ash_text_add_bytes(&text, "", 1);
-            int bytes = assemble(text.at, kind, NULL);
-            if (bytes) fail_msg("%s, %s: a stack of %d bytes", c->name, kind, bytes);
-            ash_text_free(&text);
-        }
-        ash_program__free(p);
+        expect_no_stack(f, kind, c->name);
     }
 }
 

@@ -70,13 +70,13 @@ static void set_result(ash_layout_pass *l, const ash_node *node, int64_t block, 
         ash_rewrite__bind(&l->rw, node->out, y);
 }
 
-static void matmul(ash_layout_pass *l, const ash_node *node) {
+static bool matmul(ash_layout_pass *l, const ash_node *node) {
     ash_rewrite *rw = &l->rw;
     ash_layout_columns c;
     ash_value x = ash_layout__plain(l, node->ins[0]), w = ash_layout__plain(l, node->ins[1]);
-    if (!ash_rewrite__ok(rw)) return;
+    if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, w);
-    if (!ash_layout__count_columns(l, type.dims[type.rank - 1], &c)) return;
+    if (!ash_layout__count_columns(l, type.dims[type.rank - 1], &c)) return false;
     ash_rewrite__name(rw, node);
     x = ash_cast(rw->to, x, ASH_BF16);
     w = ash_cast(rw->to, w, ASH_BF16);
@@ -85,6 +85,7 @@ static void matmul(ash_layout_pass *l, const ash_node *node) {
     const ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
     const ash_value ins[] = {x, w};
     set_result(l, node, 0, ash_build(rw->to, ASH_OP_MATMUL_PAIRS, ins, 2, attrs, 2));
+    return true;
 }
 
 static bool conv(ash_layout_pass *l, const ash_node *node) {
@@ -109,7 +110,5 @@ static bool conv(ash_layout_pass *l, const ash_node *node) {
 
 bool ash_layout__pairs(ash_layout_pass *l, const ash_node *node) {
     if (!ash_layout__takes_pairs(l->rw.opt->target, l->rw.from, node, l->constant)) return false;
-    if (node->op == ASH_OP_CONV) return conv(l, node);
-    matmul(l, node);
-    return true;
+    return node->op == ASH_OP_CONV ? conv(l, node) : matmul(l, node);
 }

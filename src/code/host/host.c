@@ -208,45 +208,46 @@ static val pairs(ash_emit *e, const char *name, val a, val b, bool odd) {
     return call_on_bits(e, name, (val[]){a, b}, 2);
 }
 
-/* vpdpbusd, or two pmaddwd. */
-static val dot4(ash_emit *e, val a, val b, val c) {
+/* A sum over words of terms, `each` a register of them: of longer vectors part by part; NULL: there is no
+ * instruction of so many lanes. */
+static val in_registers(ash_emit *e, val (*each)(ash_emit *e, val a, val b, val c), val a, val b, val c) {
     enum { PARTS = 16 };
+    unsigned lanes = ash_emit__lanes(c), most = ash_target_lanes(e->target, 4);
+    if (lanes <= most) return lanes == 4 || lanes == 8 || lanes == 16 ? each(e, a, b, c) : NULL;
+    if (!ash_is_pow2(lanes) || lanes / most > PARTS) return NULL;
+    val parts[PARTS];
+    for (unsigned i = 0; i < lanes / most; i++)
+        parts[i] = in_registers(e, each, ash_emit__part(e, a, i * most, most),
+                                ash_emit__part(e, b, i * most, most), ash_emit__part(e, c, i * most, most));
+    return ash_emit__join(e, parts, lanes / most);
+}
+
+/* vpdpbusd, or two pmaddwd. */
+static val add_bytes(ash_emit *e, val a, val b, val c) {
     static const char *const one[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
                                       "llvm.x86.avx512.vpdpbusd.512"};
     static const char *const two[] = {"llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd",
                                       "llvm.x86.avx512.pmaddw.d.512"};
-    unsigned lanes = ash_emit__lanes(c), most = ash_target_lanes(e->target, 4);
-    if (!(e->features & X86)) return NULL;
-    if (lanes > most && ash_is_pow2(lanes) && lanes / most <= PARTS) {
-        val parts[PARTS];
-        for (unsigned i = 0; i < lanes / most; i++)
-            parts[i] = dot4(e, ash_emit__part(e, a, i * most, most), ash_emit__part(e, b, i * most, most),
-                            ash_emit__part(e, c, i * most, most));
-        return ash_emit__join(e, parts, lanes / most);
-    }
-    if (lanes > most || (lanes != 4 && lanes != 8 && lanes != 16)) return NULL;
+    const unsigned lanes = ash_emit__lanes(c);
     if (e->features & VNNI) return call_on_bits(e, one[lanes / 8], (val[]){c, a, b}, 3);
     val even = pairs(e, two[lanes / 8], a, b, false), odd = pairs(e, two[lanes / 8], a, b, true);
     return i_add(e, i_add(e, c, even), odd);
 }
 
-/* vdpbf16ps. */
-static val dot2(ash_emit *e, val a, val b, val c) {
-    enum { PARTS = 16 };
+static val dot4(ash_emit *e, val a, val b, val c) {
+    return e->features & X86 ? in_registers(e, add_bytes, a, b, c) : NULL;
+}
+
+/* vpdpbf16ps. */
+static val add_pairs(ash_emit *e, val a, val b, val c) {
     static const char *const names[] = {"llvm.x86.avx512bf16.dpbf16ps.128",
                                         "llvm.x86.avx512bf16.dpbf16ps.256",
                                         "llvm.x86.avx512bf16.dpbf16ps.512"};
-    unsigned lanes = ash_emit__lanes(c), most = ash_target_lanes(e->target, 4);
-    if (!(e->features & BF16)) return NULL;
-    if (lanes > most && ash_is_pow2(lanes) && lanes / most <= PARTS) {
-        val parts[PARTS];
-        for (unsigned i = 0; i < lanes / most; i++)
-            parts[i] = dot2(e, ash_emit__part(e, a, i * most, most), ash_emit__part(e, b, i * most, most),
-                            ash_emit__part(e, c, i * most, most));
-        return ash_emit__join(e, parts, lanes / most);
-    }
-    if (lanes > most || (lanes != 4 && lanes != 8 && lanes != 16)) return NULL;
-    return call_on_bits(e, names[lanes / 8], (val[]){c, a, b}, 3);
+    return call_on_bits(e, names[ash_emit__lanes(c) / 8], (val[]){c, a, b}, 3);
+}
+
+static val dot2(ash_emit *e, val a, val b, val c) {
+    return e->features & BF16 ? in_registers(e, add_pairs, a, b, c) : NULL;
 }
 
 /* vpermi2b picks from two registers by the lower seven bits of a number; the eighth chooses between two of
