@@ -64,8 +64,7 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
         {"--no-winograd", NULL, "convolutions by their definition alone", OPTION_FLAG, &o->no_winograd},
         {"--precision", "NAME",
          "of products of f32: ieee (default); on GPUs from sm_80 on tf32x3, tf32; on processors with "
-         "AVX512_BF16 "
-         "bf16",
+         "AVX512_BF16 bf16, with AMX-BF16 bf16x3 (f16 as well)",
          OPTION_PRECISION, &o->precision},
         {"--keep-denormals", NULL, "compute with numbers below 1.2e-38, which are zero otherwise",
          OPTION_FLAG, &o->keep_denormals},

@@ -62,10 +62,10 @@ typedef enum ash_plan_order {
 
 ASH_API const char *ash_plan_order_text(ash_plan_order order); /* "auto"; "?" outside the enumeration */
 
-/* How products and convolutions of f32 multiply, where that is worth it: a precision allows, and is not
- * slower than a finer one. On GPUs what has one or two rows, or is no tile, is always IEEE, and so is what
- * is done first so, by the forecasts (docs/cuda.md); on processors what has no constant operand, or few
- * channels (docs/codegen.md, "Pairs of bf16"). Sums are f32 in all. */
+/* How products and convolutions of f32, and on processors of f16, multiply, where that is worth it: a
+ * precision allows, and is not slower than a finer one. On GPUs what has one or two rows, or is no tile,
+ * is always IEEE, and so is what is done first so, by the forecasts (docs/cuda.md); on processors what
+ * has no constant operand, or few channels (docs/codegen.md, "Pairs of bf16"). Sums are f32 in all. */
 typedef enum ash_precision {
     ASH_PRECISION_IEEE,   /* as f32 */
     ASH_PRECISION_TF32X3, /* each number as the sum of two of TF32, three products of four, on tensor
@@ -73,6 +73,9 @@ typedef enum ash_precision {
     ASH_PRECISION_TF32,   /* numbers rounded to 10 bits of mantissa: errors up to 1e-3 of a product */
     ASH_PRECISION_BF16,   /* numbers rounded to 7 bits of mantissa: up to 8e-3; weights take half of their
                              bytes. Of processors with AVX512_BF16 */
+    ASH_PRECISION_BF16X3, /* each number as the sum of two of bf16, three products of four:
+                             up to 2e-5 of a product. Weights take half as much again, and infinities may
+                             come out as NaN. Of processors with AMX-BF16 */
     ASH_PRECISION_COUNT
 } ash_precision;
 

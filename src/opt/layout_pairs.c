@@ -4,12 +4,31 @@
  * rounded and packed in the prologue, and take half their bytes; what is rounded of the other operand, its
  * producer stores. Sums are f32, and what follows sees them so.
  *
- * What would not gain stays as it is: groups, few channels, products of two operands that are computed, and
+ * In registers for tiles a product may take a number as the sum of two of bf16, x = high(x) + low(x): all
+ * of an f16, and 16 bits of an f32. The sum has three times the terms then:
+ *
+ *     [high(x), low(x), high(x)] * [high(w), high(w), low(w)]
+ *
+ * What is left out, low(x) * low(w), is 2^-18 of a term. That is how f16 and f32 are multiplied where the
+ * caller allows this precision. What an infinity enters is no number then, as its lower part is none.
+ *
+ * What would not gain stays as it is: groups, few channels, products of two operands that are computed,
+ * convolutions of such sums of two (f32 is as fast, by Winograd's algorithm and with windows of 1), and
  * where a vector of pairs takes as long as two of f32, all that does not go in registers for tiles, but for
  * products of so few rows that they wait for their weights. */
 #include "layout.h"
 
-enum { LEAST_CHANNELS = 8 };
+enum { LEAST_CHANNELS = 8, SPLIT = 3, SPLIT_ROWS = 8 };
+
+/* The products of bf16 that one of this dtype is; 0: it stays. */
+static unsigned products_of(const ash_target *target, ash_dtype dtype) {
+    switch (dtype) {
+    case ASH_BF16: return 1;
+    case ASH_F16: return target->pairs == SPLIT ? SPLIT : 0;
+    case ASH_F32: return target->pairs;
+    default: return 0;
+    }
+}
 
 /* Whether the result's positions are numbers: tiles of lines have one height. */
 static bool has_numbers(const ash_type *type) {
@@ -30,7 +49,7 @@ static bool is_for_winograd(const ash_node *node, const ash_type *w) {
 static bool takes_conv(const ash_target *target, const ash_graph *from, const ash_node *node) {
     const ash_type *x = ash_graph__type(from, node->ins[0]), *w = ash_graph__type(from, node->ins[1]);
     if (ash_node_int(node, ASH_ATTR_GROUPS) != 1 || ash_node_int(node, ASH_ATTR_W_BLOCK) ||
-        x->rank >= ASH_MAX_RANK || w->rank + 4 > ASH_MAX_RANK)
+        products_of(target, x->dtype) == SPLIT || x->rank >= ASH_MAX_RANK || w->rank + 4 > ASH_MAX_RANK)
         return false;
     if (!ash_dim_is_const(x->dims[1]) || !ash_dim_is_const(w->dims[0]) || x->dims[1] % ASH_MIN_BLOCK ||
         x->dims[1] < LEAST_CHANNELS || w->dims[0] < LEAST_CHANNELS)
@@ -48,6 +67,7 @@ static bool takes_matmul(const ash_target *target, const ash_graph *from, const 
     for (unsigned d = b->rank - 2; d < b->rank; d++)
         if (!ash_dim_is_const(b->dims[d]) || b->dims[d] < LEAST_CHANNELS) return false;
     ash_dims_bounds(from->dims, a->dims[a->rank - 2], &least, &most);
+    if (products_of(target, a->dtype) == SPLIT) return most >= SPLIT_ROWS;
     return target->tiles_of_pairs || target->dot2 < ASH_PAIR_TERMS || most < target->costs.bytes_tile_rows;
 }
 
@@ -55,10 +75,20 @@ bool ash_layout__takes_pairs(const ash_target *target, const ash_graph *from, co
                              const bool *constant) {
     if (!target || target->kind != ASH_TARGET_CPU || !target->dot2) return false;
     if (node->op != ASH_OP_CONV && node->op != ASH_OP_MATMUL) return false;
-    ash_dtype dtype = ash_graph__type(from, node->ins[0])->dtype;
-    if ((dtype != ASH_BF16 && (dtype != ASH_F32 || !target->pairs)) || !constant[node->ins[1]])
+    if (!products_of(target, ash_graph__type(from, node->ins[0])->dtype) || !constant[node->ins[1]])
         return false;
     return node->op == ASH_OP_CONV ? takes_conv(target, from, node) : takes_matmul(target, from, node);
+}
+
+/* The operand of a sum, first or second, in bf16: rounded, or its parts one after the other along an axis
+ * of terms. */
+static ash_value terms_of(ash_graph *to, ash_value x, unsigned products, bool second, unsigned axis) {
+    ash_value high = ash_cast(to, x, ASH_BF16);
+    if (products != SPLIT) return high;
+    ash_value rest = ash_sub(to, ash_cast(to, x, ASH_F32), ash_cast(to, high, ASH_F32)),
+              low = ash_cast(to, rest, ASH_BF16);
+    const ash_value parts[SPLIT] = {high, second ? high : low, second ? low : high};
+    return ash_concat(to, parts, SPLIT, axis);
 }
 
 /* Records the sums as the node's result, in its dtype. */
@@ -78,9 +108,10 @@ static bool matmul(ash_layout_pass *l, const ash_node *node) {
     ash_type type = ash_rewrite__type(rw, w);
     if (!ash_layout__count_columns(l, type.dims[type.rank - 1], &c)) return false;
     ash_rewrite__name(rw, node);
-    x = ash_cast(rw->to, x, ASH_BF16);
-    w = ash_cast(rw->to, w, ASH_BF16);
-    w = ash_layout__pad_zero(rw, w, type.rank - 2, type.dims[type.rank - 2] % ASH_PAIR_TERMS);
+    const unsigned products = products_of(rw->opt->target, type.dtype);
+    x = terms_of(rw->to, x, products, false, ash_graph__type(rw->from, node->ins[0])->rank - 1u);
+    w = terms_of(rw->to, w, products, true, type.rank - 2u);
+    w = ash_layout__pad_zero(rw, w, type.rank - 2, products * type.dims[type.rank - 2] % ASH_PAIR_TERMS);
     w = ash_layout__side_by_side(rw, ash_layout__pack_columns(rw, w, &c, l->lanes), ASH_PAIR_TERMS);
     const ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
     const ash_value ins[] = {x, w};

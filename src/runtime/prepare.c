@@ -27,7 +27,14 @@ static ash_status set_precision(ash_target *target, ash_precision precision, con
         ASH_FAIL_IF(!target->dot2, diag, ASH_ERROR_UNSUPPORTED,
                     "products in bf16 are for processors with AVX512_BF16, and %.100s is none",
                     device->name);
-        target->pairs = true;
+        target->pairs = 1;
+        return ASH_OK;
+    }
+    if (precision == ASH_PRECISION_BF16X3) {
+        ASH_FAIL_IF(!target->tiles_of_pairs, diag, ASH_ERROR_UNSUPPORTED,
+                    "products in bf16x3 are for processors with AMX-BF16, and %.100s is none",
+                    device->name);
+        target->pairs = 3;
         return ASH_OK;
     }
     ASH_FAIL_IF(precision != ASH_PRECISION_IEEE && !target->halves, diag, ASH_ERROR_UNSUPPORTED,

@@ -25,7 +25,8 @@ const char *ash_precision_text(ash_precision precision) {
     static const char *const names[ASH_PRECISION_COUNT] = {[ASH_PRECISION_IEEE] = "ieee",
                                                            [ASH_PRECISION_TF32X3] = "tf32x3",
                                                            [ASH_PRECISION_TF32] = "tf32",
-                                                           [ASH_PRECISION_BF16] = "bf16"};
+                                                           [ASH_PRECISION_BF16] = "bf16",
+                                                           [ASH_PRECISION_BF16X3] = "bf16x3"};
     return (unsigned)precision < ASH_PRECISION_COUNT ? names[precision] : "?";
 }
 
