@@ -24,6 +24,8 @@ static unsigned char *reach_global(ptx_block *b, unsigned lane, uint64_t address
         ptx_found_at(b, PTX_READ_ONLY, lane, "writes %s", ptx_allocation_near(address));
         return NULL;
     }
+    if (ptx_watched && access != READS) ptx_tell(b->who.base, address, bytes, true);
+    if (ptx_watched && access != WRITES) ptx_tell(b->who.base, address, bytes, false);
     if (ordered) return a->data + offset;
     ptx_who who = b->who;
     if (access == ATOMIC) who.me = who.base + 1;

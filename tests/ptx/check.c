@@ -45,7 +45,7 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed) {
                                       .instruction_limit = UINT64_C(1) << 36};
     ptx_is = machine ? *machine : usual;
     state = seed;
-    ptx_no_shortcuts = false;
+    ptx_no_shortcuts = ptx_watched = false;
     memset(off, 0, sizeof off);
     first = PTX_N_CHECKS;
     finding[0] = refusal[0] = 0;
@@ -109,6 +109,22 @@ void ptx_check_set(ptx_check check, bool on) {
 
 void ptx_one_by_one(void) {
     ptx_no_shortcuts = true;
+}
+
+static ptx_touched *watcher;
+static void *watcher_user;
+bool ptx_watched;
+
+void ptx_watch(ptx_touched *touched, void *user) {
+    ptx_no_shortcuts = ptx_watched = true;
+    watcher = touched;
+    watcher_user = user;
+    ptx_launches_from_here();
+}
+
+void ptx_tell(uint32_t id, uint64_t address, uint64_t bytes, bool writes) {
+    uint64_t launch;
+    if (ptx_launch_of(id, &launch)) watcher(watcher_user, launch, address, bytes, writes);
 }
 
 static void note(ptx_check check, const char *where, const char *fmt, va_list args) {

@@ -502,7 +502,9 @@ int ptx_finding_code(void); /* CUDA_SUCCESS when nothing was found */
 /* Whether the next one of this kind is the one that ptx_leave_out has named; it counts as seen. */
 bool ptx_is_left_out(const char *kind);
 extern ptx_machine ptx_is;
-extern bool ptx_no_shortcuts;               /* ptx_one_by_one */
+extern bool ptx_no_shortcuts; /* ptx_one_by_one */
+extern bool ptx_watched;      /* ptx_watch */
+void ptx_tell(uint32_t id, uint64_t address, uint64_t bytes, bool writes);
 extern unsigned ptx_most_blocks;            /* ptx_few_blocks; 0: any number */
 void *ptx_alloc(size_t count, size_t size); /* zeroed; ends the process when there is none */
 
@@ -535,6 +537,10 @@ void ptx_shadow_narrow(ptx_shadow *shadow); /* to a cell per byte */
  * learnt something or NULL; its name; whether the number is that of its atomics. */
 bool ptx_task_ordered(uint32_t id, const ptx_clock *learnt);
 const char *ptx_task_name(uint32_t id);
+/* Of the command of that number: the how manieth launch it is since the last call of the other, which have
+ * to begin after it; false: it is none. */
+void ptx_launches_from_here(void);
+bool ptx_launch_of(uint32_t id, uint64_t *launch);
 bool ptx_task_is_atomic(uint32_t id);
 
 /* word.c: an atomic of the block that runs, which releases to the word at an offset, acquires from it, or

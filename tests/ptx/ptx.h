@@ -83,6 +83,11 @@ void ptx_check_set(ptx_check check, bool on);
 /* From now on nothing is done for a warp at once, until the next ptx_reset: the same numbers and findings,
  * slowly. For tests of the stand-in itself. */
 void ptx_one_by_one(void);
+/* From now on, until the next ptx_reset, each access of a kernel to memory beside the block's own is told,
+ * one by one, in any order of threads: of which launch (from 0: the next one to begin), and which bytes.
+ * `touched` may call nothing of the driver's. */
+typedef void ptx_touched(void *user, uint64_t launch, uint64_t address, uint64_t bytes, bool writes);
+void ptx_watch(ptx_touched *touched, void *user);
 /* From now on launches of more blocks (in x) have so many, until the next ptx_reset: the same to kernels
  * whose blocks share out what there is, by how many they are. */
 void ptx_few_blocks(unsigned most);

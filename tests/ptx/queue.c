@@ -16,6 +16,7 @@ typedef struct lane {
 typedef struct ran {
     uint32_t base, lane, number;
     int stream;
+    uint64_t launch; /* how many began before it; UINT64_MAX: it is none */
     char name[64];
 } ran;
 
@@ -26,6 +27,7 @@ static ran *history;
 static size_t n_history, room_history;
 static size_t known;          /* of the history: what everything to come comes after */
 static size_t first_numbered; /* of the history: whose numbers are in use */
+static uint64_t n_launches, first_launch;
 static uint32_t next_base = 16;
 static const ptx_clock *present; /* of the command that runs */
 static int lost = -1;
@@ -155,6 +157,16 @@ bool ptx_task_is_atomic(uint32_t id) {
     return r && id == r->base + 1;
 }
 
+void ptx_launches_from_here(void) {
+    first_launch = n_launches;
+}
+
+bool ptx_launch_of(uint32_t id, uint64_t *launch) {
+    const ran *r = ran_by(id);
+    *launch = r ? r->launch - first_launch : 0;
+    return r && r->launch != UINT64_MAX && r->launch >= first_launch;
+}
+
 const ptx_clock *ptx_clock_present(void) {
     return present;
 }
@@ -195,6 +207,7 @@ static ptx_who begin(const ptx_task *t) {
     }
     ran *r = &history[n_history++];
     *r = (ran){.base = next_base, .lane = t->lane, .number = t->number, .stream = t->stream};
+    r->launch = t->kind == TASK_KERNEL ? n_launches++ : UINT64_MAX;
     static const char *const names[] = {"kernel", "copy", "fill", "host", "event", "wait"};
     snprintf(r->name, sizeof r->name, "%s%s%.50s", names[t->kind], t->kind == TASK_KERNEL ? " " : "",
              t->kind == TASK_KERNEL ? t->launch.kernel->name : "");
