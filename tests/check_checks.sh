@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The checks of the sources, checked: each offence that tools/floors.sh and tools/sources.sh are there for is put into a
-# tree of its own, and must be found.
+# tree of its own, and must be found. So is a program that passes without having counted what it looked at.
 set -u
 tools=$(realpath "$(dirname "$0")/../tools")
 folder=$(mktemp -d)
@@ -72,6 +72,25 @@ try sources.sh "" include/ashlar/a.h '/* One. */\nASH_API int a(int b, int c, in
 try sources.sh "without a comment" include/ashlar/a.h 'ASH_API int a(void);\n'
 try sources.sh "without a comment" include/ashlar/a.h '/* One. */\n\nASH_API int a(void);\n\nint b;\n'
 try sources.sh "" include/ashlar/a.h '/* One. */\nASH_API int a(void);\nASH_API int b(void);\n'
+
+# What tools/counts.awk makes of the log of one program: that it printed this, and passed
+counts() {
+    local want=$1 got
+    got=$(printf '1/1 Test: a\nOutput:\n%b\nTest Passed.\n' "$2" | awk -f "$tools/counts.awk" | tr '\n' ' ')
+    if [ "$got" = "$want " ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAIL counts.awk: %s for "%s"\n' "$got" "$2"
+    fi
+}
+
+counts "2 0 0" '[  PASSED  ] 2 test(s).'
+counts "2 1 3" '[  PASSED  ] 2 test(s).\n[  SKIPPED ] 3 test(s).\n[  FAILED  ] 1 test(s)'
+counts "7 1 2" 'x\n7 passed, 1 failed, 2 skipped'
+counts "0 0 1" 'SKIP: no GPU'
+counts "0 0 0 a" 'all is well'
+counts "0 0 0 a" ''
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
