@@ -9,6 +9,7 @@
 typedef struct ash_lane {
     uint32_t from, to; /* devices by number; the same: its work */
     uint64_t most;     /* bytes that one copy has */
+    uint32_t events;   /* that it records */
 } ash_lane;
 
 enum { ASH_LANES_MOST = 64 }; /* streams */

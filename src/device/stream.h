@@ -40,9 +40,16 @@
  * Streams may have a switch (ashlar/progress.h). While it is on, commands that have not begun are left out,
  * and of launches in pieces what is left of them; then `finish` and `replay` fail with ASH_ERROR_CANCELLED.
  *
- * One thread at a time issues. A device makes its streams; the runtime knows nothing else of them. */
+ * One thread at a time issues. A device makes its streams; the runtime knows nothing else of them.
+ *
+ * Streams of a device that goes on by itself *run ahead*: what is issued is on its way when the call
+ * returns, whatever it waits for. Of one such stream the host can record events, ask whether these have
+ * happened, and have another stream that runs ahead by the same driver follow them without waiting itself
+ * (ash_stream_ahead). */
 #ifndef ASH_STREAM_H
 #define ASH_STREAM_H
+
+#include <stdatomic.h>
 
 #include "ashlar/device.h"
 #include "base/progress.h"
@@ -113,6 +120,13 @@ typedef struct ash_store {
     const int64_t *value;
 } ash_store;
 
+/* What an event of the CPU's streams waits for besides: something that goes on elsewhere. */
+typedef struct ash_look {
+    bool (*ask)(void *arg); /* whether it is over; from any thread, and not under a lock */
+    void *arg;
+    atomic_bool over; /* it was, when it was asked: false when a round begins */
+} ash_look;
+
 struct ash_command;
 
 typedef struct ash_command_list {
@@ -165,7 +179,8 @@ typedef struct ash_command {
         const ash_repeat *repeat;
         const ash_fill *fill;
         const ash_store *store;
-        const void *work; /* any of them */
+        ash_look *look;   /* of a record, on the CPU's streams: when this is over, too; or NULL */
+        const void *work; /* any of the others */
     };
     ash_timing *timing; /* of a step; NULL: nobody asks */
 } ash_command;
@@ -238,6 +253,16 @@ typedef struct ash_streams_counts {
 typedef struct ash_capture ash_capture;
 typedef struct ash_streams ash_streams; /* some streams of one device, and their events */
 
+/* Of streams that run ahead, by one driver: of the first of them. */
+typedef struct ash_stream_ahead {
+    /* Records an event behind all that was issued. A failure is the first of the round. */
+    ash_status (*record)(ash_streams *streams, uint32_t event, ash_diag *diag);
+    /* What is issued from here on comes after an event that others of this driver have recorded. */
+    ash_status (*follow)(ash_streams *streams, const ash_streams *others, uint32_t event, ash_diag *diag);
+    /* Whether an event that was recorded has happened. From any thread, also while another one issues. */
+    ash_status (*happened)(const ash_streams *streams, uint32_t event, bool *out, ash_diag *diag);
+} ash_stream_ahead;
+
 typedef struct ash_stream_class {
     const char *kind;                      /* "CPU" */
     void (*destroy)(ash_streams *streams); /* nothing may be running */
@@ -258,16 +283,20 @@ typedef struct ash_stream_class {
                               const ash_capture *like, ash_capture **out, ash_diag *diag);
     /* Returns when all of it is over. */
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
+    /* Where they run ahead: as `issue`, of a capture; each of them once in a round. */
+    void (*start)(ash_streams *streams, const ash_capture *capture);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
     uint32_t (*captured)(const ash_capture *capture); /* steps in it: not those that are issued beside it */
     uint32_t (*graphs)(const ash_capture *capture);   /* things that a replay launches */
     bool (*compiled)(const ash_capture *capture);     /* for it, not for the one that it is like */
+    const ash_stream_ahead *ahead;                    /* NULL: they do not run ahead */
 } ash_stream_class;
 
 /* The first member of each device's own structure. */
 struct ash_streams {
     const ash_stream_class *class;
     ash_address stop; /* of an ash_stop, where the device's kernels find it: what long ones look at */
+    bool direct;      /* of copies between two devices: from memory to memory, and not over the host */
 };
 
 static inline void ash_streams__destroy(ash_streams *streams) {

@@ -207,6 +207,7 @@ static ash_status make_lanes(ash_plan *plan, const ash_streams_options *options,
         const ash_step *step = &p->steps.at[ash_plan_core__step(plan->core, i)];
         ash_lane *lane = &lanes[plan->schedule->stream[i]];
         lane->from = lane->to = step->device;
+        lane->events += plan->schedule->event[i] != ASH_NO_EVENT;
         if (!ash_step__crosses(p, step)) continue;
         lane->from = p->buffers.at[step->accesses[0].buffer].device;
         lane->most = ASH_MAX(lane->most, (uint64_t)step->accesses[0].end);

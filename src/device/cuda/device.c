@@ -343,6 +343,4 @@ const ash_device_class ash_device__cuda = {
     .unload = ash_cuda__unload,
     .create_streams = ash_cuda__create_streams,
     .connect = ash_cuda__connect,
-    .carry = ash_cuda__carry,
-    .disconnect = ash_cuda__disconnect,
 };

@@ -553,7 +553,7 @@ static void run_host(const cuda_call *call) {
 void ash_cuda_script__call(void *argument) {
     cuda_call *call = argument;
     cuda_streams *s = call->streams;
-    atomic_store_explicit(&s->over[call->stream], call->over, memory_order_relaxed);
+    atomic_store_explicit(&s->over[call->stream], call->script->before + call->over, memory_order_relaxed);
     if (call->host)
         run_host(call);
     else
