@@ -192,6 +192,8 @@ typedef struct ash_plan_device_info {
     uint64_t twice;     /* bytes of constants and parameters that it has and a device before it has, too */
     uint64_t copies, copied; /* operations that copy to it from other devices, and their bytes */
     uint64_t direct;         /* of these operations, those from memory to memory: others go over the host */
+    uint64_t
+        beside; /* and those that may run while an operation of a device does: neither waits for the other */
 } ash_plan_device_info;
 
 /* The devices of a plan, the main one first: 1 where nothing is placed on another; 0 for no plan. */

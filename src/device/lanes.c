@@ -12,7 +12,7 @@
  * Where the device's stream runs ahead (stream.h), nobody waits for a batch. An event of such a lane is two of
  * the engine: that it has been recorded, and that it has happened. Another lane that runs ahead by the same
  * driver waits for the first, and has its stream follow; all others wait for the second, which is asked for
- * by who has nothing else to do. So the copies and the work of such devices overlap as far as events allow,
+ * by who has nothing else to do. What is to be handed on to such a lane is, before anything else is done. So the copies and the work of such devices overlap as far as events allow,
  * with the CPU's work as well, and also with one thread.
  *
  *     commands   lane 1   e f | record 1 | g        lane 2   wait 1 | copy       lane 0   wait 1 | c
@@ -76,7 +76,7 @@ struct ash_capture {
 
 struct lane {
     ash_lane on;
-    ash_streams *own;    /* one stream of its device, or that is its way; NULL: the engine runs its commands */
+    ash_streams *own; /* one stream of its device, or that is its way; NULL: the engine runs its commands */
     ash_passage passage; /* of copies that have no such way */
     uint32_t events;     /* of its own that are in use */
 };
@@ -240,7 +240,8 @@ static struct lane_work *add_work(struct lanes *l, struct lane_script *script, c
                                   const ash_command *kept, lane_run run) {
     struct lane_work *work = &script->works[script->n_works++];
     *work = (struct lane_work){.of = l, .run = run, .lane = command->stream, .commands = kept, .count = 1};
-    work->host = (ash_host){.fn = run_work, .arg = work, .chunks = {.end = 1, .parallel = run == run_batch}};
+    work->host =
+        (ash_host){.fn = run_work, .arg = work, .chunks = {.end = 1, .parallel = run == run_batch}};
     ash_command host = {.kind = ASH_COMMAND_HOST, .stream = command->stream, .host = &work->host};
     if (run == run_copy) host.timing = command->timing;
     add(script, &host);
@@ -343,7 +344,8 @@ static ash_status make_script(const struct lanes *l, const uint32_t *rooms, stru
         made = out->lists[i].commands != NULL;
         if (made) all += out->lists[i].room = rooms[i];
     }
-    ASH_FAIL_IF(all > UINT32_MAX / FOR_ONE, diag, ASH_ERROR_OUT_OF_RANGE, "the streams have too many commands");
+    ASH_FAIL_IF(all > UINT32_MAX / FOR_ONE, diag, ASH_ERROR_OUT_OF_RANGE,
+                "the streams have too many commands");
     if (made) out->works = ash_mem_calloc(a, all, sizeof *out->works);
     if (made) out->commands = ash_mem_calloc(a, FOR_ONE * all, sizeof *out->commands);
     out->room = (uint32_t)all;
@@ -561,17 +563,21 @@ static ash_status make_lane(struct lanes *l, const ash_lane *on, uint32_t room,
     return lane->own ? ASH_OK : ash_passage__open(&lane->passage, device, from, on->most, diag);
 }
 
-static ash_status make_engine(struct lanes *l, ash_device *device, const uint32_t *rooms,
-                              const ash_streams_options *options, ash_diag *diag) {
+static ash_status make_engine(struct lanes *l, const uint32_t *rooms, const ash_streams_options *options,
+                              ash_diag *diag) {
     uint32_t shares[ASH_LANES_MOST];
-    for (uint32_t i = 0; i < l->n_lanes; i++) shares[i] = FOR_ONE * rooms[i];
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < l->n_lanes; i++) {
+        shares[i] = FOR_ONE * rooms[i];
+        first |= (uint64_t)runs_ahead(&l->lanes[i]) << i;
+    }
     const ash_streams_options engine = {.streams = options->streams,
                                         .events = 2 * options->events,
                                         .shares = shares,
+                                        .first = first,
                                         .threads = options->threads,
                                         .cancel = options->cancel,
                                         .keep_denormals = options->keep_denormals};
-    ASH_TRY(ash_device__default(ash_device__context(device), &l->cpu, diag));
     ASH_TRY(ash_streams__create(l->cpu, &engine, &l->engine, diag));
     l->base.stop = l->engine->stop;
     return ASH_OK;
@@ -580,6 +586,7 @@ static ash_status make_engine(struct lanes *l, ash_device *device, const uint32_
 static ash_status make_parts(struct lanes *l, ash_device *const *devices, const ash_lane *lanes,
                              const ash_streams_options *options, ash_diag *diag) {
     uint32_t rooms[ASH_LANES_MOST];
+    ASH_TRY(ash_device__default(ash_device__context(devices[lanes[0].to]), &l->cpu, diag));
     l->lanes = ash_mem_calloc(l->allocator, options->streams, sizeof *l->lanes);
     if (!l->lanes) return ASH_NO_MEMORY(diag);
     l->n_lanes = options->streams;
@@ -592,9 +599,9 @@ static ash_status make_parts(struct lanes *l, ash_device *const *devices, const 
         l->devices[lanes[i].from] = devices[lanes[i].from];
         l->devices[lanes[i].to] = devices[lanes[i].to];
     }
-    ASH_TRY(make_engine(l, devices[lanes[0].to], rooms, options, diag));
     for (uint32_t i = 0; i < l->n_lanes; i++)
         ASH_TRY(make_lane(l, &lanes[i], rooms[i], options, &l->lanes[i], diag));
+    ASH_TRY(make_engine(l, rooms, options, diag));
     return make_script(l, rooms, &l->issued, diag);
 }
 

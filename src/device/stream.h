@@ -179,10 +179,10 @@ typedef struct ash_command {
         const ash_repeat *repeat;
         const ash_fill *fill;
         const ash_store *store;
-        ash_look *look;   /* of a record, on the CPU's streams: when this is over, too; or NULL */
-        const void *work; /* any of the others */
+        const void *work; /* any of them */
     };
     ash_timing *timing; /* of a step; NULL: nobody asks */
+    ash_look *look;     /* of a record on the CPU's streams: when this is over, too; or NULL */
 } ash_command;
 
 /* What executions count and time. */
@@ -240,7 +240,9 @@ typedef struct ash_streams_options {
     uint32_t streams, events; /* counts; at least one stream */
     uint32_t commands;        /* most of them between two calls of `finish`, over all streams */
     const uint32_t *shares;   /* per stream: most of these that it gets; NULL: all of them */
-    unsigned threads;         /* that may run at once, the caller's included; 0 is 1 */
+    uint64_t first;   /* streams of the CPU, a bit each, that hand work on and take no time: they run before
+                       others as soon as they can */
+    unsigned threads; /* that may run at once, the caller's included; 0 is 1 */
     ash_entry_maker maker;    /* for captures, on devices whose kernels are the host's code */
     const ash_cancel *cancel; /* the switch, or NULL */
     bool keep_denormals;      /* on devices where they cost time: computed with; otherwise they are zero */

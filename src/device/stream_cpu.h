@@ -44,6 +44,7 @@ typedef struct ash_cpu {
     unsigned threads;
     bool flush; /* denormal numbers are zero in kernels */
     uint32_t n_streams, n_events;
+    uint64_t first; /* as in the options */
     ash_cpu_queues issued;
     ash_streams_counts counts;
     _Atomic uint64_t done;  /* steps that are over, of one stream */

@@ -245,11 +245,16 @@ static bool is_another_busy(ash_cpu *cpu, const struct ash_cpu_stream *stream) {
     return false;
 }
 
+/* Whether it only hands work on. */
+static bool is_first(const ash_cpu *cpu, const struct ash_cpu_stream *stream) {
+    return cpu->first >> (stream - cpu->streams) & 1;
+}
+
 static void run_step(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                      unsigned worker) {
     ash_timing *timing = command->timing;
     if (timing) timing->start = ash_clock__now();
-    stream->overlapped += is_another_busy(cpu, stream);
+    stream->overlapped += !is_first(cpu, stream) && is_another_busy(cpu, stream);
     unsigned threads = 1;
     if (ash_cpu__has_chunks(command))
         threads = run_chunks(cpu, stream, command, worker);
@@ -305,7 +310,10 @@ static bool wait_here(ash_cpu *cpu, const struct ash_cpu_stream *stream, uint32_
     return false;
 }
 
-/* Runs a stream as far as it goes, unless another thread does. True when this one did. */
+static bool run_first(ash_cpu *cpu, unsigned worker);
+
+/* Runs a stream as far as it goes, unless another thread does. True when this one did. What it records may
+ * be what others have to hand on, whatever else this one has to do. */
 static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
     struct ash_cpu_stream *stream = &cpu->streams[index];
     const ash_cpu_list *list = &cpu->running->lists[index];
@@ -316,7 +324,10 @@ static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
     atomic_store_explicit(&stream->busy, true, memory_order_relaxed);
     for (; next < list->count; next++) {
         const ash_command *command = &list->commands[next];
-        if (run_command(cpu, stream, command, worker)) continue;
+        if (run_command(cpu, stream, command, worker)) {
+            if (command->kind == ASH_COMMAND_RECORD && !is_first(cpu, stream)) run_first(cpu, worker);
+            continue;
+        }
         atomic_store_explicit(&stream->busy, false, memory_order_relaxed);
         if (!wait_here(cpu, stream, command->event)) {
             waits = command->event;
@@ -333,12 +344,19 @@ static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
     return ended || next != before;
 }
 
+static bool run_first(ash_cpu *cpu, unsigned worker) {
+    bool ran = false;
+    for (uint64_t left = cpu->first; left; left &= left - 1)
+        ran |= run_stream(cpu, (uint32_t)__builtin_ctzll(left), worker);
+    return ran;
+}
+
 static void run_round(void *arg, int64_t begin, int64_t end, unsigned worker) {
     ash_cpu *cpu = arg;
     (void)begin, (void)end;
     uint64_t mode = ash_denormals__set(cpu->flush);
     while (atomic_load(&cpu->left) != 0) {
-        bool ran = false;
+        bool ran = run_first(cpu, worker);
         for (uint32_t i = 0; i < cpu->n_streams; i++)
             ran |= run_stream(cpu, (i + worker) % cpu->n_streams, worker);
         for (uint32_t i = 0; i < cpu->n_streams && !ran; i++) ran = help(cpu, &cpu->streams[i], worker);

@@ -158,7 +158,7 @@ size_t ash_plan_device_count(const ash_plan *plan) {
     return plan ? plan->shared->n_devices : 0;
 }
 
-ASH_SIZED(ash_plan_device_info, direct);
+ASH_SIZED(ash_plan_device_info, beside);
 
 /* Originals that the devices before this one have, by address. */
 static bool list_before(const ash_plan *plan, uint32_t device, ash_map *out) {
@@ -192,6 +192,18 @@ static ash_status count_constants(const ash_plan *plan, uint32_t device, ash_pla
     return made ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
+/* Whether nothing orders a copy and some operation of a device. */
+static bool may_overlap(const ash_plan *plan, uint32_t copy) {
+    const ash_schedule *s = plan->schedule;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const ash_step *step = &plan->program->steps.at[ash_plan_core__step(plan->core, i)];
+        if (!ash_step__crosses(plan->program, step) && !ash_schedule__before(s, i, copy) &&
+            !ash_schedule__before(s, copy, i))
+            return true;
+    }
+    return false;
+}
+
 static void count_steps(const ash_plan *plan, uint32_t device, ash_plan_device_info *own) {
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &plan->program->steps.at[ash_plan_core__step(plan->core, i)];
@@ -202,6 +214,7 @@ static void count_steps(const ash_plan *plan, uint32_t device, ash_plan_device_i
         if (!crosses) continue;
         own->copied += (uint64_t)(step->accesses[0].end - step->accesses[0].begin);
         own->direct += ash_lanes__is_direct(plan->streams, plan->schedule->stream[i]);
+        own->beside += may_overlap(plan, i);
     }
 }
 

@@ -501,6 +501,7 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed);
 int ptx_finding_code(void); /* CUDA_SUCCESS when nothing was found */
 /* Whether the next one of this kind is the one that ptx_leave_out has named; it counts as seen. */
 bool ptx_is_left_out(const char *kind);
+bool ptx_is_waited(const char *function); /* as ptx_put_wait says */
 extern ptx_machine ptx_is;
 extern bool ptx_no_shortcuts;               /* ptx_one_by_one */
 extern unsigned ptx_most_blocks;            /* ptx_few_blocks; 0: any number */

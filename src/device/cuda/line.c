@@ -8,8 +8,8 @@ ash_status ash_cuda_line__make(cuda_line *line, const ash_allocator *a, uint32_t
     line->events = ash_mem_calloc(a, events, sizeof *line->events);
     if (!line->events) return ASH_NO_MEMORY(diag);
     for (uint32_t i = 0; i < events; i++)
-        ASH_TRY(ash_cuda__check(line->cuda, f->event_create(&line->events[i], CU_DISABLE_TIMING), "an event",
-                                diag));
+        ASH_TRY(ash_cuda__check(line->cuda, f->event_create(&line->events[i], CU_DISABLE_TIMING),
+                                "an event", diag));
     return ASH_OK;
 }
 

@@ -171,7 +171,8 @@ static void wait(cuda_peer *p, cuda_device *d, cu_stream stream) {
     ash_diag why = {0};
     int result = ash_cuda__enter_to_wait(d, &entered), end = entered ? ash_cuda__wait(d, stream) : result;
     if (entered) ash_cuda__leave(d);
-    ash_cuda_line__fail(&p->line, ash_cuda__check(d, result == CU_OK ? end : result, "the GPU", &why), &why);
+    ash_cuda_line__fail(&p->line, ash_cuda__check(d, result == CU_OK ? end : result, "the GPU", &why),
+                        &why);
 }
 
 static ash_status finish(ash_streams *streams, ash_diag *diag) {

@@ -120,9 +120,9 @@ typedef struct cuda_streams {
     uint32_t n_times, room_times, timed;
     cu_event origin; /* with `times`: the clock's `start`, or 0: not in this round */
     int64_t start;
-    cu_address words;   /* i32 asked, i32 left out: on the device */
-    int32_t *pinned;    /* zeros, ones, what was looked at, and per stream what was left out */
-    ash_stop stop;      /* what functions of the host look at, and what they say */
+    cu_address words;             /* i32 asked, i32 left out: on the device */
+    int32_t *pinned;              /* zeros, ones, what was looked at, and per stream what was left out */
+    ash_stop stop;                /* what functions of the host look at, and what they say */
     cuda_script *scripts, **next; /* of a round, in order: those before *next are of the present one, others
                                      may be of the next that is issued */
     bool began;
