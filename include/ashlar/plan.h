@@ -194,6 +194,15 @@ typedef struct ash_plan_device_info {
     uint64_t direct;         /* of these operations, those from memory to memory: others go over the host */
     uint64_t
         beside; /* and those that may run while an operation of a device does: neither waits for the other */
+    /* of a GPU, what the plan holds beside all that, as long as it exists */
+    uint64_t
+        records; /* bytes of its memory: numbers that kernels read when they run (which chunks, variables,
+                         how many bytes), and the words that stop them */
+    uint64_t pinned; /* bytes of the host's memory that it reaches: what records are uploaded from, operands
+                         of functions of the host, copies to it from other devices, and from it to the host,
+                         on their way */
+    uint64_t transfers; /* the same, held by the device for all its plans, when this one's largest input,
+                           output, state or constant has been copied */
 } ash_plan_device_info;
 
 /* The devices of a plan, the main one first: 1 where nothing is placed on another; 0 for no plan. */
@@ -745,6 +754,7 @@ typedef struct ash_plan_report {
     size_t graphs; /* that an execution of mode graph launches: 1; where loops are issued between parts of
                       it, each part; on several devices, for each device what stands between two meetings
                       with others; 0 before there is a capture */
+    uint64_t records, pinned; /* bytes, of all devices: see ash_plan_device_info */
 } ash_plan_report;
 
 /* What a plan says of itself. */

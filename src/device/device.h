@@ -44,6 +44,9 @@ typedef struct ash_device_class {
     ash_status (*copy_out)(ash_device *device, void *to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*copy)(ash_device *device, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*fill)(ash_device *device, ash_address to, uint8_t value, uint64_t size, ash_diag *diag);
+    /* Bytes of memory of the host that the device takes for copies of up to `largest` bytes to and from memory
+     * of this process, and keeps; NULL: none. */
+    uint64_t (*staging)(uint64_t largest);
     /* What kernels are made for, as long as the device is open. NULL: for the processor that this process
      * runs on. */
     const struct ash_target *(*target)(const ash_device *device);

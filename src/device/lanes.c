@@ -32,6 +32,8 @@
  * What is issued is translated into lists that are there from the beginning. */
 #include "lanes.h"
 
+#include <sched.h>
+
 #include "stream_cpu.h"
 
 enum {
@@ -162,13 +164,31 @@ static ash_status run_copy(const struct lane_work *work, unsigned worker, ash_di
                              copy->buffers[0] + (uint64_t)copy->from, (uint64_t)copy->bytes, diag);
 }
 
+static bool is_stopped(const struct lanes *l) {
+    return ash_stop__is_asked(&ash_cpu__of(l->engine)->stop);
+}
+
+/* Until all that was issued to a lane is over, or the streams are stopped; by an event that nothing else
+ * has. */
+static ash_status wait_for(const struct lanes *l, const struct lane *lane, ash_diag *diag) {
+    const ash_stream_ahead *ahead = lane->own->class->ahead;
+    bool over = false;
+    ASH_TRY(ahead->record(lane->own, lane->on.events, diag));
+    while (!over && !is_stopped(l)) {
+        ASH_TRY(ahead->happened(lane->own, lane->on.events, &over, diag));
+        sched_yield();
+    }
+    return ASH_OK;
+}
+
 static ash_status run_fill(const struct lane_work *work, unsigned worker, ash_diag *diag) {
     struct lanes *l = work->of;
     const struct lane *lane = &l->lanes[work->lane];
     const ash_fill *fill = work->commands->fill;
     ash_device *device = l->devices[fill->device];
     (void)worker;
-    if (runs_ahead(lane)) ASH_TRY(ash_streams__finish(lane->own, diag));
+    if (runs_ahead(lane)) ASH_TRY(wait_for(l, lane, diag));
+    if (is_stopped(l)) return ASH_OK;
     bool last = !fill->left || atomic_fetch_sub(fill->left, 1) == 1;
     if (!last || !fill->bytes) return ASH_OK;
     return device->class->fill(device, *fill->buffer, fill->value, fill->bytes, diag);
@@ -207,7 +227,7 @@ static bool look(void *arg) {
     const ash_streams *own = l->lanes[event->lane].own;
     bool over = true;
     ash_diag diag;
-    if (ash_stop__is_asked(&ash_cpu__of(l->engine)->stop)) return true;
+    if (is_stopped(l)) return true;
     ash_diag_clear(&diag);
     ash_status status = own->class->ahead->happened(own, event->event, &over, &diag);
     if (status != ASH_OK) fail(l, status, &diag);
@@ -458,20 +478,27 @@ static ash_status capture_all(struct lanes *l, const ash_capture *like, ash_capt
                                          &capture->engine, diag);
 }
 
+/* A script of its own for so many commands. */
+static ash_status translate_all(struct lanes *l, const ash_command *commands, size_t count,
+                                struct lane_script *out, ash_diag *diag) {
+    uint32_t *rooms = ash_mem_calloc(l->allocator, l->n_lanes, sizeof *rooms);
+    *out = (struct lane_script){0};
+    if (!rooms) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < count; i++) rooms[commands[i].stream]++;
+    ash_status status = make_script(l, rooms, out, diag);
+    if (status == ASH_OK) translate(l, out, commands, count);
+    ash_mem_free(l->allocator, rooms, l->n_lanes, sizeof *rooms);
+    return status;
+}
+
 static ash_status instantiate(ash_streams *streams, const ash_command *commands, size_t count,
                               const ash_capture *like, ash_capture **out, ash_diag *diag) {
     struct lanes *l = of(streams);
     ASH_FAIL_IF(!l->captures, diag, ASH_ERROR_UNSUPPORTED, "these streams were made to issue commands");
-    uint32_t *rooms = ash_mem_calloc(l->allocator, l->n_lanes, sizeof *rooms);
     ash_capture *capture = ash_mem_calloc(l->allocator, 1, sizeof *capture);
-    ash_status status = rooms && capture ? ASH_OK : ASH_NO_MEMORY(diag);
-    for (size_t i = 0; rooms && i < count; i++) rooms[commands[i].stream]++;
-    if (status == ASH_OK) status = make_script(l, rooms, &capture->script, diag);
-    if (status == ASH_OK) {
-        translate(l, &capture->script, commands, count);
-        status = capture_all(l, like, capture, diag);
-    }
-    ash_mem_free(l->allocator, rooms, l->n_lanes, sizeof *rooms);
+    if (!capture) return ASH_NO_MEMORY(diag);
+    ash_status status = translate_all(l, commands, count, &capture->script, diag);
+    if (status == ASH_OK) status = capture_all(l, like, capture, diag);
     if (status == ASH_OK)
         *out = capture;
     else
@@ -550,7 +577,7 @@ static ash_status make_lane(struct lanes *l, const ash_lane *on, uint32_t room,
                             const ash_streams_options *options, struct lane *lane, ash_diag *diag) {
     ash_device *device = l->devices[on->to], *from = l->devices[on->from];
     const ash_streams_options own = {.streams = 1,
-                                     .events = on->events,
+                                     .events = on->events + 1, /* see `wait_for` */
                                      .commands = ASH_MAX(room, 1u),
                                      .threads = options->threads,
                                      .maker = options->maker,
@@ -634,4 +661,32 @@ ash_address ash_lanes__stop(const ash_streams *streams, uint32_t stream) {
 bool ash_lanes__is_direct(const ash_streams *streams, uint32_t stream) {
     const struct lanes *l = (const struct lanes *)streams;
     return l->lanes[stream].own && l->lanes[stream].own->direct;
+}
+
+/* A way's memory is the receiver's, where that is not the host itself. */
+static ash_streams_memory *memory_of(const struct lanes *l, const struct lane *lane,
+                                     ash_streams_memory *out) {
+    bool to_host = l->devices[lane->on.to]->class->cpu_accessible;
+    return &out[to_host ? lane->on.from : lane->on.to];
+}
+
+ash_status ash_lanes__memory(const ash_streams *streams, const ash_command *commands, size_t count,
+                             ash_streams_memory *out, ash_diag *diag) {
+    struct lanes *l = (struct lanes *)streams;
+    struct lane_script script;
+    ash_status status = translate_all(l, commands, count, &script, diag);
+    for (uint32_t i = 0; i < l->n_lanes && status == ASH_OK; i++) {
+        const ash_streams *own = l->lanes[i].own;
+        if (own && own->class->memory)
+            status = own->class->memory(own, NULL, 0, memory_of(l, &l->lanes[i], out), diag);
+    }
+    for (uint32_t i = 0; i < script.n_works && status == ASH_OK; i++) {
+        const struct lane_work *work = &script.works[i];
+        const ash_streams *own = l->lanes[work->lane].own;
+        if (work->run == run_batch && own->class->memory)
+            status = own->class->memory(own, work->commands, work->count,
+                                        memory_of(l, &l->lanes[work->lane], out), diag);
+    }
+    free_script(l, &script);
+    return status;
 }

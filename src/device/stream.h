@@ -255,6 +255,12 @@ typedef struct ash_streams_counts {
 typedef struct ash_capture ash_capture;
 typedef struct ash_streams ash_streams; /* some streams of one device, and their events */
 
+/* Memory that streams take beside what commands point at, in bytes. */
+typedef struct ash_streams_memory {
+    uint64_t device; /* of the device's */
+    uint64_t pinned; /* of the host's, that the device reaches */
+} ash_streams_memory;
+
 /* Of streams that run ahead, by one driver: of the first of them. */
 typedef struct ash_stream_ahead {
     /* Records an event behind all that was issued. A failure is the first of the round. */
@@ -277,6 +283,12 @@ typedef struct ash_stream_class {
     ash_streams_counts (*counts)(const ash_streams *streams);
     /* Steps that are over since the streams were made. Any thread may ask at any time. */
     uint64_t (*done)(const ash_streams *streams);
+    /* Adds to *out what is held for a round of such commands, issued or captured, as long as the streams exist;
+     * for NULL what is held without any. NULL: nothing is. */
+    ash_status (*memory)(const ash_streams *streams, const ash_command *commands, size_t count,
+                         ash_streams_memory *out, ash_diag *diag);
+    /* Gives back what is held of the last round, as the next one says something else; NULL: nothing is. */
+    void (*forget)(ash_streams *streams);
     /* Makes a list of commands into one thing, which must be freed before the streams.
      * ASH_ERROR_UNSUPPORTED says why these streams cannot. `like` is NULL, or a capture of other streams of
      * this class: when its commands call kernels in the same way, on other tables, variables, last chunks

@@ -513,7 +513,6 @@ ptx_allocation *ptx_allocation_new(uint64_t bytes, ptx_kind kind, int device, vo
 void ptx_allocation_free(ptx_allocation *a);
 ptx_allocation *ptx_allocation_find(uint64_t address); /* that contains it; NULL */
 ptx_allocation *ptx_allocation_at(size_t n);           /* in the order of addresses; NULL past the end */
-uint64_t ptx_allocations_bytes(int device);            /* of device memory */
 void ptx_allocations_free(void);
 /* Where an address lies, in words: for findings. */
 const char *ptx_allocation_near(uint64_t address);

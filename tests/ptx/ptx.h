@@ -122,6 +122,9 @@ void ptx_counters_reset(void);
  * NULL when they are in none. What is written there counts as written by nobody. */
 void *ptx_memory(uint64_t address, uint64_t bytes);
 
+/* Bytes of a device's memory that were asked for and not given back; with PTX_PINNED, of the host's. */
+#define PTX_PINNED (-1)
+uint64_t ptx_bytes(int device);
 /* Objects that nobody has destroyed yet: allocations, modules, streams, events, graphs, retained
  * contexts. */
 uint64_t ptx_live(void);

@@ -47,6 +47,13 @@ static inline cuda_device *ash_cuda__of(const ash_device *device) {
     return device->own;
 }
 
+/* device.c: the pinned bytes of both buffers, for copies of up to so many. */
+uint64_t ash_cuda__staging(uint64_t largest);
+/* And of those of a way over the host, for copies of up to `most`, of each. */
+static inline uint64_t ash_cuda__way_room(uint64_t most) {
+    return ASH_MAX(ASH_MIN(most, (uint64_t)CUDA_STAGING_MOST), 1u);
+}
+
 /* Makes the device's context the thread's, until it is left. ASH_ERROR_DEVICE when the device is lost. */
 ash_status ash_cuda__enter(cuda_device *d, ash_diag *diag);
 /* The same to give back what was taken, of a lost device as well; false: nothing is to be left. */

@@ -276,6 +276,13 @@ static ash_streams_counts counts(const ash_streams *streams) {
     return (ash_streams_counts){0}; /* the driver does not say */
 }
 
+static ash_status memory(const ash_streams *streams, const ash_command *commands, size_t count,
+                         ash_streams_memory *out, ash_diag *diag) {
+    (void)count, (void)diag;
+    if (!commands && !streams->direct) out->pinned += 2 * ((const cuda_peer *)streams)->room;
+    return ASH_OK;
+}
+
 static const ash_stream_class class = {.kind = "CUDA, copies",
                                        .destroy = destroy,
                                        .issue = issue,
@@ -283,6 +290,7 @@ static const ash_stream_class class = {.kind = "CUDA, copies",
                                        .finish = finish,
                                        .counts = counts,
                                        .done = done,
+                                       .memory = memory,
                                        .ahead = &ash_cuda__ahead};
 
 ash_status ash_cuda__connect(ash_device *to, ash_device *from, uint64_t most,
@@ -301,7 +309,7 @@ ash_status ash_cuda__connect(ash_device *to, ash_device *from, uint64_t most,
                      .events = options->events,
                      .stop = {.asked = options->cancel ? options->cancel : &ash_cancel__never}};
     p->line = (cuda_line){.base = {.class = &class}, .cuda = p->to, .other = p->to};
-    p->room = ASH_MAX(ASH_MIN(most, (uint64_t)CUDA_STAGING_MOST), 1u);
+    p->room = ash_cuda__way_room(most);
     ash_status status = make(p, diag);
     if (status == ASH_OK)
         *out = &p->line.base;

@@ -98,21 +98,18 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
     if (result != CU_OK) ash_cuda__wait(s->cuda, stream);
 }
 
-static size_t pinned_bytes(const cuda_streams *s) {
-    return (CUDA_READ + (size_t)s->options.streams + 1) * sizeof(int32_t);
-}
-
 /* --- issuing ----------------------------------------------------------------------------------------- */
 
 /* The words are zero, and whatever comes on any stream comes after that. */
 void ash_cuda_streams__begin(cuda_streams *s) {
     const cu_driver *f = &s->cuda->driver;
     if (s->began) return;
-    memset(s->pinned + CUDA_READ, 0, pinned_bytes(s) - CUDA_READ * sizeof(int32_t));
+    memset(s->pinned + CUDA_READ, 0, ash_cuda_streams__pinned(&s->options) - CUDA_READ * sizeof(int32_t));
     for (uint32_t i = 0; i < s->options.streams; i++)
         atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
     s->began =
-        check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
+        check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, CUDA_WORDS * sizeof(int32_t), s->control),
+              "a copy");
 }
 
 /* What follows on all streams comes after what is on the control stream. */
@@ -365,15 +362,35 @@ static uint64_t done(const ash_streams *streams) {
 
 /* --- life -------------------------------------------------------------------------------------------- */
 
+static void free_scripts(cuda_streams *s) {
+    for (cuda_script *script = s->scripts, *next; script; script = next) {
+        next = script->next;
+        ash_cuda_script__free(s, script);
+    }
+    s->scripts = NULL;
+    s->next = &s->scripts;
+}
+
+static void forget(ash_streams *streams) {
+    cuda_streams *s = of(streams);
+    if (!s->scripts) return;
+    bool entered = ash_cuda__enter_last(s->cuda);
+    free_scripts(s);
+    if (entered) ash_cuda__leave(s->cuda);
+}
+
+static ash_status measure(const ash_streams *streams, const ash_command *commands, size_t count,
+                          ash_streams_memory *out, ash_diag *diag) {
+    const cuda_streams *s = (const cuda_streams *)streams;
+    return ash_cuda_script__measure(s->allocator, &s->options, commands, count, out, diag);
+}
+
 static void destroy(ash_streams *streams) {
     cuda_streams *s = of(streams);
     const cu_driver *f = &s->cuda->driver;
     const ash_allocator *a = s->allocator;
     bool entered = ash_cuda__enter_last(s->cuda);
-    for (cuda_script *script = s->scripts, *next; script; script = next) {
-        next = script->next;
-        ash_cuda_script__free(s, script);
-    }
+    free_scripts(s);
     for (uint32_t i = 0; s->streams && i < s->options.streams; i++)
         if (s->streams[i]) f->stream_destroy(s->streams[i]);
     ash_cuda_line__free(&s->line, a, s->options.events);
@@ -400,6 +417,8 @@ static const ash_stream_class class = {.kind = "CUDA",
                                        .finish = finish,
                                        .counts = counts,
                                        .done = done,
+                                       .memory = measure,
+                                       .forget = forget,
                                        .instantiate = ash_cuda_graph__instantiate,
                                        .replay = replay,
                                        .start = ash_cuda_graph__start,
@@ -420,10 +439,12 @@ static ash_status make(cuda_streams *s, ash_diag *diag) {
     ASH_TRY(ash_cuda__check(d, f->stream_create(&s->control, CU_NON_BLOCKING), "a stream", diag));
     ASH_TRY(ash_cuda__check(d, f->event_create(&s->begun, CU_DISABLE_TIMING), "an event", diag));
     ASH_TRY(ash_cuda__check(d, f->event_create(&s->origin, 0), "an event", diag));
-    ASH_TRY(ash_cuda__check(d, f->allocate(&s->words, 2 * sizeof(int32_t)), "memory of the GPU", diag));
-    ASH_TRY(ash_cuda__check(d, f->allocate_host(&pinned, pinned_bytes(s)), "pinned memory", diag));
+    ASH_TRY(ash_cuda__check(d, f->allocate(&s->words, CUDA_WORDS * sizeof(int32_t)), "memory of the GPU",
+                            diag));
+    ASH_TRY(ash_cuda__check(d, f->allocate_host(&pinned, ash_cuda_streams__pinned(&s->options)),
+                            "pinned memory", diag));
     s->pinned = pinned;
-    memset(pinned, 0, pinned_bytes(s));
+    memset(pinned, 0, ash_cuda_streams__pinned(&s->options));
     s->pinned[CUDA_ONES] = s->pinned[CUDA_ONES + 1] = 1;
     s->line.base.stop = (ash_address)s->words;
     return ASH_OK;

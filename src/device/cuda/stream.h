@@ -132,6 +132,11 @@ typedef struct cuda_streams {
 } cuda_streams;
 
 enum { CUDA_ZEROS = 0, CUDA_ONES = 2, CUDA_LOOK = 4, CUDA_READ = 6 }; /* of `pinned`, in i32s */
+enum { CUDA_WORDS = 2 };                                              /* of `words` */
+
+static inline size_t ash_cuda_streams__pinned(const ash_streams_options *options) {
+    return (CUDA_READ + (size_t)options->streams + 1) * sizeof(int32_t);
+}
 
 /* Whether something was left out: the word on the device, and where a stream reads it to; the number of
  * streams: the control stream. Each has a place of its own, for nothing orders their copies; nor does
@@ -149,6 +154,11 @@ ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, s
 void ash_cuda_script__free(cuda_streams *s, cuda_script *script);
 /* The operation behind this one and all that is in it. */
 size_t ash_cuda_script__after(const cuda_script *script, size_t op);
+/* Adds what one would hold, of streams with these options, and takes nothing; for NULL what streams hold
+ * without any. */
+ash_status ash_cuda_script__measure(const ash_allocator *a, const ash_streams_options *options,
+                                    const ash_command *commands, size_t count, ash_streams_memory *out,
+                                    ash_diag *diag);
 /* Whether it was made of these. */
 bool ash_cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count);
 /* Puts the present numbers into the mirror: all records, or those of one segment; whether any is another
