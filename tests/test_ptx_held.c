@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a plan holds on a GPU beside arenas and weights: as much as it says, and as much as a plan for a kind
- * of GPU says of which none is there, to the byte, in every mode. */
+/* What a plan holds on a GPU beside arenas and weights: as much as it says, and as much as a plan for a
+ * kind of GPU says of which none is there, to the byte, in every mode. */
 #include "apart.h"
 #include "ashlar/function.h"
 #include "cuda_room.h"

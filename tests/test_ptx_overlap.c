@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies between devices beside work, on the stand-in, with one thread: by the order that streams and events
- * make, in which neither a copy nor the kernels that do not need it wait for the other; by what has been
- * issued, and is not over, while the processor works; and by schedules in which copies do run between
+/* Copies between devices beside work, on the stand-in, with one thread: by the order that streams and
+ * events make, in which neither a copy nor the kernels that do not need it wait for the other; by what has
+ * been issued, and is not over, while the processor works; and by schedules in which copies do run between
  * kernels, and while one runs. A wait more than there need be is found. */
 #include "apart.h"
 #include "ashlar/function.h"
@@ -69,7 +69,8 @@ static bool unordered(uint64_t a, uint64_t b) {
     return !ptx_is_before(a, b) && !ptx_is_before(b, a);
 }
 
-/* Of the copies: how many may run beside a kernel; how many ran between two such kernels, and within one. */
+/* Of the copies: how many may run beside a kernel, and with how many pairs; how many ran between two such
+ * kernels, and within one. */
 typedef struct beside {
     size_t copies, free, pairs, between, within;
 } beside;
@@ -222,10 +223,10 @@ static void run(const setting *s, result *out) {
 
 /* --- tests ------------------------------------------------------------------------------------------ */
 
-/* The numbers: copies that the driver has for the plan's four and that may run beside a kernel, and how many
- * pairs of both there are. Between a processor that is the main device and a GPU two of the four do not:
- * one comes before all that the GPU does, and one behind. Over memory of the host a copy from GPU to GPU is
- * one from the one and one to the other. */
+/* The numbers: copies that the driver has for the plan's four and that may run beside a kernel, and how
+ * many pairs of both there are. Between a processor that is the main device and a GPU two of the four do
+ * not: one comes before all that the GPU does, and one behind. Over memory of the host a copy from GPU to
+ * GPU is one from the one and one to the other. */
 static const struct {
     setting s;
     size_t free, pairs;

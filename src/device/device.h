@@ -44,8 +44,8 @@ typedef struct ash_device_class {
     ash_status (*copy_out)(ash_device *device, void *to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*copy)(ash_device *device, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*fill)(ash_device *device, ash_address to, uint8_t value, uint64_t size, ash_diag *diag);
-    /* Bytes of memory of the host that the device takes for copies of up to `largest` bytes to and from memory
-     * of this process, and keeps; NULL: none. */
+    /* Bytes of memory of the host that the device takes for copies of up to `largest` bytes to and from
+     * memory of this process, and keeps; NULL: none. */
     uint64_t (*staging)(uint64_t largest);
     /* What kernels are made for, as long as the device is open. NULL: for the processor that this process
      * runs on. */
@@ -58,8 +58,8 @@ typedef struct ash_device_class {
                                  ash_diag *diag);
     /* A way for copies from one device to another, both of the class, or one of them the memory of this
      * process: a stream that does nothing but copies, of up to `most` bytes at a time at best, has what it
-     * needs for that and takes nothing of what the two do meanwhile. It is destroyed before either device is
-     * closed. *out stays NULL where there is none, as where this is NULL. */
+     * needs for that and takes nothing of what the two do meanwhile. It is destroyed before either device
+     * is closed. *out stays NULL where there is none, as where this is NULL. */
     ash_status (*connect)(ash_device *to, ash_device *from, uint64_t most,
                           const ash_streams_options *options, ash_streams **out, ash_diag *diag);
 } ash_device_class;

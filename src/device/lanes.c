@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of several devices.
  *
- * All of them are streams of the CPU (stream_queue.c), the *engine*: threads take turns to run them, meet at
- * events, and sleep where there is nothing to do. Commands of the CPU's own streams run there as they are.
- * For another device, what stands between two events, a *batch*, is a function of the host that hands it to
- * a stream of the device's own. So is a copy from one device to another, on a stream of its own.
+ * All of them are streams of the CPU (stream_queue.c), the *engine*: threads take turns to run them, meet
+ * at events, and sleep where there is nothing to do. Commands of the CPU's own streams run there as they
+ * are. For another device, what stands between two events, a *batch*, is a function of the host that hands
+ * it to a stream of the device's own. So is a copy from one device to another, on a stream of its own.
  *
  *     commands   lane 0   a b | wait 1 | c d        lane 1   e f | record 1
  *     engine              [ab]  wait 1   [cd]                [ef]  record 1        [..]: a batch
  *
- * Where the device's stream runs ahead (stream.h), nobody waits for a batch. An event of such a lane is two of
- * the engine: that it has been recorded, and that it has happened. Another lane that runs ahead by the same
- * driver waits for the first, and has its stream follow; all others wait for the second, which is asked for
- * by who has nothing else to do. What is to be handed on to such a lane is, before anything else is done. So the copies and the work of such devices overlap as far as events allow,
- * with the CPU's work as well, and also with one thread.
+ * Where the device's stream runs ahead (stream.h), nobody waits for a batch. An event of such a lane is
+ * two of the engine: that it has been recorded, and that it has happened. Another lane that runs ahead by
+ * the same driver waits for the first, and has its stream follow; all others wait for the second, which is
+ * asked for by who has nothing else to do. What can be handed on is, before anything else is done. So the
+ * copies and the work of such devices overlap with each other and with the CPU's work as far as events
+ * allow, with one thread as well.
  *
- *     commands   lane 1   e f | record 1 | g        lane 2   wait 1 | copy       lane 0   wait 1 | c
- *     engine              [ef]  record 1   [g]      wait recorded 1, follow 1, [copy]     wait happened 1  c
+ *     commands   lane 1   e f | record 1 | g      lane 2   wait 1 | copy           lane 0   wait 1 | c
+ *     engine              [ef]  record 1   [g]             recorded 1, follow [copy]        happened 1  c
  *
  * Elsewhere the function returns when all of the batch is over, so that an event is recorded when what came
  * before has really happened, and no device has to know of another's events: then all overlaps as far as

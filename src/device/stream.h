@@ -283,8 +283,8 @@ typedef struct ash_stream_class {
     ash_streams_counts (*counts)(const ash_streams *streams);
     /* Steps that are over since the streams were made. Any thread may ask at any time. */
     uint64_t (*done)(const ash_streams *streams);
-    /* Adds to *out what is held for a round of such commands, issued or captured, as long as the streams exist;
-     * for NULL what is held without any. NULL: nothing is. */
+    /* Adds to *out what is held for a round of such commands, issued or captured, as long as the streams
+     * exist; for NULL what is held without any. NULL: nothing is. */
     ash_status (*memory)(const ash_streams *streams, const ash_command *commands, size_t count,
                          ash_streams_memory *out, ash_diag *diag);
     /* Gives back what is held of the last round, as the next one says something else; NULL: nothing is. */

@@ -6,8 +6,9 @@
  *     otherwise   out ─→ staging 0 ─→ in        two pinned buffers in turn: while one is filled by the
  *                     ─→ staging 1 ─→           one side, the other is emptied by the other one
  *
- * Who are peers the driver says, and access is enabled for the receiver's context. Where a side is the host,
- * what fills or empties a buffer is a function on the driver's thread, and both streams are the GPU's. */
+ * Who are peers the driver says, and access is enabled for the receiver's context. Where a side is the
+ * host, what fills or empties a buffer is a function on the driver's thread, and both streams are the
+ * GPU's. */
 #include "base/clock.h"
 #include "cuda.h"
 
