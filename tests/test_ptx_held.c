@@ -130,6 +130,8 @@ static void execute(ash_plan *plan, ash_mode mode) {
     assert_ok(cuda_room_fill(plan, &diag));
     for (int i = 0; i < 2; i++) assert_ok(ash_plan_execute(plan, &diag));
     if (mode != ASH_MODE_GRAPH) assert_ok(ash_plan_execute_profiled(plan, times, OPS, &diag));
+    for (size_t i = 0; mode != ASH_MODE_GRAPH && i < ash_plan_op_count(plan); i++)
+        assert_true(times[i].duration >= 0 && times[i].threads >= 1); /* of copies, too */
     assert_ok(ash_plan_execute(plan, &diag));
     assert_ok(cuda_room_read(plan, &results, &diag));
     cuda_results_free(&results);

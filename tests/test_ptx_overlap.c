@@ -101,6 +101,8 @@ typedef struct observer {
     uint64_t launches;
     bool asks;
     size_t calls, issued, waited; /* that saw launches; that saw the host wait for anything of the GPU's */
+    ash_cancel cancel;
+    enum { GOES_ON, CANCELS, FAILS } does;
 } observer;
 
 static uint64_t launches(void) {
@@ -110,7 +112,8 @@ static uint64_t launches(void) {
 static ash_status observe(void *user, const ash_call *call, ash_diag *why) {
     observer *o = user;
     seen s;
-    (void)why;
+    if (o->does == CANCELS) ash_cancel_set(&o->cancel, true);
+    if (o->does == FAILS) return ash_fail(why, ASH_ERROR_IO, "the function was asked to fail");
     memcpy(call->outs[0], call->ins[0], COUNT * sizeof(float));
     if (!o->asks) return ASH_OK;
     look(o->from, &s);
@@ -155,6 +158,7 @@ typedef struct setting {
     uint64_t seed;
     const char *plant; /* a driver's function before whose n-th call there is a wait */
     uint64_t nth;
+    bool ends; /* once by the switch and once by the function, before what is looked at */
 } setting;
 
 typedef struct result {
@@ -164,6 +168,15 @@ typedef struct result {
     float y[COUNT];
     uint64_t may_overlap; /* as the plan says */
 } result;
+
+/* An execution that ends while copies and kernels are on their way, and one more. */
+static void end_early(ash_plan *plan, observer *o, int does) {
+    o->does = does;
+    assert_status(ash_plan_execute(plan, &diag), does == CANCELS ? ASH_ERROR_CANCELLED : ASH_ERROR_IO);
+    ash_cancel_set(&o->cancel, false);
+    o->does = GOES_ON;
+    assert_ok(ash_plan_execute(plan, &diag));
+}
 
 static void run(const setting *s, result *out) {
     const ash_context_options one = {.size = sizeof one, .threads = 1};
@@ -192,10 +205,12 @@ static void run(const setting *s, result *out) {
     options.device_count = 2;
     options.mode = s->mode;
     options.streams = s->mode == ASH_MODE_MULTI_STREAM ? 2 : 0;
+    if (s->ends) options.progress.cancel = &out->observer.cancel;
     ash_graph *g = make_graph(context, !strcmp(s->devices[0], "CPU"));
     assert_ok(ash_plan_prepare(context, g, &options, &plan, &diag));
     assert_ok(cuda_room_fill(plan, &diag));
     assert_ok(ash_plan_execute(plan, &diag));
+    for (int does = CANCELS; does <= FAILS && s->ends; does++) end_early(plan, &out->observer, does);
     out->observer.from = history();
     out->observer.launches = launches();
     out->observer.asks = true;
@@ -242,6 +257,23 @@ static bool all_overlap(const result *r, size_t i) {
     const observer *o = &r->observer;
     return r->beside.free == settings[i].free && r->beside.pairs == settings[i].pairs &&
            o->calls == calls && o->issued == calls && o->waited == 0;
+}
+
+/* Afterwards all is as it was. */
+static void ended_early(void **state) {
+    float want[COUNT];
+    (void)state;
+    for (int i = 0; i < 2 * ASH_MODE_COUNT; i++) {
+        setting s = settings[0].s;
+        result r;
+        s.mode = (ash_mode)(i / 2);
+        s.seed = (uint64_t)i;
+        s.ends = i % 2;
+        run(&s, &r);
+        if (!i) memcpy(want, r.y, sizeof want);
+        assert_memory_equal(r.y, want, sizeof want);
+        assert_true(all_overlap(&r, 0));
+    }
 }
 
 static void copies_and_work(void **state) {
@@ -293,7 +325,7 @@ static void a_wait_too_many(void **state) {
 
 int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_and_work),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_and_work), cmocka_unit_test(ended_early),
                                        cmocka_unit_test(a_wait_too_many)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
