@@ -158,7 +158,8 @@ typedef struct setting {
     uint64_t seed;
     const char *plant; /* a driver's function before whose n-th call there is a wait */
     uint64_t nth;
-    bool ends; /* once by the switch and once by the function, before what is looked at */
+    bool fails; /* calls of the driver's, before what is looked at */
+    bool ends;  /* once by the switch and once by the function, before what is looked at */
 } setting;
 
 typedef struct result {
@@ -176,6 +177,27 @@ static void end_early(ash_plan *plan, observer *o, int does) {
     ash_cancel_set(&o->cancel, false);
     o->does = GOES_ON;
     assert_ok(ash_plan_execute(plan, &diag));
+}
+
+/* Each of the driver's calls in an execution fails once, which says so, or was one that gives back; and one
+ * execution more. */
+static size_t fail_calls(ash_plan *plan) {
+    size_t failed = 0;
+    uint64_t calls = ptx_calls(NULL);
+    assert_ok(ash_plan_execute(plan, &diag));
+    calls = ptx_calls(NULL) - calls;
+    for (uint64_t n = 1; n <= calls; n++) {
+        const uint64_t live = ptx_live();
+        ptx_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
+        ash_status status = ash_plan_execute(plan, &diag);
+        ptx_fail_at(0, CUDA_SUCCESS);
+        if (ptx_failed() && !strcmp(ptx_failed(), "cuCtxPopCurrent_v2")) cuCtxPopCurrent_v2(NULL);
+        if (status != ASH_OK) assert_status(status, ASH_ERROR_OUT_OF_MEMORY);
+        failed += status != ASH_OK;
+        assert_ok(ash_plan_execute(plan, &diag));
+        assert_int_equal(ptx_live(), live);
+    }
+    return failed;
 }
 
 static void run(const setting *s, result *out) {
@@ -211,6 +233,7 @@ static void run(const setting *s, result *out) {
     assert_ok(cuda_room_fill(plan, &diag));
     assert_ok(ash_plan_execute(plan, &diag));
     for (int does = CANCELS; does <= FAILS && s->ends; does++) end_early(plan, &out->observer, does);
+    if (s->fails) assert_true(fail_calls(plan) > 20);
     out->observer.from = history();
     out->observer.launches = launches();
     out->observer.asks = true;
@@ -276,6 +299,18 @@ static void ended_early(void **state) {
     }
 }
 
+static void calls_that_fail(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ASH_COUNT(settings); i++) {
+        setting s = settings[i].s;
+        result r;
+        s.mode = i % 2 ? ASH_MODE_STREAM : ASH_MODE_GRAPH;
+        s.fails = true;
+        run(&s, &r);
+        assert_true(all_overlap(&r, i));
+    }
+}
+
 static void copies_and_work(void **state) {
     size_t within = 0;
     (void)state;
@@ -326,6 +361,7 @@ static void a_wait_too_many(void **state) {
 int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_and_work), cmocka_unit_test(ended_early),
+                                       cmocka_unit_test(calls_that_fail),
                                        cmocka_unit_test(a_wait_too_many)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
