@@ -223,11 +223,11 @@ void show_memory(const ash_plan_report *report) {
 }
 
 /* What a plan holds on a GPU beside arenas and weights. */
-static void show_beside(ash_plan *plan) {
+static void show_records(ash_plan *plan) {
     for (size_t d = 0; d < ash_plan_device_count(plan); d++) {
         ash_plan_device_info info = ASH_INIT(ash_plan_device_info);
         if (ash_plan_device_at(plan, d, &info, NULL) != ASH_OK || !info.records) continue;
-        printf("staging        %s on %s for what kernels read, %s pinned; %s pinned for all its plans\n",
+        printf("records        %s on %s, %s pinned; %s pinned there for all plans\n",
                show_bytes(info.records).text, ash_device_describe(info.device).name,
                show_bytes(info.pinned).text, show_bytes(info.transfers).text);
     }
@@ -243,7 +243,7 @@ static const char *planner(const struct session *s, char *room, size_t size) {
 
 void show_devices(ash_plan *plan) {
     size_t count = ash_plan_device_count(plan);
-    show_beside(plan);
+    show_records(plan);
     if (count > 1)
         printf("\ndevices\n%6s  %-12s%12s%12s%12s%12s%12s%10s%12s%10s%10s\n", "", "name", "operations",
                "arena", "weights", "originals", "twice", "copies", "bytes", "direct", "beside");

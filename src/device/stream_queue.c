@@ -313,7 +313,8 @@ static bool wait_here(ash_cpu *cpu, const struct ash_cpu_stream *stream, uint32_
 static bool run_first(ash_cpu *cpu, unsigned worker);
 
 /* Runs a stream as far as it goes, unless another thread does. True when this one did. What it records may
- * be what others have to hand on, whatever else this one has to do. */
+ * be what others have to hand on, which they do now, whatever else this one has to do; so they do not wait
+ * here. */
 static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
     struct ash_cpu_stream *stream = &cpu->streams[index];
     const ash_cpu_list *list = &cpu->running->lists[index];
@@ -329,7 +330,7 @@ static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
             continue;
         }
         atomic_store_explicit(&stream->busy, false, memory_order_relaxed);
-        if (!wait_here(cpu, stream, command->event)) {
+        if (is_first(cpu, stream) || !wait_here(cpu, stream, command->event)) {
             waits = command->event;
             ended = false;
             break;
