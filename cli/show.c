@@ -222,6 +222,17 @@ void show_memory(const ash_plan_report *report) {
            (unsigned long long)r.replay.pieces);
 }
 
+/* What a plan holds on a GPU beside arenas and weights. */
+static void show_records(ash_plan *plan) {
+    for (size_t d = 0; d < ash_plan_device_count(plan); d++) {
+        ash_plan_device_info info = ASH_INIT(ash_plan_device_info);
+        if (ash_plan_device_at(plan, d, &info, NULL) != ASH_OK || !info.records) continue;
+        printf("records        %s on %s, %s pinned; %s pinned there for all plans\n",
+               show_bytes(info.records).text, ash_device_describe(info.device).name,
+               show_bytes(info.pinned).text, show_bytes(info.transfers).text);
+    }
+}
+
 static const char *planner(const struct session *s, char *room, size_t size) {
     const ash_memory_options *o = &s->plan_options.memory;
     if (o->mode != ASH_MEMORY_ARENA) return ash_memory_mode_text(o->mode);
@@ -232,17 +243,18 @@ static const char *planner(const struct session *s, char *room, size_t size) {
 
 void show_devices(ash_plan *plan) {
     size_t count = ash_plan_device_count(plan);
+    show_records(plan);
     if (count > 1)
-        printf("\ndevices\n%6s  %-12s%12s%12s%12s%12s%12s%10s%12s%10s\n", "", "name", "operations", "arena",
-               "weights", "originals", "twice", "copies", "bytes", "direct");
+        printf("\ndevices\n%6s  %-12s%12s%12s%12s%12s%12s%10s%12s%10s%10s\n", "", "name", "operations",
+               "arena", "weights", "originals", "twice", "copies", "bytes", "direct", "beside");
     for (size_t d = 0; count > 1 && d < count; d++) {
         ash_plan_device_info info = ASH_INIT(ash_plan_device_info);
         if (ash_plan_device_at(plan, d, &info, NULL) != ASH_OK) continue;
-        printf("%6zu  %-12s%12llu%12s%12s%12s%12s%10llu%12s%10llu\n", d,
+        printf("%6zu  %-12s%12llu%12s%12s%12s%12s%10llu%12s%10llu%10llu\n", d,
                ash_device_describe(info.device).name, (unsigned long long)info.ops,
                show_bytes(info.arena).text, show_bytes(info.weights).text, show_bytes(info.originals).text,
                show_bytes(info.twice).text, (unsigned long long)info.copies, show_bytes(info.copied).text,
-               (unsigned long long)info.direct);
+               (unsigned long long)info.direct, (unsigned long long)info.beside);
     }
 }
 

@@ -601,32 +601,67 @@ static ash_status create_streams(ash_device *device, const ash_streams_options *
 
 /* --- peers ------------------------------------------------------------------------------------------ */
 
+/* A stream that copies at once. */
 struct peer {
-    ash_peer base;
+    ash_streams base;
     ash_device *to, *from;
+    _Atomic uint64_t done;
 };
 
-static ash_status connect_peers(ash_device *to, ash_device *from, uint64_t most, ash_peer **out,
-                                ash_diag *diag) {
-    (void)most;
-    if (!reorder.peers) return ASH_OK;
+static void carry(ash_streams *streams, const ash_command *commands, size_t count) {
+    struct peer *p = (struct peer *)streams;
+    for (size_t i = 0; i < count; i++) {
+        const ash_transfer *t = commands[i].copy;
+        const uint64_t size = t->bytes > 0 ? (uint64_t)t->bytes : 0;
+        int64_t start = ash_clock__now();
+        must(commands[i].kind == ASH_COMMAND_COPY, "a way does nothing but copies");
+        if (size)
+            memmove(reach(p->to, t->buffers[1] + (uint64_t)t->to, size),
+                    reach(p->from, t->buffers[0] + (uint64_t)t->from, size), size);
+        if (commands[i].timing) *commands[i].timing = (ash_timing){start, ash_clock__now(), 1};
+        atomic_fetch_add(&p->done, 1);
+    }
+}
+
+static void peer_stop(ash_streams *streams) {
+    (void)streams;
+}
+
+static ash_status peer_finish(ash_streams *streams, ash_diag *diag) {
+    (void)streams, (void)diag;
+    return ASH_OK;
+}
+
+static uint64_t peer_done(const ash_streams *streams) {
+    return atomic_load(&((const struct peer *)streams)->done);
+}
+
+static ash_streams_counts peer_counts(const ash_streams *streams) {
+    (void)streams;
+    return (ash_streams_counts){0};
+}
+
+static void disconnect(ash_streams *streams) {
+    struct peer *p = (struct peer *)streams;
+    ash_mem_free(ash_device__allocator(p->to), p, 1, sizeof *p);
+}
+
+static ash_status connect_peers(ash_device *to, ash_device *from, uint64_t most,
+                                const ash_streams_options *options, ash_streams **out, ash_diag *diag) {
+    static const ash_stream_class peers = {.kind = "APART, copies",
+                                           .destroy = disconnect,
+                                           .issue = carry,
+                                           .stop = peer_stop,
+                                           .finish = peer_finish,
+                                           .counts = peer_counts,
+                                           .done = peer_done};
+    (void)most, (void)options;
+    if (!reorder.peers || to->class != from->class) return ASH_OK;
     struct peer *p = ash_mem_calloc(ash_device__allocator(to), 1, sizeof *p);
     if (!p) return ASH_NO_MEMORY(diag);
-    *p = (struct peer){.base.direct = true, .to = to, .from = from};
+    *p = (struct peer){.base = {.class = &peers, .direct = true}, .to = to, .from = from};
     *out = &p->base;
     return ASH_OK;
-}
-
-static ash_status carry(ash_peer *peer, ash_address to, ash_address from, uint64_t size, ash_diag *diag) {
-    const struct peer *p = (const struct peer *)peer;
-    (void)diag;
-    if (size) memmove(reach(p->to, to, size), reach(p->from, from, size), size);
-    return ASH_OK;
-}
-
-static void disconnect(ash_peer *peer) {
-    struct peer *p = (struct peer *)peer;
-    ash_mem_free(ash_device__allocator(p->to), p, 1, sizeof *p);
 }
 
 static const ash_device_class apart_class = {
@@ -645,8 +680,6 @@ static const ash_device_class apart_class = {
     .unload = apart_unload,
     .create_streams = create_streams,
     .connect = connect_peers,
-    .carry = carry,
-    .disconnect = disconnect,
 };
 
 ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag) {

@@ -547,6 +547,8 @@ static void explain(void **state) {
     assert_int_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --explain"), 0);
     assert_non_null(strstr(room.out, "expected on A100"));
     assert_non_null(strstr(room.out, "in mode graph\nregisters: estimated"));
+    assert_non_null(strstr(room.out, "records        ")); /* what such a GPU would hold beside the arena */
+    assert_non_null(strstr(room.out, " on CUDA:sm_80, "));
     assert_int_equal(ashlar("plan %s/model.onnx --explain"), 1);
     assert_non_null(strstr(room.out, "predictions are for GPUs"));
     assert_int_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --precision tf32x3"), 0);

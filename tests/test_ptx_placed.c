@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A plan on the processor and a GPU, whose driver is the stand-in: two targets in one program, the same
- * results as on either alone, and overlap. */
+ * results as on either alone. That copies run beside work, test_ptx_overlap.c says. */
 #include "cuda_room.h"
 
 #include "apart.h"

@@ -195,6 +195,16 @@ typedef struct ash_plan_device_info {
     uint64_t twice;     /* bytes of constants and parameters that it has and a device before it has, too */
     uint64_t copies, copied; /* operations that copy to it from other devices, and their bytes */
     uint64_t direct;         /* of these operations, those from memory to memory: others go over the host */
+    uint64_t beside; /* and those that may run while an operation of a device does: neither waits for the
+                        other */
+    /* of a GPU, what the plan holds beside all that as long as it exists, in bytes */
+    uint64_t records;   /* of its memory: what kernels read when they run (which chunks, variables, how many
+                           bytes), and the words that stop them */
+    uint64_t pinned;    /* of the host's memory that it reaches: what records are uploaded from, operands of
+                           functions of the host, buffers for copies to it from other devices, and from it
+                           to the host */
+    uint64_t transfers; /* of that memory as well, but held by the device for all its plans, once this one's
+                           largest input, output, state or constant has been copied */
 } ash_plan_device_info;
 
 /* The devices of a plan, the main one first: 1 where nothing is placed on another; 0 for no plan. */
@@ -732,7 +742,9 @@ typedef struct ash_plan_report {
     bool captured_late;        /* by an execution: see ash_plan_options.late_capture */
     size_t events, waits; /* placed where an operation needs one of another stream; operations that wait
                                for one, and how often */
-    uint64_t overlapped;  /* operations of the last execution that began while one of another stream ran */
+    uint64_t overlapped;  /* operations of the last execution that began on the processor while one of
+                             another stream ran there; of what a GPU does nobody says it: see
+                             ash_plan_device_info.beside, and profiles */
     /* nanoseconds */
     int64_t prepare_ns, lower_ns, compile_ns, memory_ns, prologue_ns;
     int64_t capture_ns; /* of prepare, or of the execution that captured */
@@ -746,6 +758,7 @@ typedef struct ash_plan_report {
     size_t graphs; /* that an execution of mode graph launches: 1; where loops are issued between parts of
                       it, each part; on several devices, for each device what stands between two meetings
                       with others; 0 before there is a capture */
+    uint64_t records, pinned; /* bytes, of all devices: see ash_plan_device_info */
 } ash_plan_report;
 
 /* What a plan says of itself. */

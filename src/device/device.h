@@ -19,11 +19,6 @@ typedef struct ash_block {
     uint64_t taken; /* bytes that the device took for it; the device's own affair */
 } ash_block;
 
-/* The way of copies from one device to another of its class; the first member of the class's own. */
-typedef struct ash_peer {
-    bool direct; /* from memory to memory, and not over the host */
-} ash_peer;
-
 /* One kind of device. Where nothing is computed, what comes after the copies is NULL. */
 typedef struct ash_device_class {
     const char *kind;    /* the name, up to its colon */
@@ -49,6 +44,9 @@ typedef struct ash_device_class {
     ash_status (*copy_out)(ash_device *device, void *to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*copy)(ash_device *device, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
     ash_status (*fill)(ash_device *device, ash_address to, uint8_t value, uint64_t size, ash_diag *diag);
+    /* Bytes of memory of the host that the device takes for copies of up to `largest` bytes to and from
+     * memory of this process, and keeps; NULL: none. */
+    uint64_t (*staging)(uint64_t largest);
     /* What kernels are made for, as long as the device is open. NULL: for the processor that this process
      * runs on. */
     const struct ash_target *(*target)(const ash_device *device);
@@ -58,13 +56,12 @@ typedef struct ash_device_class {
     /* At least one stream is asked for. The streams do not outlive the device. */
     ash_status (*create_streams)(ash_device *device, const ash_streams_options *options, ash_streams **out,
                                  ash_diag *diag);
-    /* A way for copies from another device of the class, of up to `most` bytes at a time at best, which
-     * has what it needs and takes nothing of what the two do meanwhile. *out stays NULL where there is
-     * none, as where these three are NULL: copies go over memory of the host then. */
-    ash_status (*connect)(ash_device *to, ash_device *from, uint64_t most, ash_peer **out, ash_diag *diag);
-    /* Done when it returns; one at a time. */
-    ash_status (*carry)(ash_peer *peer, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
-    void (*disconnect)(ash_peer *peer); /* before either device is closed */
+    /* A way for copies from one device to another, both of the class, or one of them the memory of this
+     * process: a stream that does nothing but copies, of up to `most` bytes at a time at best, has what it
+     * needs for that and takes nothing of what the two do meanwhile. It is destroyed before either device
+     * is closed. *out stays NULL where there is none, as where this is NULL. */
+    ash_status (*connect)(ash_device *to, ash_device *from, uint64_t most,
+                          const ash_streams_options *options, ash_streams **out, ash_diag *diag);
 } ash_device_class;
 
 typedef struct ash_devices ash_devices; /* the context's registry */
@@ -99,13 +96,17 @@ ash_status ash_streams__create(ash_device *device, const ash_streams_options *op
 /* Copies bytes from one device to another, by the way that there is. */
 ash_status ash_device__copy(ash_device *to_device, ash_address to, ash_device *from_device,
                             ash_address from, uint64_t size, ash_diag *diag);
-/* The way of many such copies: that of the devices' class, if they are of one that has one; with an
- * address of the host's on one side, that side's; else through memory of the host. */
+/* The way that the devices' class has, of different devices: see there. */
+ash_status ash_device__connect(ash_device *to, ash_device *from, uint64_t most,
+                               const ash_streams_options *options, ash_streams **out, ash_diag *diag);
+/* The way of many such copies, each of which is over when the call returns: between two devices of a class
+ * that has one, that; with an address of the host's on one side, the other side's; else through memory of
+ * the host. */
 typedef struct ash_passage {
     ash_device *to, *from;
-    ash_peer *peer; /* or NULL */
-    void *room;     /* of the host, or NULL */
-    uint64_t bytes; /* of it */
+    ash_streams *way; /* or NULL */
+    void *room;       /* of the host, or NULL */
+    uint64_t bytes;   /* of it */
 } ash_passage;
 
 /* For copies of up to `most` bytes between devices that stay open. Closed also after a failure; a zeroed
@@ -116,10 +117,6 @@ void ash_passage__close(ash_passage *passage);
 /* One at a time. */
 ash_status ash_passage__copy(const ash_passage *by, ash_address to, ash_address from, uint64_t size,
                              ash_diag *diag);
-/* Whether copies go from one device's memory to the other's, and over nobody else's. */
-static inline bool ash_passage__is_direct(const ash_passage *by) {
-    return by->peer && by->peer->direct;
-}
 /* A number that the context gives out once. */
 uint64_t ash_device__new_id(ash_device *device);
 

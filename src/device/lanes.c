@@ -1,35 +1,57 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of several devices.
  *
- * All of them are streams of the CPU (stream_queue.c): threads take turns to run them, meet at events, and
- * sleep where there is nothing to do. Commands of the CPU's own streams run there as they are. For another
- * device, what stands between two events is a function of the host: it issues that to a stream of the
- * device's own, and returns when all of it is over; so an event is recorded when what came before has
- * really happened, and no device has to know of another's events. A copy from one device to another is a
- * function of the host on a stream of its own. So copies and the work of all devices overlap as far as
- * events and the number of threads allow; with one thread, they take turns.
+ * All of them are streams of the CPU (stream_queue.c), the *engine*: threads take turns to run them, meet
+ * at events, and sleep where there is nothing to do. Commands of the CPU's own streams run there as they
+ * are. For another device, what stands between two events, a *batch*, is a function of the host that hands
+ * it to a stream of the device's own. So is a copy from one device to another, on a stream of its own.
  *
  *     commands   lane 0   a b | wait 1 | c d        lane 1   e f | record 1
  *     engine              [ab]  wait 1   [cd]                [ef]  record 1        [..]: a batch
+ *
+ * Where the device's stream runs ahead (stream.h), nobody waits for a batch. An event of such a lane is
+ * two of the engine: that it has been recorded, and that it has happened. Another lane that runs ahead by
+ * the same driver waits for the first, and has its stream follow; all others wait for the second, which is
+ * asked for by who has nothing else to do. What can be handed on is, before anything else is done. So the
+ * copies and the work of such devices overlap with each other and with the CPU's work as far as events
+ * allow, with one thread as well.
+ *
+ *     commands   lane 1   e f | record 1 | g      lane 2   wait 1 | copy           lane 0   wait 1 | c
+ *     engine              [ef]  record 1   [g]             recorded 1, follow [copy]        happened 1  c
+ *
+ * Elsewhere the function returns when all of the batch is over, so that an event is recorded when what came
+ * before has really happened, and no device has to know of another's events: then all overlaps as far as
+ * events and the number of threads allow.
  *
  * A capture makes one of each batch, by its device, and of the engine's commands; the CPU's own streams
  * have batches then as well, each of which becomes a function. So a replay launches graphs in the order
  * that events leave, and copies between devices stand between them.
  *
- * Looked at: waiting for a device's event on another device's stream, which saves the way over the host
- * where both are of one driver. It would be a case of its own beside this one, which any two devices need.
+ * A fill, which is for debugging, is done by the host when its lane is idle: what several lanes count
+ * together no device could.
  *
  * What is issued is translated into lists that are there from the beginning. */
 #include "lanes.h"
 
+#include <sched.h>
+
 #include "stream_cpu.h"
+
+enum {
+    NO_LANE = UINT32_MAX,
+    FOR_ONE = 3 /* commands of the engine, at most, for one: a record is a function and two records */
+};
+
+struct lane_work;
+typedef ash_status (*lane_run)(const struct lane_work *work, unsigned worker, ash_diag *diag);
 
 /* A function of the host, in one of the streams. */
 struct lane_work {
     struct lanes *of;
-    ash_host host; /* which the engine runs */
+    lane_run run;
+    ash_host host; /* which the engine calls for it */
     uint32_t lane;
-    const ash_command *commands; /* `count` of them for the lane's device, or one copy or fill */
+    const ash_command *commands; /* `count` of them for the lane's device, or one for the host */
     uint32_t count;
     ash_capture *capture; /* that the lane's device has made of them, or NULL */
 };
@@ -45,7 +67,7 @@ struct lane_list {
 struct lane_script {
     struct lane_list *lists; /* per lane */
     struct lane_work *works;
-    ash_command *commands; /* the engine's */
+    ash_command *commands; /* the engine's: FOR_ONE times as many */
     uint32_t n_works, n_commands, room;
     bool full; /* there were more than there is room for */
 };
@@ -57,8 +79,17 @@ struct ash_capture {
 
 struct lane {
     ash_lane on;
-    ash_streams *own;    /* one stream of its device; NULL: the engine runs its commands */
-    ash_passage passage; /* of copies */
+    ash_streams *own; /* one stream of its device, or that is its way; NULL: the engine runs its commands */
+    ash_passage passage; /* of copies that have no such way */
+    uint32_t events;     /* of its own that are in use */
+};
+
+/* An event that a lane which runs ahead has recorded. */
+struct lane_event {
+    struct lanes *of;
+    uint32_t lane;  /* NO_LANE: another lane's, or nobody has said so far */
+    uint32_t event; /* of the lane's own */
+    ash_look look;
 };
 
 struct lanes {
@@ -68,8 +99,9 @@ struct lanes {
     ash_device *cpu; /* the engine's; held */
     ash_streams *engine;
     struct lane *lanes;
+    struct lane_event *events;
     struct lane_script issued; /* in this round */
-    uint32_t n_lanes;
+    uint32_t n_lanes, n_events;
     bool captures;          /* every lane of work has streams of its own */
     _Atomic uint64_t hosts; /* functions that are over and are no steps, since the streams were made */
     _Atomic uint64_t shown; /* steps that were said to be over */
@@ -102,60 +134,111 @@ static void fail(struct lanes *l, ash_status status, const ash_diag *diag) {
     stop(&l->base);
 }
 
-static ash_status run_own(ash_streams *own, const struct lane_work *work, ash_diag *diag) {
-    if (work->capture) return own->class->replay(own, work->capture, diag);
-    own->class->issue(own, work->commands, work->count);
-    return ash_streams__finish(own, diag);
+static bool runs_ahead(const struct lane *lane) {
+    return lane->own && lane->own->class->ahead;
 }
 
-static void run_batch(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
-    const struct lane_work *work = arg;
+static ash_status run_own(ash_streams *own, const struct lane_work *work, ash_diag *diag) {
+    bool ahead = own->class->ahead != NULL;
+    if (work->capture && ahead)
+        own->class->start(own, work->capture);
+    else if (work->capture)
+        return own->class->replay(own, work->capture, diag);
+    else
+        own->class->issue(own, work->commands, work->count);
+    return ahead ? ASH_OK : ash_streams__finish(own, diag);
+}
+
+static ash_status run_batch(const struct lane_work *work, unsigned worker, ash_diag *diag) {
     struct lanes *l = work->of;
     const struct lane *lane = &l->lanes[work->lane];
+    if (l->devices[lane->on.to]->class == l->cpu->class && lane->on.from == lane->on.to)
+        ash_cpu__run_within(lane->own, l->engine, work->lane, worker);
+    return run_own(lane->own, work, diag);
+}
+
+static ash_status run_copy(const struct lane_work *work, unsigned worker, ash_diag *diag) {
+    const ash_transfer *copy = work->commands->copy;
+    (void)worker;
+    if (copy->bytes <= 0) return ASH_OK;
+    return ash_passage__copy(&work->of->lanes[work->lane].passage, copy->buffers[1] + (uint64_t)copy->to,
+                             copy->buffers[0] + (uint64_t)copy->from, (uint64_t)copy->bytes, diag);
+}
+
+static bool is_stopped(const struct lanes *l) {
+    return ash_stop__is_asked(&ash_cpu__of(l->engine)->stop);
+}
+
+/* Until all that was issued to a lane is over, or the streams are stopped; by an event that nothing else
+ * has. */
+static ash_status wait_for(const struct lanes *l, const struct lane *lane, ash_diag *diag) {
+    const ash_stream_ahead *ahead = lane->own->class->ahead;
+    bool over = false;
+    ASH_TRY(ahead->record(lane->own, lane->on.events, diag));
+    while (!over && !is_stopped(l)) {
+        ASH_TRY(ahead->happened(lane->own, lane->on.events, &over, diag));
+        sched_yield();
+    }
+    return ASH_OK;
+}
+
+static ash_status run_fill(const struct lane_work *work, unsigned worker, ash_diag *diag) {
+    struct lanes *l = work->of;
+    const struct lane *lane = &l->lanes[work->lane];
+    const ash_fill *fill = work->commands->fill;
+    ash_device *device = l->devices[fill->device];
+    (void)worker;
+    if (runs_ahead(lane)) ASH_TRY(wait_for(l, lane, diag));
+    if (is_stopped(l)) return ASH_OK;
+    bool last = !fill->left || atomic_fetch_sub(fill->left, 1) == 1;
+    if (!last || !fill->bytes) return ASH_OK;
+    return device->class->fill(device, *fill->buffer, fill->value, fill->bytes, diag);
+}
+
+static ash_status run_record(const struct lane_work *work, unsigned worker, ash_diag *diag) {
+    struct lanes *l = work->of;
+    ash_streams *own = l->lanes[work->lane].own;
+    (void)worker;
+    return own->class->ahead->record(own, l->events[work->commands->event].event, diag);
+}
+
+static ash_status run_follow(const struct lane_work *work, unsigned worker, ash_diag *diag) {
+    struct lanes *l = work->of;
+    const struct lane_event *event = &l->events[work->commands->event];
+    ash_streams *own = l->lanes[work->lane].own;
+    (void)worker;
+    return own->class->ahead->follow(own, l->lanes[event->lane].own, event->event, diag);
+}
+
+/* What the engine calls. A copy that the host does is a step of the engine, everything else is none. */
+static void run_work(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
+    const struct lane_work *work = arg;
     ash_diag diag;
     (void)buffers, (void)begin, (void)end;
     ash_diag_clear(&diag);
-    if (l->devices[lane->on.to]->class == l->cpu->class)
-        ash_cpu__run_within(lane->own, l->engine, work->lane, (unsigned)worker);
-    ash_status status = run_own(lane->own, work, &diag);
-    atomic_fetch_add(&l->hosts, 1);
-    if (status != ASH_OK) fail(l, status, &diag);
+    ash_status status = work->run(work, (unsigned)worker, &diag);
+    if (work->run != run_copy) atomic_fetch_add(&work->of->hosts, 1);
+    if (status != ASH_OK) fail(work->of, status, &diag);
 }
 
-static void run_copy(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
-    const struct lane_work *work = arg;
-    struct lanes *l = work->of;
-    const ash_transfer *copy = work->commands->copy;
+/* Of the CPU's own stream: whether an event of a lane has happened, or never will. */
+static bool look(void *arg) {
+    const struct lane_event *event = arg;
+    struct lanes *l = event->of;
+    const ash_streams *own = l->lanes[event->lane].own;
+    bool over = true;
     ash_diag diag;
-    (void)buffers, (void)begin, (void)end, (void)worker;
+    if (is_stopped(l)) return true;
     ash_diag_clear(&diag);
-    if (copy->bytes <= 0) return;
-    ash_status status =
-        ash_passage__copy(&l->lanes[work->lane].passage, copy->buffers[1] + (uint64_t)copy->to,
-                          copy->buffers[0] + (uint64_t)copy->from, (uint64_t)copy->bytes, &diag);
+    ash_status status = own->class->ahead->happened(own, event->event, &over, &diag);
     if (status != ASH_OK) fail(l, status, &diag);
-}
-
-static void run_fill(void *arg, void *const *buffers, int64_t begin, int64_t end, int64_t worker) {
-    const struct lane_work *work = arg;
-    struct lanes *l = work->of;
-    const ash_fill *fill = work->commands->fill;
-    ash_device *device = l->devices[fill->device];
-    ash_status status = ASH_OK;
-    ash_diag diag;
-    (void)buffers, (void)begin, (void)end, (void)worker;
-    ash_diag_clear(&diag);
-    bool last = !fill->left || atomic_fetch_sub(fill->left, 1) == 1;
-    if (last && fill->bytes)
-        status = device->class->fill(device, *fill->buffer, fill->value, fill->bytes, &diag);
-    atomic_fetch_add(&l->hosts, 1);
-    if (status != ASH_OK) fail(l, status, &diag);
+    return over || status != ASH_OK;
 }
 
 /* --- translating ------------------------------------------------------------------------------------ */
 
 static void add(struct lane_script *script, const ash_command *command) {
-    if (script->n_commands < script->room)
+    if (script->n_commands < FOR_ONE * script->room)
         script->commands[script->n_commands++] = *command;
     else
         script->full = true;
@@ -175,36 +258,79 @@ static ash_command *keep(struct lane_script *script, const ash_command *command)
 }
 
 static struct lane_work *add_work(struct lanes *l, struct lane_script *script, const ash_command *command,
-                                  const ash_command *kept, ash_host_fn fn) {
+                                  const ash_command *kept, lane_run run) {
     struct lane_work *work = &script->works[script->n_works++];
-    *work = (struct lane_work){.of = l, .lane = command->stream, .commands = kept, .count = 1};
-    work->host = (ash_host){.fn = fn, .arg = work, .chunks = {.end = 1, .parallel = fn == run_batch}};
+    *work = (struct lane_work){.of = l, .run = run, .lane = command->stream, .commands = kept, .count = 1};
+    work->host =
+        (ash_host){.fn = run_work, .arg = work, .chunks = {.end = 1, .parallel = run == run_batch}};
     ash_command host = {.kind = ASH_COMMAND_HOST, .stream = command->stream, .host = &work->host};
-    if (fn == run_copy) host.timing = command->timing;
+    if (run == run_copy) host.timing = command->timing;
     add(script, &host);
     return work;
 }
 
-static void translate_one(struct lanes *l, struct lane_script *script, const ash_command *c) {
+/* The event of the engine that says that what has been recorded has happened. */
+static void add_happened(const struct lanes *l, struct lane_script *script, const ash_command *c,
+                         ash_look *looks) {
+    ash_command happened = *c;
+    happened.event += l->n_events;
+    happened.look = looks;
+    add(script, &happened);
+}
+
+/* A record of a lane that runs ahead. */
+static void translate_record(struct lanes *l, struct lane_script *script, const ash_command *c,
+                             const ash_command *kept) {
+    struct lane_event *event = &l->events[c->event];
+    if (event->lane == NO_LANE)
+        *event = (struct lane_event){l, c->stream, l->lanes[c->stream].events++, {look, event, false}};
+    add_work(l, script, c, kept, run_record);
+    add(script, c);
+    add_happened(l, script, c, &event->look);
+}
+
+static void translate_wait(struct lanes *l, struct lane_script *script, const ash_command *c) {
+    const struct lane_event *event = &l->events[c->event];
     const struct lane *lane = &l->lanes[c->stream];
-    struct lane_list *list = &script->lists[c->stream];
-    bool copies = lane->on.from != lane->on.to, works = ash_command__works(c);
-    bool fills = c->kind == ASH_COMMAND_FILL;
-    if (!works || fills || copies) list->open = NULL;
-    if (!works || (!fills && !copies && !lane->own)) {
-        add(script, c);
+    const ash_stream_ahead *by = event->lane == NO_LANE ? NULL : l->lanes[event->lane].own->class->ahead;
+    const ash_command *kept;
+    if (by && !(runs_ahead(lane) && lane->own->class->ahead == by)) {
+        add_happened(l, script, c, NULL);
         return;
     }
-    const ash_command *kept = keep(script, c);
-    if (!kept) return;
-    if (fills)
+    add(script, c);
+    if (by && (kept = keep(script, c))) add_work(l, script, c, kept, run_follow);
+}
+
+static void translate_work(struct lanes *l, struct lane_script *script, const ash_command *c,
+                           const ash_command *kept) {
+    struct lane_list *list = &script->lists[c->stream];
+    if (c->kind == ASH_COMMAND_FILL)
         add_work(l, script, c, kept, run_fill);
-    else if (copies)
+    else if (!l->lanes[c->stream].own)
         add_work(l, script, c, kept, run_copy);
     else if (list->open)
         list->open->count++;
     else
         list->open = add_work(l, script, c, kept, run_batch);
+}
+
+static void translate_one(struct lanes *l, struct lane_script *script, const ash_command *c) {
+    const struct lane *lane = &l->lanes[c->stream];
+    bool works = ash_command__works(c), fills = c->kind == ASH_COMMAND_FILL;
+    const ash_command *kept;
+    if (!works || fills) script->lists[c->stream].open = NULL;
+    if (c->kind == ASH_COMMAND_WAIT)
+        translate_wait(l, script, c);
+    else if (c->kind == ASH_COMMAND_RECORD ? !runs_ahead(lane)
+                                           : !fills && !lane->own && lane->on.from == lane->on.to)
+        add(script, c);
+    else if (!(kept = keep(script, c)))
+        return;
+    else if (works)
+        translate_work(l, script, c, kept);
+    else
+        translate_record(l, script, c, kept);
 }
 
 static void translate(struct lanes *l, struct lane_script *script, const ash_command *commands,
@@ -223,7 +349,7 @@ static void free_script(const struct lanes *l, struct lane_script *script) {
         ash_mem_free(a, script->lists[i].commands, script->lists[i].room, sizeof(ash_command));
     ash_mem_free(a, script->lists, l->n_lanes, sizeof *script->lists);
     ash_mem_free(a, script->works, script->room, sizeof *script->works);
-    ash_mem_free(a, script->commands, script->room, sizeof *script->commands);
+    ash_mem_free(a, script->commands, FOR_ONE * (size_t)script->room, sizeof *script->commands);
     *script = (struct lane_script){0};
 }
 
@@ -239,9 +365,10 @@ static ash_status make_script(const struct lanes *l, const uint32_t *rooms, stru
         made = out->lists[i].commands != NULL;
         if (made) all += out->lists[i].room = rooms[i];
     }
-    ASH_FAIL_IF(all > UINT32_MAX, diag, ASH_ERROR_OUT_OF_RANGE, "the streams have too many commands");
+    ASH_FAIL_IF(all > UINT32_MAX / FOR_ONE, diag, ASH_ERROR_OUT_OF_RANGE,
+                "the streams have too many commands");
     if (made) out->works = ash_mem_calloc(a, all, sizeof *out->works);
-    if (made) out->commands = ash_mem_calloc(a, all, sizeof *out->commands);
+    if (made) out->commands = ash_mem_calloc(a, FOR_ONE * all, sizeof *out->commands);
     out->room = (uint32_t)all;
     return made && out->works && out->commands ? ASH_OK : ASH_NO_MEMORY(diag);
 }
@@ -266,17 +393,29 @@ static void issue(ash_streams *streams, const ash_command *commands, size_t coun
 }
 
 /* Who waits for a device runs nothing else: threads are called. */
-static void begin_round(const struct lanes *l) {
-    ash_cpu__of(l->engine)->work = INT64_MAX;
+static void begin_round(struct lanes *l) {
+    for (uint32_t i = 0; i < l->n_lanes; i++)
+        if (!runs_ahead(&l->lanes[i]) && (l->lanes[i].own || l->lanes[i].passage.to))
+            ash_cpu__of(l->engine)->work = INT64_MAX;
+    for (uint32_t i = 0; i < l->n_events; i++) atomic_store(&l->events[i].look.over, false);
 }
 
+/* What runs ahead is waited for; others are no longer stopped. A failure is told rather than that something
+ * was left out for it. */
 static ash_status end_round(struct lanes *l, ash_status status, ash_diag *diag) {
+    for (uint32_t i = 0; i < l->n_lanes; i++) {
+        if (!l->lanes[i].own || (status == ASH_OK && !runs_ahead(&l->lanes[i]))) continue;
+        ash_diag own;
+        ash_diag_clear(&own);
+        ash_status ended = ash_streams__finish(l->lanes[i].own, &own);
+        if (ended == ASH_OK || (status != ASH_OK && status != ASH_ERROR_CANCELLED)) continue;
+        status = ended;
+        if (diag) *diag = own;
+    }
     if (l->status != ASH_OK) {
         status = l->status;
         if (diag) *diag = l->diag;
     }
-    for (uint32_t i = 0; status != ASH_OK && i < l->n_lanes; i++) /* no longer stopped */
-        if (l->lanes[i].own) ash_streams__finish(l->lanes[i].own, NULL);
     l->status = ASH_OK;
     return status;
 }
@@ -332,7 +471,7 @@ static ash_status capture_all(struct lanes *l, const ash_capture *like, ash_capt
     for (uint32_t i = 0; i < script->n_works; i++) {
         struct lane_work *work = &script->works[i];
         ash_streams *own = l->lanes[work->lane].own;
-        if (work->host.fn == run_batch)
+        if (work->run == run_batch && own->class->instantiate)
             ASH_TRY(own->class->instantiate(own, work->commands, work->count, batch_of(like, capture, i),
                                             &work->capture, diag));
     }
@@ -340,20 +479,27 @@ static ash_status capture_all(struct lanes *l, const ash_capture *like, ash_capt
                                          &capture->engine, diag);
 }
 
+/* A script of its own for so many commands. */
+static ash_status translate_all(struct lanes *l, const ash_command *commands, size_t count,
+                                struct lane_script *out, ash_diag *diag) {
+    uint32_t *rooms = ash_mem_calloc(l->allocator, l->n_lanes, sizeof *rooms);
+    *out = (struct lane_script){0};
+    if (!rooms) return ASH_NO_MEMORY(diag);
+    for (size_t i = 0; i < count; i++) rooms[commands[i].stream]++;
+    ash_status status = make_script(l, rooms, out, diag);
+    if (status == ASH_OK) translate(l, out, commands, count);
+    ash_mem_free(l->allocator, rooms, l->n_lanes, sizeof *rooms);
+    return status;
+}
+
 static ash_status instantiate(ash_streams *streams, const ash_command *commands, size_t count,
                               const ash_capture *like, ash_capture **out, ash_diag *diag) {
     struct lanes *l = of(streams);
     ASH_FAIL_IF(!l->captures, diag, ASH_ERROR_UNSUPPORTED, "these streams were made to issue commands");
-    uint32_t *rooms = ash_mem_calloc(l->allocator, l->n_lanes, sizeof *rooms);
     ash_capture *capture = ash_mem_calloc(l->allocator, 1, sizeof *capture);
-    ash_status status = rooms && capture ? ASH_OK : ASH_NO_MEMORY(diag);
-    for (size_t i = 0; rooms && i < count; i++) rooms[commands[i].stream]++;
-    if (status == ASH_OK) status = make_script(l, rooms, &capture->script, diag);
-    if (status == ASH_OK) {
-        translate(l, &capture->script, commands, count);
-        status = capture_all(l, like, capture, diag);
-    }
-    ash_mem_free(l->allocator, rooms, l->n_lanes, sizeof *rooms);
+    if (!capture) return ASH_NO_MEMORY(diag);
+    ash_status status = translate_all(l, commands, count, &capture->script, diag);
+    if (status == ASH_OK) status = capture_all(l, like, capture, diag);
     if (status == ASH_OK)
         *out = capture;
     else
@@ -409,6 +555,7 @@ static void destroy(ash_streams *streams) {
     ash_streams__destroy(l->engine);
     ash_device_close(l->cpu);
     ash_mem_free(a, l->lanes, l->n_lanes, sizeof *l->lanes);
+    ash_mem_free(a, l->events, l->n_events, sizeof *l->events);
     pthread_mutex_destroy(&l->lock);
     ash_mem_free(a, l, 1, sizeof *l);
 }
@@ -429,46 +576,61 @@ static const ash_stream_class class = {.kind = "several devices",
 
 static ash_status make_lane(struct lanes *l, const ash_lane *on, uint32_t room,
                             const ash_streams_options *options, struct lane *lane, ash_diag *diag) {
-    ash_device *device = l->devices[on->to];
-    lane->on = *on;
-    if (on->from != on->to)
-        return ash_passage__open(&lane->passage, device, l->devices[on->from], on->most, diag);
-    if (device->class == l->cpu->class && !l->captures) return ASH_OK;
+    ash_device *device = l->devices[on->to], *from = l->devices[on->from];
     const ash_streams_options own = {.streams = 1,
+                                     .events = on->events + 1, /* see `wait_for` */
                                      .commands = ASH_MAX(room, 1u),
                                      .threads = options->threads,
                                      .maker = options->maker,
                                      .cancel = options->cancel,
                                      .keep_denormals = options->keep_denormals};
-    return ash_streams__create(device, &own, &lane->own, diag);
+    lane->on = *on;
+    if (device == from && device->class == l->cpu->class && !l->captures) return ASH_OK;
+    if (device == from) return ash_streams__create(device, &own, &lane->own, diag);
+    ASH_TRY(ash_device__connect(device, from, on->most, &own, &lane->own, diag));
+    return lane->own ? ASH_OK : ash_passage__open(&lane->passage, device, from, on->most, diag);
+}
+
+static ash_status make_engine(struct lanes *l, const uint32_t *rooms, const ash_streams_options *options,
+                              ash_diag *diag) {
+    uint32_t shares[ASH_LANES_MOST];
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < l->n_lanes; i++) {
+        shares[i] = FOR_ONE * rooms[i];
+        first |= (uint64_t)runs_ahead(&l->lanes[i]) << i;
+    }
+    const ash_streams_options engine = {.streams = options->streams,
+                                        .events = 2 * options->events,
+                                        .shares = shares,
+                                        .first = first,
+                                        .threads = options->threads,
+                                        .cancel = options->cancel,
+                                        .keep_denormals = options->keep_denormals};
+    ASH_TRY(ash_streams__create(l->cpu, &engine, &l->engine, diag));
+    l->base.stop = l->engine->stop;
+    return ASH_OK;
 }
 
 static ash_status make_parts(struct lanes *l, ash_device *const *devices, const ash_lane *lanes,
                              const ash_streams_options *options, ash_diag *diag) {
     uint32_t rooms[ASH_LANES_MOST];
-    const ash_streams_options engine = {.streams = options->streams,
-                                        .events = options->events,
-                                        .commands = options->commands,
-                                        .shares = options->shares,
-                                        .threads = options->threads,
-                                        .cancel = options->cancel,
-                                        .keep_denormals = options->keep_denormals};
     ASH_TRY(ash_device__default(ash_device__context(devices[lanes[0].to]), &l->cpu, diag));
-    ASH_TRY(ash_streams__create(l->cpu, &engine, &l->engine, diag));
     l->lanes = ash_mem_calloc(l->allocator, options->streams, sizeof *l->lanes);
     if (!l->lanes) return ASH_NO_MEMORY(diag);
     l->n_lanes = options->streams;
+    l->events = ash_mem_calloc(l->allocator, options->events, sizeof *l->events);
+    if (!l->events) return ASH_NO_MEMORY(diag);
+    l->n_events = options->events;
+    for (uint32_t i = 0; i < l->n_events; i++) l->events[i].lane = NO_LANE;
     for (uint32_t i = 0; i < l->n_lanes; i++) {
+        rooms[i] = options->shares ? options->shares[i] : options->commands;
         l->devices[lanes[i].from] = devices[lanes[i].from];
         l->devices[lanes[i].to] = devices[lanes[i].to];
     }
-    for (uint32_t i = 0; i < l->n_lanes; i++) {
-        rooms[i] = options->shares ? options->shares[i] : options->commands;
+    for (uint32_t i = 0; i < l->n_lanes; i++)
         ASH_TRY(make_lane(l, &lanes[i], rooms[i], options, &l->lanes[i], diag));
-    }
-    ASH_TRY(make_script(l, rooms, &l->issued, diag));
-    l->base.stop = l->engine->stop;
-    return ASH_OK;
+    ASH_TRY(make_engine(l, rooms, options, diag));
+    return make_script(l, rooms, &l->issued, diag);
 }
 
 ash_status ash_lanes__create(ash_device *const *devices, const ash_lane *lanes, bool captures,
@@ -499,5 +661,33 @@ ash_address ash_lanes__stop(const ash_streams *streams, uint32_t stream) {
 
 bool ash_lanes__is_direct(const ash_streams *streams, uint32_t stream) {
     const struct lanes *l = (const struct lanes *)streams;
-    return ash_passage__is_direct(&l->lanes[stream].passage);
+    return l->lanes[stream].own && l->lanes[stream].own->direct;
+}
+
+/* A way's memory is the receiver's, where that is not the host itself. */
+static ash_streams_memory *memory_of(const struct lanes *l, const struct lane *lane,
+                                     ash_streams_memory *out) {
+    bool to_host = l->devices[lane->on.to]->class->cpu_accessible;
+    return &out[to_host ? lane->on.from : lane->on.to];
+}
+
+ash_status ash_lanes__memory(const ash_streams *streams, const ash_command *commands, size_t count,
+                             ash_streams_memory *out, ash_diag *diag) {
+    struct lanes *l = (struct lanes *)streams;
+    struct lane_script script;
+    ash_status status = translate_all(l, commands, count, &script, diag);
+    for (uint32_t i = 0; i < l->n_lanes && status == ASH_OK; i++) {
+        const ash_streams *own = l->lanes[i].own;
+        if (own && own->class->memory)
+            status = own->class->memory(own, NULL, 0, memory_of(l, &l->lanes[i], out), diag);
+    }
+    for (uint32_t i = 0; i < script.n_works && status == ASH_OK; i++) {
+        const struct lane_work *work = &script.works[i];
+        const ash_streams *own = l->lanes[work->lane].own;
+        if (work->run == run_batch && own->class->memory)
+            status = own->class->memory(own, work->commands, work->count,
+                                        memory_of(l, &l->lanes[work->lane], out), diag);
+    }
+    free_script(l, &script);
+    return status;
 }

@@ -9,6 +9,7 @@
 typedef struct ash_lane {
     uint32_t from, to; /* devices by number; the same: its work */
     uint64_t most;     /* bytes that one copy has */
+    uint32_t events;   /* that it records */
 } ash_lane;
 
 enum { ASH_LANES_MOST = 64 }; /* streams */
@@ -22,6 +23,9 @@ ash_status ash_lanes__create(ash_device *const *devices, const ash_lane *lanes, 
                              const ash_streams_options *options, ash_streams **out, ash_diag *diag);
 /* What stops the kernels of a stream: as ash_streams.stop, where its device finds it. */
 ash_address ash_lanes__stop(const ash_streams *streams, uint32_t stream);
+/* Adds, by the devices' numbers, what is held for such a round of commands: ash_stream_class.memory. */
+ash_status ash_lanes__memory(const ash_streams *streams, const ash_command *commands, size_t count,
+                             ash_streams_memory *out, ash_diag *diag);
 /* Whether the copies of a stream go from device to device, and not over the host. */
 bool ash_lanes__is_direct(const ash_streams *streams, uint32_t stream);
 

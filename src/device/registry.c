@@ -173,14 +173,23 @@ ash_blocks *ash_device__blocks(ash_device *device) {
     return &device->registry->blocks;
 }
 
+ash_status ash_device__connect(ash_device *to, ash_device *from, uint64_t most,
+                               const ash_streams_options *options, ash_streams **out, ash_diag *diag) {
+    const ash_device_class *class = to->class->cpu_accessible ? from->class : to->class;
+    bool host = to->class->cpu_accessible || from->class->cpu_accessible;
+    *out = NULL;
+    if (!class->connect || (!host && to->class != from->class)) return ASH_OK;
+    return class->connect(to, from, most, options, out, diag);
+}
+
 ash_status ash_passage__open(ash_passage *out, ash_device *to, ash_device *from, uint64_t most,
                              ash_diag *diag) {
     enum { ROOM = 8 << 20 };
+    const ash_streams_options one = {.streams = 1, .commands = 1, .threads = 1};
     *out = (ash_passage){.to = to, .from = from};
     if (to == from || to->class->cpu_accessible || from->class->cpu_accessible || !most) return ASH_OK;
-    if (to->class == from->class && to->class->connect)
-        ASH_TRY(to->class->connect(to, from, most, &out->peer, diag));
-    if (out->peer) return ASH_OK;
+    ASH_TRY(ash_device__connect(to, from, most, &one, &out->way, diag));
+    if (out->way) return ASH_OK;
     out->bytes = ASH_MIN(most, (uint64_t)ROOM);
     out->room = ash_mem_alloc(ash_device__allocator(to), out->bytes, 1);
     return out->room ? ASH_OK : ASH_NO_MEMORY(diag);
@@ -188,7 +197,7 @@ ash_status ash_passage__open(ash_passage *out, ash_device *to, ash_device *from,
 
 void ash_passage__close(ash_passage *passage) {
     if (!passage->to) return;
-    if (passage->peer) passage->to->class->disconnect(passage->peer);
+    ash_streams__destroy(passage->way);
     if (passage->room) ash_mem_free(ash_device__allocator(passage->to), passage->room, passage->bytes, 1);
     *passage = (ash_passage){0};
 }
@@ -197,7 +206,12 @@ ash_status ash_passage__copy(const ash_passage *by, ash_address to, ash_address 
                              ash_diag *diag) {
     const ash_device_class *target = by->to->class, *source = by->from->class;
     if (by->to == by->from) return target->copy(by->to, to, from, size, diag);
-    if (by->peer) return target->carry(by->peer, to, from, size, diag);
+    if (by->way) {
+        const ash_address ends[] = {from, to};
+        const ash_transfer copy = {.buffers = ends, .bytes = (int64_t)size};
+        ash_streams__copy(by->way, 0, &copy, NULL);
+        return ash_streams__finish(by->way, diag);
+    }
     if (source->cpu_accessible) return target->copy_in(by->to, to, (void *)from, size, diag);
     if (target->cpu_accessible) return source->copy_out(by->from, (void *)to, from, size, diag);
     for (uint64_t at = 0, bytes; at < size; at += bytes) {

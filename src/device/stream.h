@@ -40,9 +40,16 @@
  * Streams may have a switch (ashlar/progress.h). While it is on, commands that have not begun are left out,
  * and of launches in pieces what is left of them; then `finish` and `replay` fail with ASH_ERROR_CANCELLED.
  *
- * One thread at a time issues. A device makes its streams; the runtime knows nothing else of them. */
+ * One thread at a time issues. A device makes its streams; the runtime knows nothing else of them.
+ *
+ * Streams of a device that goes on by itself *run ahead*: what is issued is on its way when the call
+ * returns, whatever it waits for. Of one such stream the host can record events, ask whether these have
+ * happened, and have another stream that runs ahead by the same driver follow them without waiting itself
+ * (ash_stream_ahead). */
 #ifndef ASH_STREAM_H
 #define ASH_STREAM_H
+
+#include <stdatomic.h>
 
 #include "ashlar/device.h"
 #include "base/progress.h"
@@ -113,6 +120,13 @@ typedef struct ash_store {
     const int64_t *value;
 } ash_store;
 
+/* What an event of the CPU's streams waits for besides: something that goes on elsewhere. */
+typedef struct ash_look {
+    bool (*ask)(void *arg); /* whether it is over; from any thread, and not under a lock */
+    void *arg;
+    atomic_bool over; /* it was, when it was asked: false when a round begins */
+} ash_look;
+
 struct ash_command;
 
 typedef struct ash_command_list {
@@ -168,6 +182,7 @@ typedef struct ash_command {
         const void *work; /* any of them */
     };
     ash_timing *timing; /* of a step; NULL: nobody asks */
+    ash_look *look;     /* of a record on the CPU's streams: when this is over, too; or NULL */
 } ash_command;
 
 /* What executions count and time. */
@@ -225,7 +240,9 @@ typedef struct ash_streams_options {
     uint32_t streams, events; /* counts; at least one stream */
     uint32_t commands;        /* most of them between two calls of `finish`, over all streams */
     const uint32_t *shares;   /* per stream: most of these that it gets; NULL: all of them */
-    unsigned threads;         /* that may run at once, the caller's included; 0 is 1 */
+    uint64_t first;   /* streams of the CPU, a bit each, that hand work on and take no time: they run before
+                       others as soon as they can */
+    unsigned threads; /* that may run at once, the caller's included; 0 is 1 */
     ash_entry_maker maker;    /* for captures, on devices whose kernels are the host's code */
     const ash_cancel *cancel; /* the switch, or NULL */
     bool keep_denormals;      /* on devices where they cost time: computed with; otherwise they are zero */
@@ -237,6 +254,22 @@ typedef struct ash_streams_counts {
 
 typedef struct ash_capture ash_capture;
 typedef struct ash_streams ash_streams; /* some streams of one device, and their events */
+
+/* Memory that streams take beside what commands point at, in bytes. */
+typedef struct ash_streams_memory {
+    uint64_t device; /* of the device's */
+    uint64_t pinned; /* of the host's, that the device reaches */
+} ash_streams_memory;
+
+/* Of streams that run ahead, by one driver: of the first of them. */
+typedef struct ash_stream_ahead {
+    /* Records an event behind all that was issued. A failure is the first of the round. */
+    ash_status (*record)(ash_streams *streams, uint32_t event, ash_diag *diag);
+    /* What is issued from here on comes after an event that others of this driver have recorded. */
+    ash_status (*follow)(ash_streams *streams, const ash_streams *others, uint32_t event, ash_diag *diag);
+    /* Whether an event that was recorded has happened. From any thread, also while another one issues. */
+    ash_status (*happened)(const ash_streams *streams, uint32_t event, bool *out, ash_diag *diag);
+} ash_stream_ahead;
 
 typedef struct ash_stream_class {
     const char *kind;                      /* "CPU" */
@@ -250,6 +283,12 @@ typedef struct ash_stream_class {
     ash_streams_counts (*counts)(const ash_streams *streams);
     /* Steps that are over since the streams were made. Any thread may ask at any time. */
     uint64_t (*done)(const ash_streams *streams);
+    /* Adds to *out what is held for a round of such commands, issued or captured, as long as the streams
+     * exist; for NULL what is held without any. NULL: nothing is. */
+    ash_status (*memory)(const ash_streams *streams, const ash_command *commands, size_t count,
+                         ash_streams_memory *out, ash_diag *diag);
+    /* Gives back what is held of the last round, as the next one says something else; NULL: nothing is. */
+    void (*forget)(ash_streams *streams);
     /* Makes a list of commands into one thing, which must be freed before the streams.
      * ASH_ERROR_UNSUPPORTED says why these streams cannot. `like` is NULL, or a capture of other streams of
      * this class: when its commands call kernels in the same way, on other tables, variables, last chunks
@@ -258,16 +297,20 @@ typedef struct ash_stream_class {
                               const ash_capture *like, ash_capture **out, ash_diag *diag);
     /* Returns when all of it is over. */
     ash_status (*replay)(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
+    /* Where they run ahead: as `issue`, of a capture; each of them once in a round. */
+    void (*start)(ash_streams *streams, const ash_capture *capture);
     void (*capture_free)(ash_streams *streams, ash_capture *capture); /* NULL is allowed */
     uint32_t (*captured)(const ash_capture *capture); /* steps in it: not those that are issued beside it */
     uint32_t (*graphs)(const ash_capture *capture);   /* things that a replay launches */
     bool (*compiled)(const ash_capture *capture);     /* for it, not for the one that it is like */
+    const ash_stream_ahead *ahead;                    /* NULL: they do not run ahead */
 } ash_stream_class;
 
 /* The first member of each device's own structure. */
 struct ash_streams {
     const ash_stream_class *class;
     ash_address stop; /* of an ash_stop, where the device's kernels find it: what long ones look at */
+    bool direct;      /* of copies between two devices: from memory to memory, and not over the host */
 };
 
 static inline void ash_streams__destroy(ash_streams *streams) {

@@ -477,6 +477,7 @@ ash_status ash_cpu__create_streams(ash_device *device, const ash_streams_options
     cpu->threads = ASH_MAX(options->threads, 1u);
     cpu->flush = !options->keep_denormals;
     cpu->n_streams = options->streams;
+    cpu->first = options->first;
     cpu->n_events = options->events;
     pthread_mutex_init(&cpu->lock, NULL);
     pthread_cond_init(&cpu->wake, NULL);

@@ -12,9 +12,11 @@
 #include "base/pool.h"
 #include "device.h"
 
-/* An event is a place in a stream: happened when the stream has passed so many records. */
+/* An event is a place in a stream: happened when the stream has passed so many records, and what goes on
+ * elsewhere is over. */
 typedef struct ash_cpu_mark {
     uint32_t stream, count;
+    ash_look *look; /* or NULL */
 } ash_cpu_mark;
 
 typedef struct ash_cpu_list {
@@ -26,6 +28,7 @@ typedef struct ash_cpu_list {
 typedef struct ash_cpu_queues {
     ash_cpu_list *lists; /* per stream */
     ash_cpu_mark *marks; /* per event */
+    bool looks;          /* some of these have a look */
     bool full;           /* more commands were issued than there is room for */
 } ash_cpu_queues;
 
@@ -41,6 +44,7 @@ typedef struct ash_cpu {
     unsigned threads;
     bool flush; /* denormal numbers are zero in kernels */
     uint32_t n_streams, n_events;
+    uint64_t first; /* as in the options */
     ash_cpu_queues issued;
     ash_streams_counts counts;
     _Atomic uint64_t done;  /* steps that are over, of one stream */
@@ -57,6 +61,7 @@ typedef struct ash_cpu {
     _Atomic uint32_t asleep;                        /* threads that have announced sleep */
     pthread_mutex_t lock;                           /* for sleeping */
     pthread_cond_t wake;
+    bool looking; /* a thread asks what goes on elsewhere: under the lock */
 } ash_cpu;
 
 static inline ash_cpu *ash_cpu__of(ash_streams *streams) {

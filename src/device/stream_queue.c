@@ -15,7 +15,12 @@
  * Who finds nothing to do looks again and again for a while, and then sleeps: it announces that, looks once
  * more, and waits under the lock. Who changes something that may make a thread useful (a record passed, a
  * launch to share, its last chunk, the end) looks at the announcements afterwards. All four are
- * sequentially consistent, so that one of the two sees the other. */
+ * sequentially consistent, so that one of the two sees the other.
+ *
+ * An event may stand for something that goes on elsewhere (ash_look), which nobody is told of: one thread
+ * of those without work asks again and again instead of sleeping, and wakes the others when it is over. */
+#include <sched.h>
+
 #include "base/denormals.h"
 #include "base/relax.h"
 #include "stream_cpu.h"
@@ -74,7 +79,7 @@ ash_status ash_cpu__make_queues(const ash_cpu *cpu, const uint32_t *rooms, ash_c
 static void clear_queues(ash_cpu *cpu) {
     for (uint32_t i = 0; i < cpu->n_streams; i++)
         cpu->issued.lists[i].count = cpu->issued.lists[i].records = 0;
-    cpu->issued.full = false;
+    cpu->issued.full = cpu->issued.looks = false;
 }
 
 void ash_cpu__enqueue(ash_cpu_queues *queues, const ash_command *commands, size_t count) {
@@ -85,23 +90,29 @@ void ash_cpu__enqueue(ash_cpu_queues *queues, const ash_command *commands, size_
             return;
         }
         list->commands[list->count++] = *c;
-        if (c->kind == ASH_COMMAND_RECORD)
-            queues->marks[c->event] = (ash_cpu_mark){c->stream, ++list->records};
+        if (c->kind != ASH_COMMAND_RECORD) continue;
+        queues->marks[c->event] = (ash_cpu_mark){c->stream, ++list->records, c->look};
+        queues->looks |= c->look != NULL;
     }
 }
 
 /* --- what can be done --------------------------------------------------------------------------- */
 
-static bool has_happened(ash_cpu *cpu, uint32_t event) {
+/* As far as is known, or, with `ask`, to be found out. */
+static bool has_happened(ash_cpu *cpu, uint32_t event, bool ask) {
     const ash_cpu_mark *mark = &cpu->running->marks[event];
-    return atomic_load(&cpu->streams[mark->stream].passed) >= mark->count;
+    if (atomic_load(&cpu->streams[mark->stream].passed) < mark->count) return false;
+    if (!mark->look || atomic_load(&mark->look->over)) return true;
+    if (!ask || !mark->look->ask(mark->look->arg)) return false;
+    atomic_store(&mark->look->over, true);
+    return true;
 }
 
 /* Whether a thread could run commands of the stream now. */
-static bool can_run(ash_cpu *cpu, struct ash_cpu_stream *stream) {
+static bool can_run(ash_cpu *cpu, struct ash_cpu_stream *stream, bool ask) {
     if (atomic_load_explicit(&stream->held, memory_order_relaxed)) return false;
     uint32_t waits = atomic_load_explicit(&stream->waits, memory_order_relaxed);
-    return waits == NO_EVENT || (waits != OVER && has_happened(cpu, waits));
+    return waits == NO_EVENT || (waits != OVER && has_happened(cpu, waits, ask));
 }
 
 static bool can_help(struct ash_cpu_stream *stream) {
@@ -110,14 +121,14 @@ static bool can_help(struct ash_cpu_stream *stream) {
 
 /* Whether a thread has something to do that waits for all chunks of its stream's launch, or, with NULL, for
  * the end. */
-static bool is_needed(ash_cpu *cpu, struct ash_cpu_stream *waiting) {
+static bool is_needed(ash_cpu *cpu, struct ash_cpu_stream *waiting, bool ask) {
     if (waiting) {
         struct shared *shared = &waiting->shared;
         return atomic_load(&shared->done) == atomic_load_explicit(&shared->units, memory_order_relaxed);
     }
     if (atomic_load(&cpu->left) == 0) return true;
     for (uint32_t i = 0; i < cpu->n_streams; i++)
-        if (can_run(cpu, &cpu->streams[i]) || can_help(&cpu->streams[i])) return true;
+        if (can_run(cpu, &cpu->streams[i], ask) || can_help(&cpu->streams[i])) return true;
     return false;
 }
 
@@ -131,23 +142,38 @@ static void tell(ash_cpu *cpu) {
     pthread_mutex_unlock(&cpu->lock);
 }
 
+/* Under the lock, which is left meanwhile: nobody is to wait for it because something is asked. */
+static void look_until_needed(ash_cpu *cpu) {
+    cpu->looking = true;
+    pthread_mutex_unlock(&cpu->lock);
+    while (!is_needed(cpu, NULL, true)) sched_yield();
+    pthread_mutex_lock(&cpu->lock);
+    cpu->looking = false;
+    pthread_cond_broadcast(&cpu->wake); /* there may be work for two, and more to look for */
+}
+
 static void wait_until_needed(ash_cpu *cpu, struct ash_cpu_stream *waiting) {
     for (int i = 0; i < 64; i++) {
-        if (is_needed(cpu, waiting)) return;
+        if (is_needed(cpu, waiting, true)) return;
         ash_relax();
     }
     if (cpu->pool) {
         int64_t now = ash_clock__now(), end = now + ash_pool__patience(cpu->pool, now);
         do {
             for (int i = 0; i < 64; i++) {
-                if (is_needed(cpu, waiting)) return;
+                if (is_needed(cpu, waiting, true)) return;
                 ash_relax();
             }
         } while (ash_clock__now() < end);
     }
     pthread_mutex_lock(&cpu->lock);
     atomic_fetch_add(&cpu->asleep, 1);
-    while (!is_needed(cpu, waiting)) pthread_cond_wait(&cpu->wake, &cpu->lock);
+    while (!is_needed(cpu, waiting, false)) {
+        if (!waiting && cpu->running->looks && !cpu->looking)
+            look_until_needed(cpu);
+        else
+            pthread_cond_wait(&cpu->wake, &cpu->lock);
+    }
     atomic_fetch_sub(&cpu->asleep, 1);
     pthread_mutex_unlock(&cpu->lock);
 }
@@ -219,11 +245,16 @@ static bool is_another_busy(ash_cpu *cpu, const struct ash_cpu_stream *stream) {
     return false;
 }
 
+/* Whether it only hands work on. */
+static bool is_first(const ash_cpu *cpu, const struct ash_cpu_stream *stream) {
+    return cpu->first >> (stream - cpu->streams) & 1;
+}
+
 static void run_step(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_command *command,
                      unsigned worker) {
     ash_timing *timing = command->timing;
     if (timing) timing->start = ash_clock__now();
-    stream->overlapped += is_another_busy(cpu, stream);
+    stream->overlapped += !is_first(cpu, stream) && is_another_busy(cpu, stream);
     unsigned threads = 1;
     if (ash_cpu__has_chunks(command))
         threads = run_chunks(cpu, stream, command, worker);
@@ -256,7 +287,7 @@ static bool run_command(ash_cpu *cpu, struct ash_cpu_stream *stream, const ash_c
         atomic_store(&stream->passed, cpu->running->marks[command->event].count);
         tell(cpu);
         return true;
-    case ASH_COMMAND_WAIT: return has_happened(cpu, command->event);
+    case ASH_COMMAND_WAIT: return has_happened(cpu, command->event, true);
     }
     return true;
 }
@@ -269,30 +300,37 @@ static bool wait_here(ash_cpu *cpu, const struct ash_cpu_stream *stream, uint32_
     do {
         for (uint32_t i = 0; i < cpu->n_streams; i++) {
             struct ash_cpu_stream *other = &cpu->streams[i];
-            if (other != stream && (can_help(other) || can_run(cpu, other))) return false;
+            if (other != stream && (can_help(other) || can_run(cpu, other, true))) return false;
         }
         for (int i = 0; i < 32; i++) {
-            if (has_happened(cpu, event)) return true;
+            if (has_happened(cpu, event, true)) return true;
             ash_relax();
         }
     } while (ash_clock__now() < end);
     return false;
 }
 
-/* Runs a stream as far as it goes, unless another thread does. True when this one did. */
+static bool run_first(ash_cpu *cpu, unsigned worker);
+
+/* Runs a stream as far as it goes, unless another thread does. True when this one did. What it records may
+ * be what others have to hand on, which they do now, whatever else this one has to do; so they do not wait
+ * here. */
 static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
     struct ash_cpu_stream *stream = &cpu->streams[index];
     const ash_cpu_list *list = &cpu->running->lists[index];
-    if (!can_run(cpu, stream) || atomic_exchange_explicit(&stream->held, true, memory_order_acquire))
+    if (!can_run(cpu, stream, true) || atomic_exchange_explicit(&stream->held, true, memory_order_acquire))
         return false;
     bool ended = atomic_load_explicit(&stream->waits, memory_order_relaxed) != OVER;
     uint32_t waits = OVER, next = stream->next, before = next;
     atomic_store_explicit(&stream->busy, true, memory_order_relaxed);
     for (; next < list->count; next++) {
         const ash_command *command = &list->commands[next];
-        if (run_command(cpu, stream, command, worker)) continue;
+        if (run_command(cpu, stream, command, worker)) {
+            if (command->kind == ASH_COMMAND_RECORD && !is_first(cpu, stream)) run_first(cpu, worker);
+            continue;
+        }
         atomic_store_explicit(&stream->busy, false, memory_order_relaxed);
-        if (!wait_here(cpu, stream, command->event)) {
+        if (is_first(cpu, stream) || !wait_here(cpu, stream, command->event)) {
             waits = command->event;
             ended = false;
             break;
@@ -307,12 +345,19 @@ static bool run_stream(ash_cpu *cpu, uint32_t index, unsigned worker) {
     return ended || next != before;
 }
 
+static bool run_first(ash_cpu *cpu, unsigned worker) {
+    bool ran = false;
+    for (uint64_t left = cpu->first; left; left &= left - 1)
+        ran |= run_stream(cpu, (uint32_t)__builtin_ctzll(left), worker);
+    return ran;
+}
+
 static void run_round(void *arg, int64_t begin, int64_t end, unsigned worker) {
     ash_cpu *cpu = arg;
     (void)begin, (void)end;
     uint64_t mode = ash_denormals__set(cpu->flush);
     while (atomic_load(&cpu->left) != 0) {
-        bool ran = false;
+        bool ran = run_first(cpu, worker);
         for (uint32_t i = 0; i < cpu->n_streams; i++)
             ran |= run_stream(cpu, (i + worker) % cpu->n_streams, worker);
         for (uint32_t i = 0; i < cpu->n_streams && !ran; i++) ran = help(cpu, &cpu->streams[i], worker);

@@ -207,6 +207,7 @@ static ash_status make_lanes(ash_plan *plan, const ash_streams_options *options,
         const ash_step *step = &p->steps.at[ash_plan_core__step(plan->core, i)];
         ash_lane *lane = &lanes[plan->schedule->stream[i]];
         lane->from = lane->to = step->device;
+        lane->events += plan->schedule->event[i] != ASH_NO_EVENT;
         if (!ash_step__crosses(p, step)) continue;
         lane->from = p->buffers.at[step->accesses[0].buffer].device;
         lane->most = ASH_MAX(lane->most, (uint64_t)step->accesses[0].end);
@@ -237,6 +238,27 @@ static ash_status make_streams(ash_plan *plan, ash_diag *diag) {
     options.maker = NULL;
     for (uint32_t d = s->streams == 1; d < plan->shared->n_devices; d++)
         ASH_TRY(ash_streams__create(plan->shared->devices[d], &options, &plan->early[d], diag));
+    return ASH_OK;
+}
+
+static ash_status measure(const ash_streams *streams, const ash_command *commands, size_t count,
+                          ash_streams_memory *out, ash_diag *diag) {
+    const ash_stream_class *class = streams->class;
+    return class->memory ? class->memory(streams, commands, count, out, diag) : ASH_OK;
+}
+
+/* What streams hold for the plan's commands, and for those of the prologue, which keeps nothing. */
+static ash_status measure_streams(ash_plan *plan, ash_diag *diag) {
+    memset(plan->held, 0, sizeof plan->held);
+    if (has_lanes(plan)) {
+        ASH_TRY(ash_lanes__memory(plan->streams, plan->commands, plan->n_commands, plan->held, diag));
+    } else {
+        ASH_TRY(measure(plan->streams, NULL, 0, &plan->held[0], diag));
+        ASH_TRY(measure(plan->streams, plan->commands, plan->n_commands, &plan->held[0], diag));
+    }
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++)
+        if (plan->early[d] != plan->streams)
+            ASH_TRY(measure(plan->early[d], NULL, 0, &plan->held[d], diag));
     return ASH_OK;
 }
 
@@ -273,6 +295,7 @@ static ash_status make_rest(ash_plan *plan, const ash_capture *like, ash_diag *d
     point_at_stop(plan);
     ash_plan__refresh_steps(plan);
     point_at_blobs(plan);
+    ASH_TRY(measure_streams(plan, diag));
     return plan->core->late && !like ? ASH_OK : ash_plan__capture(plan, like, diag);
 }
 

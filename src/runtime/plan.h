@@ -255,8 +255,9 @@ struct ash_plan {
     ash_streams *streams;  /* that the main steps run on */
     ash_command *commands; /* all that an execution issues to them */
     size_t n_commands;
-    ash_capture *capture;                 /* of these, or NULL: they are issued at each execution */
-    ash_streams *active;                  /* those that run now, of the two */
+    ash_streams_memory held[ASH_MOST_DEVICES]; /* per device: beside arenas and weights */
+    ash_capture *capture;                      /* of these, or NULL: they are issued at each execution */
+    ash_streams *active;                       /* those that run now, of the two */
     ash_streams *early[ASH_MOST_DEVICES]; /* per device one stream, for the prologue; the same where the
                                              main steps have one */
     ash_progress progress;                /* the function while the plan is prepared; the switch always */

@@ -255,6 +255,8 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(poison(&run, diag));
     ASH_TRY(run_steps(&run, diag));
     drop_pages(&run);
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++)
+        if (plan->early[d]->class->forget) plan->early[d]->class->forget(plan->early[d]);
     ash_plan__point_at_weights(plan, run.weights_base);
     ash_plan__count_weights(plan);
     take_weights(&run);

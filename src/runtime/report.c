@@ -159,7 +159,7 @@ size_t ash_plan_device_count(const ash_plan *plan) {
     return plan ? plan->shared->n_devices : 0;
 }
 
-ASH_SIZED(ash_plan_device_info, direct);
+ASH_SIZED(ash_plan_device_info, transfers);
 
 /* Originals that the devices before this one have, by address. */
 static bool list_before(const ash_plan *plan, uint32_t device, ash_map *out) {
@@ -193,6 +193,18 @@ static ash_status count_constants(const ash_plan *plan, uint32_t device, ash_pla
     return made ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
+/* Whether nothing orders a copy and some operation of a device. */
+static bool may_overlap(const ash_plan *plan, uint32_t copy) {
+    const ash_schedule *s = plan->schedule;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const ash_step *step = &plan->program->steps.at[ash_plan_core__step(plan->core, i)];
+        if (!ash_step__crosses(plan->program, step) && !ash_schedule__before(s, i, copy) &&
+            !ash_schedule__before(s, copy, i))
+            return true;
+    }
+    return false;
+}
+
 static void count_steps(const ash_plan *plan, uint32_t device, ash_plan_device_info *own) {
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         const ash_step *step = &plan->program->steps.at[ash_plan_core__step(plan->core, i)];
@@ -203,7 +215,24 @@ static void count_steps(const ash_plan *plan, uint32_t device, ash_plan_device_i
         if (!crosses) continue;
         own->copied += (uint64_t)(step->accesses[0].end - step->accesses[0].begin);
         own->direct += ash_lanes__is_direct(plan->streams, plan->schedule->stream[i]);
+        own->beside += may_overlap(plan, i);
     }
+}
+
+/* What is copied between the device and memory of the process, the largest of it. */
+static uint64_t largest_transfer(const ash_plan *plan, uint32_t device) {
+    const ash_program *p = plan->program;
+    int64_t most = 0;
+    for (size_t i = 0; !device && i < p->outputs.len; i++)
+        most = ASH_MAX(most, p->buffers.at[p->outputs.at[i]].bytes);
+    for (uint32_t b = 0; b < plan->n_buffers; b++) {
+        const ash_buffer *buffer = &p->buffers.at[b];
+        bool copied = buffer->kind == ASH_BUFFER_INPUT || buffer->kind == ASH_BUFFER_STATE ||
+                      buffer->kind == ASH_BUFFER_CONSTANT || buffer->kind == ASH_BUFFER_PARAMETER;
+        if (copied && buffer->device == device && plan->layout->places[b].home != ASH_HOME_NONE)
+            most = ASH_MAX(most, buffer->bytes);
+    }
+    return (uint64_t)most;
 }
 
 ash_status ash_plan_device_at(const ash_plan *plan, size_t index, ash_plan_device_info *out,
@@ -218,6 +247,10 @@ ash_status ash_plan_device_at(const ash_plan *plan, size_t index, ash_plan_devic
         if (plan->arenas[i].device == device) own.arena += plan->arenas[i].size;
     ASH_TRY(count_constants(plan, device, &own, diag));
     count_steps(plan, device, &own);
+    own.records = plan->held[device].device;
+    own.pinned = plan->held[device].pinned;
+    if (own.device->class->staging)
+        own.transfers = own.device->class->staging(largest_transfer(plan, device));
     return ASH_GIVE(ash_plan_device_info, &own, out, diag);
 }
 
@@ -257,7 +290,7 @@ static uint64_t count_tables(const ash_plan *plan) {
     return ash_arena_bytes(&plan->core->arena) + ash_arena_bytes(&plan->arena);
 }
 
-ASH_SIZED(ash_plan_report, graphs);
+ASH_SIZED(ash_plan_report, pinned);
 
 ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_diag *diag) {
     ASH_NEED(diag, plan, out);
@@ -268,6 +301,10 @@ ash_status ash_plan_describe_to(const ash_plan *plan, ash_plan_report *out, ash_
     report.caches = ash_blocks__kept(ash_device__blocks(plan->device));
     report.overlapped = plan->streams->class->counts(plan->streams).overlapped;
     pthread_mutex_unlock(plan->lock);
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++) {
+        report.records += plan->held[d].device;
+        report.pinned += plan->held[d].pinned;
+    }
     report.mode = plan->core->mode;
     if (plan->core->mode == ASH_MODE_GRAPH && plan->capture) {
         report.captured = plan->streams->class->captured(plan->capture);

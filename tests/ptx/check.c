@@ -15,6 +15,8 @@ static ptx_check first = PTX_N_CHECKS;
 static char finding[800], refusal[512];
 static const char *left_out; /* what is, by its kind; NULL: nothing */
 static uint64_t left_out_at, left_out_seen;
+static const char *waited; /* before which call there is a wait more; NULL: none */
+static uint64_t waited_at;
 
 typedef struct counted {
     struct counted *next;
@@ -49,7 +51,7 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed) {
     memset(off, 0, sizeof off);
     first = PTX_N_CHECKS;
     finding[0] = refusal[0] = 0;
-    left_out = NULL;
+    left_out = waited = NULL;
     ptx_most_blocks = 0;
     while (kernels) {
         counted *next = kernels->next;
@@ -66,6 +68,15 @@ void ptx_leave_out(const char *kind, uint64_t n) {
     left_out = kind;
     left_out_at = n;
     left_out_seen = 0;
+}
+
+void ptx_put_wait(const char *function, uint64_t n) {
+    waited = function;
+    waited_at = n;
+}
+
+bool ptx_is_waited(const char *function) {
+    return waited && !strcmp(waited, function) && waited_at && --waited_at == 0;
 }
 
 uint64_t ptx_left_out_of(void) {

@@ -61,6 +61,7 @@ CUresult ptx_enter(ptx_call call, ptx_needs needs) {
         failed = names[call];
         return fail_code;
     }
+    if (ptx_is_waited(names[call])) ptx_wait_for_all();
     if (needs >= NEEDS_INIT && !initialised) return CUDA_ERROR_NOT_INITIALIZED;
     if (needs < NEEDS_CONTEXT) return CUDA_SUCCESS;
     return ptx_current() ? ptx_state() : CUDA_ERROR_INVALID_CONTEXT;

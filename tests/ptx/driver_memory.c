@@ -6,7 +6,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     ENTER(cuMemGetInfo_v2, NEEDS_CONTEXT);
     REFUSE_IF(!free_bytes || !total, CUDA_ERROR_INVALID_VALUE);
     *total = ptx_is.memory;
-    *free_bytes = ptx_is.memory - ptx_allocations_bytes(ptx_current()->device);
+    *free_bytes = ptx_is.memory - ptx_bytes(ptx_current()->device);
     return CUDA_SUCCESS;
 }
 
@@ -14,7 +14,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
     ENTER(cuMemAlloc_v2, NEEDS_CONTEXT);
     REFUSE_IF(!dptr || !bytesize, CUDA_ERROR_INVALID_VALUE);
     int device = ptx_current()->device;
-    uint64_t used = ptx_allocations_bytes(device);
+    uint64_t used = ptx_bytes(device);
     REFUSE_IF(bytesize > ptx_is.memory || used > ptx_is.memory - bytesize, CUDA_ERROR_OUT_OF_MEMORY);
     *dptr = ptx_allocation_new(bytesize, DEVICE_MEMORY, device, NULL)->address;
     return CUDA_SUCCESS;

@@ -501,6 +501,7 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed);
 int ptx_finding_code(void); /* CUDA_SUCCESS when nothing was found */
 /* Whether the next one of this kind is the one that ptx_leave_out has named; it counts as seen. */
 bool ptx_is_left_out(const char *kind);
+bool ptx_is_waited(const char *function); /* as ptx_put_wait says */
 extern ptx_machine ptx_is;
 extern bool ptx_no_shortcuts; /* ptx_one_by_one */
 extern bool ptx_watched;      /* ptx_watch */
@@ -514,7 +515,6 @@ ptx_allocation *ptx_allocation_new(uint64_t bytes, ptx_kind kind, int device, vo
 void ptx_allocation_free(ptx_allocation *a);
 ptx_allocation *ptx_allocation_find(uint64_t address); /* that contains it; NULL */
 ptx_allocation *ptx_allocation_at(size_t n);           /* in the order of addresses; NULL past the end */
-uint64_t ptx_allocations_bytes(int device);            /* of device memory */
 void ptx_allocations_free(void);
 /* Where an address lies, in words: for findings. */
 const char *ptx_allocation_near(uint64_t address);

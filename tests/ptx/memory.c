@@ -97,10 +97,14 @@ ptx_allocation *ptx_allocation_at(size_t n) {
     return n < n_all ? all[n] : NULL;
 }
 
-uint64_t ptx_allocations_bytes(int device) {
+uint64_t ptx_bytes(int device) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < n_all; i++)
-        if (all[i]->kind == DEVICE_MEMORY && all[i]->device == device) bytes += all[i]->bytes;
+    for (size_t i = 0; i < n_all; i++) {
+        const ptx_allocation *a = all[i];
+        bool own = a->kind == DEVICE_MEMORY && a->device == device,
+             pinned = a->kind == HOST_MEMORY && !a->registered;
+        if (device == PTX_PINNED ? pinned : own) bytes += a->bytes;
+    }
     return bytes;
 }
 

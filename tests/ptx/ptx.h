@@ -101,6 +101,9 @@ const char *ptx_failed(void);
  * to a graph; or an instruction without its modifiers and types ("bar.sync"), where a module is read:
  * nothing takes its place. */
 void ptx_leave_out(const char *kind, uint64_t n);
+/* The other way round: before the n-th call from now of a driver's function (a literal, as above) the host
+ * waits for all that was issued, until the next ptx_reset. */
+void ptx_put_wait(const char *function, uint64_t n);
 /* How many of that kind there were since. */
 uint64_t ptx_left_out_of(void);
 /* The driver calls since ptx_reset: of one function by its exported name, of all when NULL. */
@@ -124,6 +127,9 @@ void ptx_counters_reset(void);
  * NULL when they are in none. What is written there counts as written by nobody. */
 void *ptx_memory(uint64_t address, uint64_t bytes);
 
+/* Bytes of a device's memory that were asked for and not given back; with PTX_PINNED, of the host's. */
+#define PTX_PINNED (-1)
+uint64_t ptx_bytes(int device);
 /* Objects that nobody has destroyed yet: allocations, modules, streams, events, graphs, retained
  * contexts. */
 uint64_t ptx_live(void);
@@ -132,6 +138,14 @@ uint64_t ptx_live(void);
  * their creation, from 1; 0: the null stream; nodes of graphs: the stream of the launch); NULL past the
  * end. */
 const char *ptx_history(uint64_t n, int *stream);
+/* What is known of the order of commands from now on, until the next ptx_reset: whether the first (a number
+ * of the history) is over, for certain, before the second begins, or before what the host does now
+ * (PTX_NOW). */
+#define PTX_NOW UINT64_MAX
+void ptx_keep_order(void);
+bool ptx_is_before(uint64_t first, uint64_t second);
+/* Whether the second began, in this very run, while the first was on its way. */
+bool ptx_is_within(uint64_t first, uint64_t second);
 /* The graph that was instantiated, for cuGraphGetNodes and cuGraphGetEdges; it dies with the executable. */
 CUgraph ptx_exec_graph(CUgraphExec exec);
 

@@ -18,6 +18,8 @@ typedef struct ran {
     int stream;
     uint64_t launch; /* how many began before it; UINT64_MAX: it is none */
     char name[64];
+    ptx_clock clock; /* where order is kept */
+    size_t end;      /* of the history, when it was over; 0: it is not */
 } ran;
 
 static lane *lanes;
@@ -25,6 +27,7 @@ static uint32_t n_lanes;
 static ptx_clock host;
 static ran *history;
 static size_t n_history, room_history;
+static bool keeps_order;
 static size_t known;          /* of the history: what everything to come comes after */
 static size_t first_numbered; /* of the history: whose numbers are in use */
 static uint64_t n_launches, first_launch;
@@ -182,6 +185,19 @@ const char *ptx_history(uint64_t n, int *stream) {
     return history[n].name;
 }
 
+void ptx_keep_order(void) {
+    keeps_order = true;
+}
+
+bool ptx_is_before(uint64_t first, uint64_t second) {
+    const ran *r = &history[first];
+    return over_in(second == PTX_NOW ? &host : &history[second].clock, r->lane) >= r->number;
+}
+
+bool ptx_is_within(uint64_t first, uint64_t second) {
+    return second > first && second < (history[first].end ? history[first].end : n_history);
+}
+
 /* Numbers of commands are 31 bits: when they are used up, all that was is forgotten, but for what is
  * initialised. */
 static void forget_numbers(void) {
@@ -194,7 +210,7 @@ static void forget_numbers(void) {
     first_numbered = known = n_history;
 }
 
-static ptx_who begin(const ptx_task *t) {
+static ptx_who begin(ptx_task *t) {
     uint64_t blocks = t->kind == TASK_KERNEL ? t->launch.n_blocks : 1;
     if (next_base + blocks + 2 >= UINT32_C(1) << 31) forget_numbers();
     ptx_who who = {.me = next_base + 2, .base = next_base, .safe = next_base};
@@ -205,12 +221,14 @@ static ptx_who begin(const ptx_task *t) {
         history = realloc(history, room_history * sizeof *history);
         if (!history) abort();
     }
+    t->ran = n_history;
     ran *r = &history[n_history++];
     *r = (ran){.base = next_base, .lane = t->lane, .number = t->number, .stream = t->stream};
     r->launch = t->kind == TASK_KERNEL ? n_launches++ : UINT64_MAX;
     static const char *const names[] = {"kernel", "copy", "fill", "host", "event", "wait"};
     snprintf(r->name, sizeof r->name, "%s%s%.50s", names[t->kind], t->kind == TASK_KERNEL ? " " : "",
              t->kind == TASK_KERNEL ? t->launch.kernel->name : "");
+    if (keeps_order) ptx_clock_join(&r->clock, &t->clock);
     next_base += (uint32_t)blocks + 2;
     return who;
 }
@@ -350,6 +368,7 @@ static bool run_any(void) {
     l->first = t->next;
     if (!l->first) l->last = &l->first;
     l->over = t->number;
+    history[t->ran].end = n_history;
     task_free(t);
     return true;
 }
@@ -395,9 +414,11 @@ int ptx_queue_lost(void) {
 void ptx_queue_reset(void) {
     drop_all();
     for (uint32_t i = 0; i < n_lanes; i++) free(lanes[i].clock.over);
+    for (size_t i = 0; i < n_history; i++) free(history[i].clock.over);
     free(lanes);
     free(host.over);
     free(history);
+    keeps_order = false;
     lanes = NULL;
     history = NULL;
     host = (ptx_clock){0};

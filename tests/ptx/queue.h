@@ -43,6 +43,7 @@ typedef struct ptx_task {
     uint32_t value, element; /* FILL */
     CUhostFn function;       /* HOST */
     void *user;
+    size_t ran;   /* its place in the history, when it has begun */
     double *when; /* EVENT: gets the time in milliseconds; may be NULL */
     uint32_t lane, number;
     ptx_clock clock;

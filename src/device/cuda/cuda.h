@@ -6,7 +6,8 @@
  *   module.c    kernels: PTX to functions, and those of our own
  *   script.c    lists of commands as operations of the driver
  *   stream.c    streams: operations that are issued, or made into a graph
- *   peer.c      the way from one GPU to another
+ *   peer.c      the way to another GPU, and to memory of the host
+ *   line.c      how streams and ways follow each other
  *   paper.c     kinds of GPUs, for which plans can be made where none is there */
 #ifndef ASH_CUDA_H
 #define ASH_CUDA_H
@@ -46,6 +47,13 @@ static inline cuda_device *ash_cuda__of(const ash_device *device) {
     return device->own;
 }
 
+/* device.c: the pinned bytes of both buffers, for copies of up to so many. */
+uint64_t ash_cuda__staging(uint64_t largest);
+/* And of those of a way over the host, for copies of up to `most`, of each. */
+static inline uint64_t ash_cuda__way_room(uint64_t most) {
+    return ASH_MAX(ASH_MIN(most, (uint64_t)CUDA_STAGING_MOST), 1u);
+}
+
 /* Makes the device's context the thread's, until it is left. ASH_ERROR_DEVICE when the device is lost. */
 ash_status ash_cuda__enter(cuda_device *d, ash_diag *diag);
 /* The same to give back what was taken, of a lost device as well; false: nothing is to be left. */
@@ -65,15 +73,33 @@ ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash
                           ash_diag *diag);
 void ash_cuda__unload(ash_device *device, ash_kernel *kernel);
 
+/* What streams of a GPU and ways to it have in common, as their first member: what is issued goes along a
+ * line, from stream to stream where there are two. */
+typedef struct cuda_line {
+    ash_streams base;
+    cuda_device *cuda; /* of its end, and of the events */
+    cu_stream end;     /* is recorded */
+    cuda_device *other;
+    cu_stream begin;  /* of that one: follows others */
+    cu_event *events; /* options.events of them */
+    int failed;       /* first failure of the round; ASH_OK */
+    ash_diag why;
+} cuda_line;
+
+/* line.c; within the context of its end: makes events, and gives back those that there are. */
+ash_status ash_cuda_line__make(cuda_line *line, const ash_allocator *a, uint32_t events, ash_diag *diag);
+void ash_cuda_line__free(cuda_line *line, const ash_allocator *a, uint32_t events);
+/* Notes a failure that is the first, or ASH_OK. */
+void ash_cuda_line__fail(cuda_line *line, ash_status status, const ash_diag *why);
+extern const ash_stream_ahead ash_cuda__ahead;
+
 /* stream.c */
 ash_status ash_cuda__create_streams(ash_device *device, const ash_streams_options *options,
                                     ash_streams **out, ash_diag *diag);
 
 /* peer.c: as in the class. */
-ash_status ash_cuda__connect(ash_device *to, ash_device *from, uint64_t most, ash_peer **out,
-                             ash_diag *diag);
-ash_status ash_cuda__carry(ash_peer *peer, ash_address to, ash_address from, uint64_t size, ash_diag *diag);
-void ash_cuda__disconnect(ash_peer *peer);
+ash_status ash_cuda__connect(ash_device *to, ash_device *from, uint64_t most,
+                             const ash_streams_options *options, ash_streams **out, ash_diag *diag);
 
 /* paper.c: `CUDA:sm_80`. */
 ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag);

@@ -223,10 +223,20 @@ static ash_status check(ash_device *device, const ash_block *block, ash_diag *di
 
 /* --- copies ------------------------------------------------------------------------------------------ */
 
+/* Of one buffer. */
+static uint64_t room_for(uint64_t size) {
+    uint64_t room = CUDA_STAGING_FIRST;
+    while (room < size && room < CUDA_STAGING_MOST) room *= 2;
+    return room;
+}
+
+uint64_t ash_cuda__staging(uint64_t largest) {
+    return largest ? 2 * room_for(largest) : 0;
+}
+
 /* Larger buffers for a copy that is larger than they are. Nothing is on its way. */
 static int need_staging(cuda_device *d, uint64_t size) {
-    uint64_t room = ASH_MAX(d->room, (uint64_t)CUDA_STAGING_FIRST);
-    while (room < size && room < CUDA_STAGING_MOST) room *= 2;
+    const uint64_t room = ASH_MAX(d->room, room_for(size));
     if (room == d->room) return CU_OK;
     d->room = 0;
     for (int i = 0; i < 2; i++) {
@@ -339,10 +349,9 @@ const ash_device_class ash_device__cuda = {
     .copy_out = copy_out,
     .copy = copy,
     .fill = fill,
+    .staging = ash_cuda__staging,
     .load = ash_cuda__load,
     .unload = ash_cuda__unload,
     .create_streams = ash_cuda__create_streams,
     .connect = ash_cuda__connect,
-    .carry = ash_cuda__carry,
-    .disconnect = ash_cuda__disconnect,
 };

@@ -238,7 +238,7 @@ static int launch(cuda_streams *s, const ash_capture *c) {
     const cu_driver *f = &s->cuda->driver;
     int result = f->event_record(s->begun, s->control);
     if (result == CU_OK) result = f->stream_wait(s->streams[0], s->begun, 0);
-    for (size_t i = 0; i < c->n_pieces && result == CU_OK && s->failed == ASH_OK; i++) {
+    for (size_t i = 0; i < c->n_pieces && result == CU_OK && s->line.failed == ASH_OK; i++) {
         const struct graph_piece *piece = &c->pieces[i];
         if (piece->exec) result = f->exec_launch(piece->exec, s->streams[0]);
         if (result == CU_OK && i + 1 < c->n_pieces)
@@ -247,20 +247,23 @@ static int launch(cuda_streams *s, const ash_capture *c) {
     return result;
 }
 
-ash_status ash_cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
+void ash_cuda_graph__start(ash_streams *streams, const ash_capture *capture) {
     cuda_streams *s = of(streams);
     ash_capture *c = (ash_capture *)capture; /* ours; its nodes follow what tables say */
-    ASH_TRY(ash_cuda__enter(s->cuda, diag));
-    ash_status status = ready(s, c, diag);
+    ash_diag why = {0};
+    ash_status status = ash_cuda__enter(s->cuda, &why);
     if (status == ASH_OK) {
-        ash_cuda_streams__begin(s);
-        ash_cuda_script__refresh_all(s, c->script);
-        status = ash_cuda__check(s->cuda, launch(s, c), "launching a graph", diag);
-        ash_status waited = ash_cuda_streams__wait(s, c->script->steps, status == ASH_OK ? diag : NULL);
-        if (status == ASH_OK) status = waited;
+        status = ready(s, c, &why);
+        if (status == ASH_OK) {
+            ash_cuda_streams__begin(s);
+            c->script->before = s->steps;
+            s->steps += c->script->steps;
+            ash_cuda_script__refresh_all(s, c->script);
+            status = ash_cuda__check(s->cuda, launch(s, c), "launching a graph", &why);
+        }
+        ash_cuda__leave(s->cuda);
     }
-    ash_cuda__leave(s->cuda);
-    return status;
+    ash_cuda_line__fail(&s->line, status, &why);
 }
 
 uint32_t ash_cuda_graph__captured(const ash_capture *capture) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Kinds of GPUs: `CUDA:sm_80` is a device that plans can be made for and looked at where there is no such
  * GPU. It has addresses without memory, loads kernels without running them, and refuses to execute. */
-#include "cuda.h"
+#include "stream.h"
 
 #include <stdlib.h>
 
@@ -13,6 +13,8 @@ struct paper {
 struct paper_streams {
     ash_streams base;
     ash_device *device;
+    ash_streams_options options;
+    uint64_t room; /* bytes of each of the two buffers of a way; 0: they are none */
     bool issued;
 };
 
@@ -76,8 +78,13 @@ static ash_status load(ash_device *device, const ash_kernel_image *image, ash_ke
                        ash_diag *diag) {
     ASH_FAIL_IF(!image->blob, diag, ASH_ERROR_UNSUPPORTED, "%.100s cannot run code for processors",
                 device->name);
-    *out = ash_mem_calloc(ash_device__allocator(device), 1, sizeof **out);
-    return *out ? ASH_OK : ASH_NO_MEMORY(diag);
+    ash_kernel *kernel = *out = ash_mem_calloc(ash_device__allocator(device), 1, sizeof **out);
+    if (!kernel) return ASH_NO_MEMORY(diag);
+    kernel->vars = image->vars;
+    kernel->by_worker = image->by_worker;
+    kernel->threads = image->threads;
+    kernel->shared = image->shared;
+    return ASH_OK;
 }
 
 static void unload(ash_device *device, ash_kernel *kernel) {
@@ -156,6 +163,17 @@ static bool compiled(const ash_capture *capture) {
     return false;
 }
 
+/* As much as a GPU's would hold; two GPUs of paper are taken to be no peers. */
+static ash_status memory(const ash_streams *streams, const ash_command *commands, size_t count,
+                         ash_streams_memory *out, ash_diag *diag) {
+    const struct paper_streams *s = (const struct paper_streams *)streams;
+    if (!s->room)
+        return ash_cuda_script__measure(ash_device__allocator(s->device), &s->options, commands, count, out,
+                                        diag);
+    if (!commands) out->pinned += 2 * s->room;
+    return ASH_OK;
+}
+
 static const ash_stream_class streams_class = {.kind = "CUDA",
                                                .destroy = destroy,
                                                .issue = issue,
@@ -163,6 +181,7 @@ static const ash_stream_class streams_class = {.kind = "CUDA",
                                                .finish = finish,
                                                .counts = counts,
                                                .done = done,
+                                               .memory = memory,
                                                .instantiate = instantiate,
                                                .replay = replay,
                                                .capture_free = capture_free,
@@ -170,14 +189,24 @@ static const ash_stream_class streams_class = {.kind = "CUDA",
                                                .graphs = graphs,
                                                .compiled = compiled};
 
-static ash_status create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,
-                                 ash_diag *diag) {
-    (void)options;
+static ash_status make(ash_device *device, const ash_streams_options *options, uint64_t room,
+                       ash_streams **out, ash_diag *diag) {
     struct paper_streams *s = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *s);
     if (!s) return ASH_NO_MEMORY(diag);
-    *s = (struct paper_streams){.base = {.class = &streams_class}, .device = device};
+    *s = (struct paper_streams){
+        .base = {.class = &streams_class}, .device = device, .options = *options, .room = room};
     *out = &s->base;
     return ASH_OK;
+}
+
+static ash_status create_streams(ash_device *device, const ash_streams_options *options, ash_streams **out,
+                                 ash_diag *diag) {
+    return make(device, options, 0, out, diag);
+}
+
+static ash_status connect_paper(ash_device *to, ash_device *from, uint64_t most,
+                                const ash_streams_options *options, ash_streams **out, ash_diag *diag) {
+    return make(to->class->paper ? to : from, options, ash_cuda__way_room(most), out, diag);
 }
 
 static const ash_device_class class = {
@@ -193,9 +222,11 @@ static const ash_device_class class = {
     .copy_out = copy_out,
     .copy = copy,
     .fill = fill,
+    .staging = ash_cuda__staging,
     .load = load,
     .unload = unload,
     .create_streams = create_streams,
+    .connect = connect_paper,
 };
 
 ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag) {

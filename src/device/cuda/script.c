@@ -376,9 +376,8 @@ static bool place(struct maker *m) {
     return true;
 }
 
-static ash_status take_memory(struct maker *m, ash_diag *diag) {
-    cuda_script *script = m->script;
-    cuda_device *d = m->streams->cuda;
+static ash_status take_memory(cuda_streams *s, cuda_script *script, ash_diag *diag) {
+    cuda_device *d = s->cuda;
     void *pinned = NULL;
     ASH_TRY(ash_cuda__check(d, d->driver.allocate(&script->records, script->record_bytes),
                             "memory for what kernels read", diag));
@@ -406,8 +405,7 @@ static void locate_segment(const cuda_script *script, uint32_t segment, cuda_op 
 }
 
 /* Distances become addresses. */
-static bool locate(struct maker *m) {
-    cuda_script *script = m->script;
+static bool locate(cuda_streams *s, cuda_script *script) {
     for (size_t i = 0; i < script->calls.len; i++)
         for (uint32_t k = 0; script->calls.at[i].host && k < script->calls.at[i].host->count; k++)
             script->calls.at[i].table[k] = script->staging + (uintptr_t)script->calls.at[i].table[k];
@@ -420,25 +418,26 @@ static bool locate(struct maker *m) {
         else if (op->operand)
             op->host = script->staging + (uintptr_t)op->host;
         else if (op->kind == CUDA_OUT)
-            op->host = ash_cuda_streams__read(m->streams, op->stream);
+            op->host = ash_cuda_streams__read(s, op->stream);
         else
             locate_segment(script, op->item, op);
     }
-    if (!ash_vec_reserve(m->streams->allocator, &script->addresses, script->values.len + 1)) return false;
+    if (!ash_vec_reserve(s->allocator, &script->addresses, script->values.len + 1)) return false;
     for (size_t i = 0; i < script->values.len; i++) script->addresses.at[i] = &script->values.at[i];
     script->addresses.len = script->values.len;
     return true;
 }
 
-ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count,
-                                 cuda_script **out, ash_diag *diag) {
+/* All but its memory. The commands are copied; *out is to be freed, also after a failure. */
+static bool describe(cuda_streams *s, const ash_command *commands, size_t count, cuda_script **out) {
     const ash_allocator *a = s->allocator;
     uint32_t n = s->options.streams;
     struct maker m = {.streams = s, .script = ash_mem_calloc(a, 1, sizeof *m.script)};
-    if (!m.script) return ASH_NO_MEMORY(diag);
-    m.script->count = count;
+    *out = m.script;
+    if (!m.script) return false;
     ash_map_init(&m.shared, a);
     m.script->commands = ash_mem_alloc(a, count, sizeof *commands);
+    m.script->count = m.script->commands ? count : 0;
     m.open = ash_mem_alloc(a, n, sizeof *m.open);
     m.steps = ash_mem_calloc(a, n, sizeof *m.steps);
     bool made = m.script->commands && m.open && m.steps;
@@ -446,17 +445,41 @@ ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, s
     if (made && count) memcpy(m.script->commands, commands, count * sizeof *commands);
     for (size_t i = 0; made && i < count; i++) made = add(&m, &m.script->commands[i]);
     made = made && place(&m);
-    ash_status status = made ? take_memory(&m, diag) : ASH_NO_MEMORY(diag);
-    if (status == ASH_OK && !locate(&m)) status = ASH_NO_MEMORY(diag);
-    if (!m.script->commands) m.script->count = 0;
     ash_map_free(&m.shared);
     ash_mem_free(a, m.open, n, sizeof *m.open);
     ash_mem_free(a, m.steps, n, sizeof *m.steps);
+    return made;
+}
+
+ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, size_t count,
+                                 cuda_script **out, ash_diag *diag) {
+    cuda_script *script;
+    ash_status status = describe(s, commands, count, &script) ? ASH_OK : ASH_NO_MEMORY(diag);
+    if (status == ASH_OK) status = take_memory(s, script, diag);
+    if (status == ASH_OK && !locate(s, script)) status = ASH_NO_MEMORY(diag);
     if (status == ASH_OK)
-        *out = m.script;
+        *out = script;
     else
-        ash_cuda_script__free(s, m.script);
+        ash_cuda_script__free(s, script);
     return status;
+}
+
+ash_status ash_cuda_script__measure(const ash_allocator *a, const ash_streams_options *options,
+                                    const ash_command *commands, size_t count, ash_streams_memory *out,
+                                    ash_diag *diag) {
+    cuda_device none = {0};
+    cuda_streams s = {.allocator = a, .options = *options, .cuda = &none};
+    cuda_script *script;
+    if (!commands) {
+        out->device += CUDA_WORDS * sizeof(int32_t);
+        out->pinned += ash_cuda_streams__pinned(options);
+        return ASH_OK;
+    }
+    bool made = describe(&s, commands, count, &script);
+    if (made) out->device += script->record_bytes;
+    if (made) out->pinned += script->record_bytes + script->staging_bytes;
+    ash_cuda_script__free(&s, script);
+    return made ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
 /* --- what is read when it runs ----------------------------------------------------------------------- */
@@ -553,7 +576,7 @@ static void run_host(const cuda_call *call) {
 void ash_cuda_script__call(void *argument) {
     cuda_call *call = argument;
     cuda_streams *s = call->streams;
-    atomic_store_explicit(&s->over[call->stream], call->over, memory_order_relaxed);
+    atomic_store_explicit(&s->over[call->stream], call->script->before + call->over, memory_order_relaxed);
     if (call->host)
         run_host(call);
     else

@@ -13,16 +13,10 @@ static cuda_streams *of(ash_streams *streams) {
     return (cuda_streams *)streams;
 }
 
-static void fail(cuda_streams *s, ash_status status, const ash_diag *why) {
-    if (s->failed != ASH_OK || status == ASH_OK) return;
-    s->failed = (int)status;
-    s->why = *why;
-}
-
 static bool check(cuda_streams *s, int result, const char *what) {
     ash_diag why = {0};
     if (result == CU_OK) return true;
-    fail(s, ash_cuda__check(s->cuda, result, what, &why), &why);
+    ash_cuda_line__fail(&s->line, ash_cuda__check(s->cuda, result, what, &why), &why);
     return false;
 }
 
@@ -104,20 +98,18 @@ static void wait_stream(cuda_streams *s, cu_stream stream) {
     if (result != CU_OK) ash_cuda__wait(s->cuda, stream);
 }
 
-static size_t pinned_bytes(const cuda_streams *s) {
-    return (CUDA_READ + (size_t)s->options.streams + 1) * sizeof(int32_t);
-}
-
 /* --- issuing ----------------------------------------------------------------------------------------- */
 
 /* The words are zero, and whatever comes on any stream comes after that. */
 void ash_cuda_streams__begin(cuda_streams *s) {
     const cu_driver *f = &s->cuda->driver;
-    memset(s->pinned + CUDA_READ, 0, pinned_bytes(s) - CUDA_READ * sizeof(int32_t));
+    if (s->began) return;
+    memset(s->pinned + CUDA_READ, 0, ash_cuda_streams__pinned(&s->options) - CUDA_READ * sizeof(int32_t));
     for (uint32_t i = 0; i < s->options.streams; i++)
         atomic_store_explicit(&s->over[i], 0, memory_order_relaxed);
     s->began =
-        check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, 2 * sizeof(int32_t), s->control), "a copy");
+        check(s, f->copy_in(s->words, s->pinned + CUDA_ZEROS, CUDA_WORDS * sizeof(int32_t), s->control),
+              "a copy");
 }
 
 /* What follows on all streams comes after what is on the control stream. */
@@ -172,7 +164,7 @@ static bool is_stopped(cuda_streams *s) {
 static void call_here(cuda_streams *s, cuda_script *script, const cuda_op *op) {
     cuda_call *call = &script->calls.at[op->item];
     wait_stream(s, s->streams[op->stream]);
-    if (s->failed != ASH_OK || is_stopped(s)) return;
+    if (s->line.failed != ASH_OK || is_stopped(s)) return;
     ash_cuda_script__call(call);
     if (ash_stop__has_left_out(&s->stop)) {
         ask(s);
@@ -214,13 +206,13 @@ static void issue_op(cuda_streams *s, cuda_script *script, const cuda_op *op) {
         end_time(s, op->command);
         break;
     case CUDA_DIRECT: issue_direct(s, op->command, stream); break;
-    case CUDA_RECORD: check(s, f->event_record(s->events[op->item], stream), "an event"); break;
-    case CUDA_WAIT: check(s, f->stream_wait(stream, s->events[op->item], 0), "a wait"); break;
+    case CUDA_RECORD: check(s, f->event_record(s->line.events[op->item], stream), "an event"); break;
+    case CUDA_WAIT: check(s, f->stream_wait(stream, s->line.events[op->item], 0), "a wait"); break;
     }
 }
 
 static void issue_ops(cuda_streams *s, cuda_script *script, size_t first, size_t end) {
-    for (size_t i = first; i < end && s->failed == ASH_OK; i = ash_cuda_script__after(script, i))
+    for (size_t i = first; i < end && s->line.failed == ASH_OK; i = ash_cuda_script__after(script, i))
         issue_op(s, script, &script->ops.at[i]);
 }
 
@@ -239,9 +231,9 @@ void ash_cuda_streams__repeat(cuda_streams *s, cuda_script *script, const cuda_o
     const ash_repeat *repeat = r->repeat;
     cu_stream stream = s->streams[op->stream];
     if (repeat->waits) wait_stream(s, stream);
-    for (uint64_t turn = 0; s->failed == ASH_OK && !is_stopped(s); turn++) {
+    for (uint64_t turn = 0; s->line.failed == ASH_OK && !is_stopped(s); turn++) {
         bool go = !turn || !*repeat->look || look(s, stream, *repeat->look);
-        if (s->failed != ASH_OK || is_stopped(s)) return;
+        if (s->line.failed != ASH_OK || is_stopped(s)) return;
         int next = repeat->next(repeat->arg, turn, go);
         if (next == ASH_REPEAT_OVER) return;
         issue_ops(s, script, r->first[next], r->first[next + 1]);
@@ -249,13 +241,13 @@ void ash_cuda_streams__repeat(cuda_streams *s, cuda_script *script, const cuda_o
 }
 
 static void issue_script(cuda_streams *s, cuda_script *script) {
-    if (!s->began) ash_cuda_streams__begin(s);
+    ash_cuda_streams__begin(s);
     ash_cuda_script__refresh_all(s, script);
     check(s, s->cuda->driver.copy_in(script->records, script->mirror, script->record_bytes, s->control),
           "a copy to the GPU");
     bool timed = false;
     for (size_t i = 0; i < script->count && !timed; i++) timed = script->commands[i].timing != NULL;
-    if (timed) {
+    if (timed && !s->start) {
         s->start = ash_clock__now();
         check(s, s->cuda->driver.event_record(s->origin, s->control), "an event");
     }
@@ -263,31 +255,45 @@ static void issue_script(cuda_streams *s, cuda_script *script) {
     issue_ops(s, script, 0, script->ops.len);
 }
 
+/* The script of the same place in the round before, if that says the same. */
+static ash_status next_script(cuda_streams *s, const ash_command *commands, size_t count, cuda_script **out,
+                              ash_diag *diag) {
+    cuda_script *script = *s->next, *behind = script;
+    if (script && !ash_cuda_script__is_of(script, commands, count)) {
+        behind = *s->next = script->next;
+        ash_cuda_script__free(s, script);
+        script = NULL;
+    }
+    if (!script) {
+        ASH_TRY(ash_cuda_script__make(s, commands, count, &script, diag));
+        script->next = behind;
+        *s->next = script;
+    }
+    s->next = &script->next;
+    *out = script;
+    return ASH_OK;
+}
+
 static void issue(ash_streams *streams, const ash_command *commands, size_t count) {
     cuda_streams *s = of(streams);
+    cuda_script *script;
     ash_diag why = {0};
     ash_status status = ash_cuda__enter(s->cuda, &why);
     if (status == ASH_OK) {
-        cuda_script *script = s->idle;
-        s->idle = NULL;
-        if (script && !ash_cuda_script__is_of(script, commands, count)) {
-            ash_cuda_script__free(s, script);
-            script = NULL;
-        }
-        if (!script) status = ash_cuda_script__make(s, commands, count, &script, &why);
+        status = next_script(s, commands, count, &script, &why);
         if (status == ASH_OK) {
-            script->next = s->round;
-            s->round = script;
+            script->before = s->steps;
+            s->steps += script->steps;
             issue_script(s, script);
         }
         ash_cuda__leave(s->cuda);
     }
-    fail(s, status, &why);
+    ash_cuda_line__fail(&s->line, status, &why);
 }
 
 /* --- waiting ----------------------------------------------------------------------------------------- */
 
-ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag) {
+static ash_status wait_for_all(cuda_streams *s, ash_diag *diag) {
     const cu_driver *f = &s->cuda->driver;
     for (uint32_t i = 0; i < s->options.streams; i++) wait_stream(s, s->streams[i]);
     wait_stream(s, s->control);
@@ -297,52 +303,44 @@ ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *dia
         check(s, ash_cuda__wait(s->cuda, s->control), "the GPU");
     }
     bool left_out = ash_stop__has_left_out(&s->stop) || (s->began && *read);
-    if (s->failed == ASH_OK) read_times(s);
+    if (s->line.failed == ASH_OK) read_times(s);
     s->timed = 0;
-    int failed = s->failed;
+    s->start = 0;
+    int failed = s->line.failed;
     uint64_t over = 0;
     for (uint32_t i = 0; i < s->options.streams; i++)
         over += atomic_exchange_explicit(&s->over[i], 0, memory_order_relaxed);
     bool whole = failed == ASH_OK && !left_out;
-    atomic_fetch_add_explicit(&s->done, whole ? steps : over, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->done, whole ? s->steps : over, memory_order_relaxed);
     ash_stop__set_left_out(&s->stop, false);
-    s->failed = ASH_OK;
+    s->line.failed = ASH_OK;
     s->began = false;
+    s->steps = 0;
+    s->next = &s->scripts;
     if (failed != ASH_OK) {
-        if (diag) *diag = s->why;
+        if (diag) *diag = s->line.why;
         return (ash_status)failed;
     }
     return left_out ? ash_fail(diag, ASH_ERROR_CANCELLED, "the execution was cancelled") : ASH_OK;
 }
 
-/* One script stays, for the next round may say the same. */
-static void end_round(cuda_streams *s) {
-    for (cuda_script *script = s->round, *next; script; script = next) {
-        next = script->next;
-        script->next = NULL;
-        if (s->idle)
-            ash_cuda_script__free(s, script);
-        else
-            s->idle = script;
-    }
-    s->round = NULL;
-}
-
 static ash_status finish(ash_streams *streams, ash_diag *diag) {
     cuda_streams *s = of(streams);
-    if (!s->began && s->failed == ASH_OK) {
+    if (!s->began && s->line.failed == ASH_OK) {
         ash_stop__set_left_out(&s->stop, false);
         return ASH_OK;
     }
-    uint64_t steps = 0;
-    for (const cuda_script *script = s->round; script; script = script->next) steps += script->steps;
     /* also where the device was lost: what was taken goes back */
     bool entered;
     check(s, ash_cuda__enter_to_wait(s->cuda, &entered), "the GPU's context");
-    ash_status status = ash_cuda_streams__wait(s, steps, diag);
-    end_round(s);
+    ash_status status = wait_for_all(s, diag);
     if (entered) ash_cuda__leave(s->cuda);
     return status;
+}
+
+static ash_status replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag) {
+    ash_cuda_graph__start(streams, capture);
+    return finish(streams, diag);
 }
 
 static void stop(ash_streams *streams) {
@@ -364,17 +362,38 @@ static uint64_t done(const ash_streams *streams) {
 
 /* --- life -------------------------------------------------------------------------------------------- */
 
+static void free_scripts(cuda_streams *s) {
+    for (cuda_script *script = s->scripts, *next; script; script = next) {
+        next = script->next;
+        ash_cuda_script__free(s, script);
+    }
+    s->scripts = NULL;
+    s->next = &s->scripts;
+}
+
+static void forget(ash_streams *streams) {
+    cuda_streams *s = of(streams);
+    if (!s->scripts) return;
+    bool entered = ash_cuda__enter_last(s->cuda);
+    free_scripts(s);
+    if (entered) ash_cuda__leave(s->cuda);
+}
+
+static ash_status measure(const ash_streams *streams, const ash_command *commands, size_t count,
+                          ash_streams_memory *out, ash_diag *diag) {
+    const cuda_streams *s = (const cuda_streams *)streams;
+    return ash_cuda_script__measure(s->allocator, &s->options, commands, count, out, diag);
+}
+
 static void destroy(ash_streams *streams) {
     cuda_streams *s = of(streams);
     const cu_driver *f = &s->cuda->driver;
     const ash_allocator *a = s->allocator;
     bool entered = ash_cuda__enter_last(s->cuda);
-    end_round(s);
-    ash_cuda_script__free(s, s->idle);
+    free_scripts(s);
     for (uint32_t i = 0; s->streams && i < s->options.streams; i++)
         if (s->streams[i]) f->stream_destroy(s->streams[i]);
-    for (uint32_t i = 0; s->events && i < s->options.events; i++)
-        if (s->events[i]) f->event_destroy(s->events[i]);
+    ash_cuda_line__free(&s->line, a, s->options.events);
     for (uint32_t i = 0; i < s->n_times; i++) {
         f->event_destroy(s->times[i].before);
         f->event_destroy(s->times[i].after);
@@ -386,7 +405,6 @@ static void destroy(ash_streams *streams) {
     if (s->pinned) f->release_host(s->pinned);
     if (entered) ash_cuda__leave(s->cuda);
     ash_mem_free(a, s->streams, s->options.streams, sizeof *s->streams);
-    ash_mem_free(a, s->events, s->options.events, sizeof *s->events);
     ash_mem_free(a, s->times, s->room_times, sizeof *s->times);
     ash_mem_free(a, (void *)s->over, s->options.streams, sizeof *s->over);
     ash_mem_free(a, s, 1, sizeof *s);
@@ -399,12 +417,16 @@ static const ash_stream_class class = {.kind = "CUDA",
                                        .finish = finish,
                                        .counts = counts,
                                        .done = done,
+                                       .memory = measure,
+                                       .forget = forget,
                                        .instantiate = ash_cuda_graph__instantiate,
-                                       .replay = ash_cuda_graph__replay,
+                                       .replay = replay,
+                                       .start = ash_cuda_graph__start,
                                        .capture_free = ash_cuda_graph__free,
                                        .captured = ash_cuda_graph__captured,
                                        .graphs = ash_cuda_graph__graphs,
-                                       .compiled = ash_cuda_graph__compiled};
+                                       .compiled = ash_cuda_graph__compiled,
+                                       .ahead = &ash_cuda__ahead};
 
 static ash_status make(cuda_streams *s, ash_diag *diag) {
     cuda_device *d = s->cuda;
@@ -412,17 +434,19 @@ static ash_status make(cuda_streams *s, ash_diag *diag) {
     void *pinned = NULL;
     for (uint32_t i = 0; i < s->options.streams; i++)
         ASH_TRY(ash_cuda__check(d, f->stream_create(&s->streams[i], CU_NON_BLOCKING), "a stream", diag));
-    for (uint32_t i = 0; i < s->options.events; i++)
-        ASH_TRY(ash_cuda__check(d, f->event_create(&s->events[i], CU_DISABLE_TIMING), "an event", diag));
+    s->line.begin = s->line.end = s->streams[0];
+    ASH_TRY(ash_cuda_line__make(&s->line, s->allocator, s->options.events, diag));
     ASH_TRY(ash_cuda__check(d, f->stream_create(&s->control, CU_NON_BLOCKING), "a stream", diag));
     ASH_TRY(ash_cuda__check(d, f->event_create(&s->begun, CU_DISABLE_TIMING), "an event", diag));
     ASH_TRY(ash_cuda__check(d, f->event_create(&s->origin, 0), "an event", diag));
-    ASH_TRY(ash_cuda__check(d, f->allocate(&s->words, 2 * sizeof(int32_t)), "memory of the GPU", diag));
-    ASH_TRY(ash_cuda__check(d, f->allocate_host(&pinned, pinned_bytes(s)), "pinned memory", diag));
+    ASH_TRY(ash_cuda__check(d, f->allocate(&s->words, CUDA_WORDS * sizeof(int32_t)), "memory of the GPU",
+                            diag));
+    ASH_TRY(ash_cuda__check(d, f->allocate_host(&pinned, ash_cuda_streams__pinned(&s->options)),
+                            "pinned memory", diag));
     s->pinned = pinned;
-    memset(pinned, 0, pinned_bytes(s));
+    memset(pinned, 0, ash_cuda_streams__pinned(&s->options));
     s->pinned[CUDA_ONES] = s->pinned[CUDA_ONES + 1] = 1;
-    s->base.stop = (ash_address)s->words;
+    s->line.base.stop = (ash_address)s->words;
     return ASH_OK;
 }
 
@@ -434,21 +458,21 @@ ash_status ash_cuda__create_streams(ash_device *device, const ash_streams_option
     cuda_streams *s = ash_mem_calloc(a, 1, sizeof *s);
     ash_status status = ASH_OK;
     if (s) {
-        *s = (cuda_streams){.base = {.class = &class},
+        *s = (cuda_streams){.line = {.base = {.class = &class}, .cuda = d, .other = d},
                             .device = device,
                             .cuda = d,
                             .allocator = a,
                             .options = *options,
                             .stop = {.asked = options->cancel ? options->cancel : &ash_cancel__never}};
         s->streams = ash_mem_calloc(a, options->streams, sizeof *s->streams);
-        s->events = ash_mem_calloc(a, options->events, sizeof *s->events);
+        s->next = &s->scripts;
         s->over = ash_mem_calloc(a, options->streams, sizeof *s->over);
-        status = s->streams && s->events && s->over ? make(s, diag) : ASH_NO_MEMORY(diag);
-        if (status != ASH_OK) destroy(&s->base);
+        status = s->streams && s->over ? make(s, diag) : ASH_NO_MEMORY(diag);
+        if (status != ASH_OK) destroy(&s->line.base);
     } else {
         status = ASH_NO_MEMORY(diag);
     }
     ash_cuda__leave(d);
-    if (status == ASH_OK) *out = &s->base;
+    if (status == ASH_OK) *out = &s->line.base;
     return status;
 }

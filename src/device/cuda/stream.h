@@ -89,6 +89,7 @@ typedef struct cuda_script {
     ash_command *commands; /* what it was made of */
     size_t count;
     uint32_t steps;
+    uint64_t before; /* steps that were issued before it in the round */
     ASH_VEC(cuda_op) ops;
     ASH_VEC(cuda_item) items;
     ASH_VEC(cuda_call) calls;
@@ -105,33 +106,37 @@ typedef struct cuda_script {
 } cuda_script;
 
 typedef struct cuda_streams {
-    ash_streams base;
+    cuda_line line;
     ash_device *device;
     cuda_device *cuda;
     const ash_allocator *allocator;
     ash_streams_options options;
     cu_stream *streams, control;
-    cu_event *events, begun; /* begun: the words and records are there */
+    cu_event begun; /* the words and records are there */
     struct {
         cu_event before, after;
         ash_timing *timing;
     } *times;
     uint32_t n_times, room_times, timed;
-    cu_event origin; /* with `times`: the clock's `start` */
+    cu_event origin; /* with `times`: the clock's `start`, or 0: not in this round */
     int64_t start;
-    cu_address words;   /* i32 asked, i32 left out: on the device */
-    int32_t *pinned;    /* zeros, ones, what was looked at, and per stream what was left out */
-    ash_stop stop;      /* what functions of the host look at, and what they say */
-    cuda_script *round; /* of the present one */
-    cuda_script *idle;  /* that can be used again, or NULL */
+    cu_address words;             /* i32 asked, i32 left out: on the device */
+    int32_t *pinned;              /* zeros, ones, what was looked at, and per stream what was left out */
+    ash_stop stop;                /* what functions of the host look at, and what they say */
+    cuda_script *scripts, **next; /* of a round, in order: those before *next are of the present one, others
+                                     may be of the next that is issued */
     bool began;
-    int failed; /* first failure of the round; ASH_OK */
-    ash_diag why;
+    uint64_t steps;         /* that were issued in this round */
     _Atomic uint64_t *over; /* per stream: steps of this round that are known to be over */
     _Atomic uint64_t done;  /* steps of earlier ones */
 } cuda_streams;
 
 enum { CUDA_ZEROS = 0, CUDA_ONES = 2, CUDA_LOOK = 4, CUDA_READ = 6 }; /* of `pinned`, in i32s */
+enum { CUDA_WORDS = 2 };                                              /* of `words` */
+
+static inline size_t ash_cuda_streams__pinned(const ash_streams_options *options) {
+    return (CUDA_READ + (size_t)options->streams + 1) * sizeof(int32_t);
+}
 
 /* Whether something was left out: the word on the device, and where a stream reads it to; the number of
  * streams: the control stream. Each has a place of its own, for nothing orders their copies; nor does
@@ -149,6 +154,11 @@ ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, s
 void ash_cuda_script__free(cuda_streams *s, cuda_script *script);
 /* The operation behind this one and all that is in it. */
 size_t ash_cuda_script__after(const cuda_script *script, size_t op);
+/* Adds what one would hold, of streams with these options, and takes nothing; for NULL what streams hold
+ * without any. */
+ash_status ash_cuda_script__measure(const ash_allocator *a, const ash_streams_options *options,
+                                    const ash_command *commands, size_t count, ash_streams_memory *out,
+                                    ash_diag *diag);
 /* Whether it was made of these. */
 bool ash_cuda_script__is_of(const cuda_script *script, const ash_command *commands, size_t count);
 /* Puts the present numbers into the mirror: all records, or those of one segment; whether any is another
@@ -163,16 +173,15 @@ void ash_cuda_script__call(void *call);
 /* graph.c */
 ash_status ash_cuda_graph__instantiate(ash_streams *streams, const ash_command *commands, size_t count,
                                        const ash_capture *like, ash_capture **out, ash_diag *diag);
-ash_status ash_cuda_graph__replay(ash_streams *streams, const ash_capture *capture, ash_diag *diag);
+void ash_cuda_graph__start(ash_streams *streams, const ash_capture *capture);
 void ash_cuda_graph__free(ash_streams *streams, ash_capture *capture);
 uint32_t ash_cuda_graph__captured(const ash_capture *capture);
 uint32_t ash_cuda_graph__graphs(const ash_capture *capture);
 bool ash_cuda_graph__compiled(const ash_capture *capture);
 
-/* stream.c: a round's begin and end, for graphs as well; within the context. */
-void ash_cuda_streams__begin(cuda_streams *s);
+/* stream.c: what graphs have in common with it; within the context. */
+void ash_cuda_streams__begin(cuda_streams *s); /* a round, if that has not begun */
 /* Runs a repeat: what comes before on its stream is issued. Failures are the round's. */
 void ash_cuda_streams__repeat(cuda_streams *s, cuda_script *script, const cuda_op *op);
-ash_status ash_cuda_streams__wait(cuda_streams *s, uint64_t steps, ash_diag *diag);
 
 #endif
