@@ -107,7 +107,7 @@ bool check_has_time(const check_run *run);
 void check_revive(check_run *run);
 
 /* Every mode of a case, a row for each. */
-void check_graph(const check_run *run, const check_case *which);
+void check_graph(check_run *run, const check_case *which);
 /* How a case's plan is prepared; device NULL: for the processor. */
 ash_plan_options check_plan_options(const check_case *which, ash_device *device, ash_mode mode);
 /* Random graphs, until there are enough or their part of the time is over. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A thread has CHAINS sums, so that none waits for the one before, and adds to each of them UNROLLED times
- * in a turn; in the end it stores their bits, by exclusive or. Of f32 the multiply-adds are those of the
+ * in a turn; in the end it stores what their bits come to (mix). Of f32 the multiply-adds are those of the
  * host, one after the other. Of matrices all elements are 1 and -1, so that what one of them adds to each
  * element of a sum is a small number, and sums are exact. */
 #include "mills.h"
@@ -12,7 +12,14 @@
 
 #include "random.h"
 
-enum { CHAINS = 8, UNROLLED = 32, MATRICES = 4 /* a turn, of each chain */, A_WORDS = 4, B_WORDS = 2 };
+enum {
+    CHAINS = 8,
+    UNROLLED = 32,
+    MATRICES = 4 /* a turn, of each chain */,
+    A_WORDS = 4,
+    B_WORDS = 2,
+    FACTOR = 31
+};
 
 const mill mills[] = {
     {"f32 multiply-adds", "f32", ASH_GPU_FMA, 70, 0, 0, 0, 1 << 20},
@@ -91,7 +98,7 @@ char *mill_text(const mill *m) {
     for (unsigned w = 0; w < MILL_WORDS; w++) {
         fprintf(file, "mov.b32 %%x%u, 0;\n", w);
         for (unsigned s = w; s < sums; s += MILL_WORDS)
-            fprintf(file, "mov.b32 %%r3, %%s%u; xor.b32 %%x%u, %%x%u, %%r3;\n", s, w, w);
+            fprintf(file, "mov.b32 %%r3, %%s%u; mad.lo.u32 %%x%u, %%x%u, %d, %%r3;\n", s, w, w, FACTOR);
     }
     fprintf(file, "st.global.v4.b32 [%%to], {%%x0, %%x1, %%x2, %%x3};\n"
                   "setp.ne.u32 %%p1, %%r1, 0; @%%p1 bra DONE; st.global.u64 [%%clocks], %%t2;\n"
@@ -101,6 +108,11 @@ char *mill_text(const mill *m) {
 }
 
 /* --- numbers ------------------------------------------------------------------------------------------ */
+
+/* So that no two wrong sums cancel each other out. */
+static void mix(uint32_t *word, uint32_t bits) {
+    *word = *word * FACTOR + bits;
+}
 
 static uint32_t bits_of(float x) {
     uint32_t bits;
@@ -163,12 +175,12 @@ void mill_results(const mill *m, unsigned turns, uint32_t results[MILL_LANES][MI
         for (unsigned k = 0; k < CHAINS; k++) x[k] = float_of(numbers[lane][2 + k]);
         for (unsigned i = 0; !m->terms && i < turns * UNROLLED; i++)
             for (unsigned k = 0; k < CHAINS; k++) x[k] = fmaf(x[k], a, b);
-        for (unsigned k = 0; !m->terms && k < CHAINS; k++) to[k % MILL_WORDS] ^= bits_of(x[k]);
+        for (unsigned k = 0; !m->terms && k < CHAINS; k++) mix(&to[k % MILL_WORDS], bits_of(x[k]));
         for (unsigned w = 0; m->terms && w < MILL_WORDS; w++)
             for (int k = 0; k < CHAINS; k++) {
                 int each = dot(m, lane / 4 + 8 * (w / 2), lane % 4 * 2 + w % 2);
                 int sum = k + (int)(turns * MATRICES) * each;
-                to[w] ^= m->math == ASH_GPU_BYTES ? (uint32_t)sum : bits_of((float)sum);
+                mix(&to[w], m->math == ASH_GPU_BYTES ? (uint32_t)sum : bits_of((float)sum));
             }
     }
 }

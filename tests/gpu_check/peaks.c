@@ -96,6 +96,7 @@ static void check_mill(check_run *run, const mill *m) {
         table_add(&row);
         return;
     }
+    check_revive(run);
     ash_status status = bare_open(run, &b, &diag);
     if (status == ASH_OK) status = run_mill(run, &b, m, &row, &diag);
     bare_close(&b);
@@ -163,6 +164,7 @@ static void check_bytes(check_run *run) {
     ash_diag diag = {0};
     double us[WAYS] = {-1, -1, -1};
     const uint64_t bytes = run->options.quick ? 1 << 20 : 256 << 20;
+    check_revive(run);
     ash_status status = bare_open(run, &b, &diag);
     if (status == ASH_OK) status = carry(run, &b, bytes, us, &diag);
     const uint32_t *words = b.pinned;
@@ -327,10 +329,12 @@ static ash_status least_operation(const check_run *run, double us[2], ash_diag *
 static void check_chains(check_run *run) {
     double expected[2] = {-1, -1};
     ash_diag diag = {0};
+    check_revive(run);
     ash_status forecast = least_operation(run, expected, &diag);
     for (chain how = 0; how < CHAINS; how++) {
         bare b;
         check_row row = check_row_of("peaks", chain_names[how], "");
+        check_revive(run);
         if (how == CHAIN_STREAM) row.predicted = expected[0];
         if (how == CHAIN_GRAPH) row.predicted = expected[1];
         ash_status status = forecast == ASH_OK ? bare_open(run, &b, &diag) : forecast;

@@ -191,8 +191,7 @@ static ash_status go(const check_run *run, seeded *s, way w, check_row *row, ash
     }
 }
 
-/* A GPU that is lost in one way is opened again before the next seed. */
-static void check_seed(const check_run *run, seeded *s) {
+static void check_seed(check_run *run, seeded *s) {
     static const char *const modes[WAYS] = {"processor",    "stream",   "graph",
                                             "multi_stream", "poisoned", "eager"};
     char name[32];
@@ -202,6 +201,7 @@ static void check_seed(const check_run *run, seeded *s) {
         ash_diag diag = {0};
         check_row row = check_row_of("random", name, modes[w]);
         row.quiet = true;
+        check_revive(run);
         ash_status status = go(run, s, w, &row, &diag);
         check_row_end(&row, status, false, &diag);
         s->failed += !row.passed;
@@ -220,7 +220,6 @@ void check_random(check_run *run) {
     check_row row = check_row_of("random", name, "");
     for (; n < run->options.graphs && check_now() < end && check_has_time(run); n++) {
         seeded s = {.seed = run->options.seed + n};
-        check_revive(run);
         check_seed(run, &s);
         failed += s.failed;
         if (s.failed)

@@ -332,8 +332,8 @@ static ash_status check_variant(const check_run *run, found *of, ash_plan *plan,
         results more;
         status = execute_again(plan, of->which->rounds, &more, diag);
         if (status == ASH_OK && !equal(&got, &more))
-            check_row_fail(row, "other bits when it is computed once more, the %lluth time",
-                           (unsigned long long)(i + 1));
+            check_row_fail(row, "other bits when it is computed once more (%llu of %llu)",
+                           (unsigned long long)(i + 1), (unsigned long long)run->options.repeat);
         results_free(&more);
     }
     if (first->n)
@@ -385,7 +385,7 @@ static ash_status processor(const check_run *run, const check_case *which, const
     return status;
 }
 
-void check_graph(const check_run *run, const check_case *which) {
+void check_graph(check_run *run, const check_case *which) {
     static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM};
     found of = {.which = which};
     ash_graph *graph;
@@ -400,12 +400,15 @@ void check_graph(const check_run *run, const check_case *which) {
     if (status != ASH_OK) end_row(which, &row, status, &diag);
     for (size_t m = 0; status == ASH_OK && m < sizeof modes / sizeof *modes; m++) {
         row = check_row_of(which->group, which->name, ash_mode_text(modes[m]));
+        check_revive(run);
         end_row(which, &row, check_mode(run, &of, modes[m], false, &row, &diag), &diag);
     }
     row = check_row_of(which->group, which->name, "poisoned");
+    check_revive(run);
     if (status == ASH_OK)
         end_row(which, &row, check_mode(run, &of, ASH_MODE_MULTI_STREAM, true, &row, &diag), &diag);
     row = check_row_of(which->group, which->name, "eager");
+    check_revive(run);
     if (status == ASH_OK) end_row(which, &row, check_eager(run, which, graph, &row, &diag), &diag);
     for (unsigned v = 0; v < VARIANTS; v++) {
         results_free(&of.want[v]);
