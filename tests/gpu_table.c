@@ -64,14 +64,39 @@ static bool take_line(char **csv, const json *row, const char *kernel, const cha
     return true;
 }
 
-static unsigned check_kernels(const json *row, char **csv) {
+/* Whether a forecast is said to be off where it is not within 0.8 to 1.25 of what was measured. */
+static void check_off(const json *of) {
+    double us = json_double(of, "us", 0), expected = json_double(of, "expected_us", 0);
+    double ratio = us > 0 && expected > 0 ? expected / us : 1;
+    const json *off = json_member(of, "off");
+    if (!off || off->kind != JSON_BOOL || (off->number > 0) != (ratio < 0.8 || ratio > 1.25))
+        complain("%s, a ratio of %g: off is wrong", json_text(of, "name"), ratio);
+}
+
+/* A kernel's share is that of one of the measured peaks: of bytes, or of multiply-adds of some kind. */
+static void check_share(const json *kernel, const json *peaks) {
+    static const char *const rates[] = {"f32_gflops", "halves_gflops", "tf32_gflops", "bytes_gops"};
+    double share = json_double(kernel, "share", 0), us = json_double(kernel, "us", 0),
+           bytes = json_double(kernel, "gbytes", 0) / json_double(peaks, "memory_gbytes", 0),
+           ops = json_double(kernel, "gflops", 0);
+    bool good = us <= 0 || fabs(share - bytes) <= 1e-6 * bytes;
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        for (int times = 1; times <= 3; times += 2) { /* three products for one, in pairs of TF32 */
+            double of = times * ops / json_double(peaks, rates[i], 0);
+            good |= fabs(share - of) <= 1e-6 * of && share >= bytes * (1 - 1e-6);
+        }
+    if (!good) complain("%s: a share of %g", json_text(kernel, "name"), share);
+}
+
+static unsigned check_kernels(const json *row, const json *peaks, char **csv) {
     unsigned n = 0;
     const json *kernels = json_member(row, "kernels");
     for (const json *k = kernels ? kernels->first : NULL; k && !bad; k = k->next, n++) {
         need_texts(k, "a kernel", KEYS("name", "bound"));
         need_numbers(k, "a kernel", KEYS("us", "expected_us"), false, false);
         need_numbers(k, "a kernel", KEYS("share", "gflops", "gbytes"), false, true);
-        if (!json_member(k, "off")) complain("a kernel: no off");
+        check_off(k);
+        check_share(k, peaks);
         if (!bad) take_line(csv, row, json_text(k, "name"), "timed");
     }
     return n;
@@ -81,14 +106,15 @@ typedef struct sums {
     unsigned passed, failed, skipped, kernels, rows;
 } sums;
 
-static void check_row(const json *row, char **csv, sums *n) {
+static void check_row(const json *row, const json *peaks, char **csv, sums *n) {
     need_texts(row, "a row", KEYS("group", "name", "mode", "status", "why"));
     need_numbers(row, "a row",
                  KEYS("us", "expected_us", "kernels_us", "share", "gflops", "gbytes", "error"), false,
                  true);
+    check_off(row);
     if (bad) return;
     const char *status = json_text(row, "status");
-    n->kernels += check_kernels(row, csv);
+    n->kernels += check_kernels(row, peaks, csv);
     if (!bad) take_line(csv, row, "", status);
     n->passed += !strcmp(status, "passed");
     n->failed += !strcmp(status, "failed");
@@ -116,7 +142,7 @@ static void check_table(const json *root, char *csv) {
     need_numbers(json_member(root, "peaks"), "peaks", KEYS("clock_mhz"), true, true);
     csv += strcspn(csv, "\n") + 1; /* what columns are */
     for (const json *row = rows ? rows->first : NULL; row && !bad; row = row->next)
-        check_row(row, &csv, &n);
+        check_row(row, json_member(root, "peaks"), &csv, &n);
     if (bad) return;
     if (*csv) complain("the CSV has more: %.60s", csv);
     need_sum(root, "passed", n.passed);

@@ -104,9 +104,9 @@ static inline void ptx_case_matrices(FILE *file, const ptx_case *c) {
     for (unsigned i = 0; i < c->words[0]; i++) fprintf(file, "st.global.b32 [%%to+%u], d%u;\n", 8 * i, i);
 }
 
-/* What a module for GPUs of this kind begins with. */
+/* What a module for GPUs of this kind begins with: by the least version that has it. */
 static inline void ptx_case_head(FILE *file, int sm) {
-    fprintf(file, ".version 7.8\n.target sm_%d\n.address_size 64\n", sm);
+    fprintf(file, ".version %s\n.target sm_%d\n.address_size 64\n", sm < 90 ? "7.0" : "7.8", sm);
 }
 
 /* k<number>(in, out), a thread per row: operands from in[row], results to out[row]. */

@@ -142,7 +142,7 @@ static void json_end(FILE *file, const check_run *run) {
     fputs("\n]", file);
     json_key(file, "peaks");
     for (size_t m = 0; m < sizeof names / sizeof *names; m++)
-        if (names[m]) json_number(file, names[m], run->peaks.ops[m] > 0 ? 1e3 * run->peaks.ops[m] : -1);
+        if (names[m]) json_number(file, names[m], run->peaks.ops[m] > 0 ? run->peaks.ops[m] : -1);
     json_number(file, "memory_gbytes", run->peaks.bytes > 0 ? run->peaks.bytes : -1);
     json_number(file, "clock_mhz", run->peaks.mhz > 0 ? run->peaks.mhz : -1);
     fputs("}", file);
