@@ -135,7 +135,7 @@ static void check_table(const json *root, char *csv) {
                  KEYS("sm", "multiprocessors", "memory_bytes", "l2_bytes", "driver", "clock_mhz",
                       "memory_clock_mhz", "memory_bits"),
                  true, false);
-    need_numbers(json_member(root, "options"), "options", KEYS("repeat", "seed", "graphs"), false, false);
+    need_numbers(json_member(root, "options"), "options", KEYS("repeat", "seed", "graphs"), false, true);
     need_numbers(json_member(root, "peaks"), "peaks",
                  KEYS("f32_gflops", "halves_gflops", "tf32_gflops", "bytes_gops", "memory_gbytes"), true,
                  false);

@@ -42,7 +42,7 @@ extern const unsigned check_case_count;
 
 typedef struct check_options {
     const char *device, *csv, *json, *only, *paper;
-    uint64_t seed, graphs, repeat, minutes; /* of random graphs: the first, and how many at most; how often
+    uint64_t seed, graphs, repeat, seconds; /* of random graphs: the first, and how many at most; how often
                                                results are computed; when nothing more is begun */
     bool quick, exact, list;
 } check_options;
@@ -133,5 +133,7 @@ void table_kernel(const check_row *of, const check_kernel *kernel);
 void table_add(const check_row *row);
 /* The sums; the number of failures. */
 unsigned table_close(const check_run *run);
+/* Closes the table with a failure that says so, and ends the process; comes back where it is closed. */
+void table_overdue(const check_run *run);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gpu_check: one program that needs nothing but a driver, and says whether ashlar is right on this GPU,
  * and how fast. Status 0: all passed; 1: something failed; 2: the command is wrong; 77: no GPU. */
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static const char usage[] =
     "  --repeat N      how often each result is computed: 20 unless said otherwise, 2 with --quick\n"
     "  --graphs N      random graphs, at most: as many as two minutes are enough for, 4 with --quick\n"
     "  --seed N        the first of them: 1\n"
-    "  --minutes N     begin nothing after that time: 9\n"
+    "  --seconds N     begin nothing after that time, and give up after a tenth more: 540\n"
     "  --quick         small sizes, and nothing timed more than once\n"
     "  --exact         results must have the processor's bits, also where that is not promised\n"
     "  --list          what there is to check\n"
@@ -45,7 +46,7 @@ static bool read_option(char **argv, int left, check_options *out, int *taken) {
                    {"--json", &out->json, NULL, NULL},       {"--only", &out->only, NULL, NULL},
                    {"--paper", &out->paper, NULL, NULL},     {"--repeat", NULL, &out->repeat, NULL},
                    {"--graphs", NULL, &out->graphs, NULL},   {"--seed", NULL, &out->seed, NULL},
-                   {"--minutes", NULL, &out->minutes, NULL}, {"--quick", NULL, NULL, &out->quick},
+                   {"--seconds", NULL, &out->seconds, NULL}, {"--quick", NULL, NULL, &out->quick},
                    {"--exact", NULL, NULL, &out->exact},     {"--list", NULL, NULL, &out->list}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (strcmp(argv[0], options[i].name) != 0) continue;
@@ -60,7 +61,7 @@ static bool read_option(char **argv, int left, check_options *out, int *taken) {
 
 static bool read_options(int argc, char **argv, check_options *out) {
     *out = (check_options){
-        .device = "CUDA:0", .seed = 1, .repeat = UINT64_MAX, .graphs = UINT64_MAX, .minutes = 9};
+        .device = "CUDA:0", .seed = 1, .repeat = UINT64_MAX, .graphs = UINT64_MAX, .seconds = 540};
     for (int i = 1, taken; i < argc; i += taken)
         if (!read_option(argv + i, argc - i, out, &taken)) return false;
     if (out->repeat == UINT64_MAX) out->repeat = out->quick ? 2 : 20;
@@ -70,7 +71,7 @@ static bool read_options(int argc, char **argv, check_options *out) {
            !strncmp(out->device, "CUDA:sm_", 8) == (out->paper != NULL);
 }
 
-/* --- what all sections share ---------------------------------------------------------------------------- */
+/* --- what all sections share -------------------------------------------------------------------------- */
 
 int64_t check_now(void) {
     struct timespec t;
@@ -79,7 +80,7 @@ int64_t check_now(void) {
 }
 
 bool check_has_time(const check_run *run) {
-    return (uint64_t)(check_now() - run->begun) / 1000000000 < 60 * run->options.minutes;
+    return (uint64_t)(check_now() - run->begun) / 1000000000 < run->options.seconds;
 }
 
 void check_revive(check_run *run) {
@@ -174,13 +175,23 @@ static void check_sections(check_run *run) {
         }
         check_row row = check_row_of(c->group, c->name, "");
         row.skipped = true;
-        snprintf(row.why, sizeof row.why, "%llu minutes are over",
-                 (unsigned long long)run->options.minutes);
+        snprintf(row.why, sizeof row.why, "%llu seconds are over",
+                 (unsigned long long)run->options.seconds);
         table_add(&row);
     }
 }
 
+/* For kernels that never end, and drivers that never answer. */
+static void *watch(void *argument) {
+    const check_run *run = argument;
+    const int64_t ms = (int64_t)ASH_MIN(run->options.seconds, 1u << 20) * 1100;
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+    table_overdue(run);
+    return NULL;
+}
+
 static int check(check_run *run) {
+    pthread_t watcher;
     ash_device_info info = ash_device_describe(run->device);
     printf("gpu_check, ashlar %s\n%s: %s, %.1f GiB\nbits are those of a processor %s multiply-add\n"
            "each result is computed %llu times; random graphs from seed %llu on\n\n",
@@ -188,6 +199,7 @@ static int check(check_run *run) {
            run->fma ? "with" : "without, and so are close alone: this one has no",
            (unsigned long long)run->options.repeat, (unsigned long long)run->options.seed);
     if (!table_open(run)) return MISUSED;
+    if (run->options.seconds && pthread_create(&watcher, NULL, watch, run) == 0) pthread_detach(watcher);
     check_sections(run);
     return table_close(run) ? BAD : GOOD;
 }

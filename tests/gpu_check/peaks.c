@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What this GPU does at most, each measured by a kernel or a loop of its own: multiply-adds (mills.c), bytes
- * within its memory and over the bus, and what a launch, a node of a graph and an event cost. All of it has
- * results, which are compared; so a peak is one of right numbers. What is expected of it are the numbers
- * that forecasts are made of. */
+/* What this GPU does at most, each measured by a kernel or a loop of its own: multiply-adds (mills.c),
+ * bytes within its memory and over the bus, and what a launch, a node of a graph and an event cost. All of
+ * it has results, which are compared; so a peak is one of right numbers. What is expected of it are the
+ * numbers that forecasts are made of. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static ash_status run_mill(check_run *run, bare *b, const mill *m, check_row *ro
     if (row->passed) run->peaks.ops[m->math] = ASH_MAX(run->peaks.ops[m->math], ops / g.us / 1000);
     if (!row->passed || m->math != ASH_GPU_FMA) return ASH_OK;
     run->peaks.mhz = (double)clocks / g.us;
-    snprintf(row->why, sizeof row->why, "at %.0f MHz", run->peaks.mhz);
+    if (clocks) snprintf(row->why, sizeof row->why, "at %.0f MHz", run->peaks.mhz);
     return ASH_OK;
 }
 
@@ -131,7 +131,8 @@ static uint32_t word_at(uint64_t i) {
     return (uint32_t)i * 2654435761u;
 }
 
-/* Bytes go to the GPU, on it and back: what comes back is what went. Each way the quickest of some times. */
+/* Bytes go to the GPU, on it and back: what comes back is what went. Each way takes the least of some
+ * times. */
 static ash_status carry(const check_run *run, bare *b, uint64_t bytes, double us[WAYS], ash_diag *diag) {
     cu_address from, to;
     cu_function kernel;

@@ -320,7 +320,8 @@ typedef struct found {
     results want[VARIANTS], first[VARIANTS];
 } found;
 
-/* One variant: beside the processor, beside the first mode, and, as often as is asked for, beside itself. */
+/* One variant: beside the processor, beside the first mode, and, as often as is asked for, beside
+ * itself. */
 static ash_status check_variant(const check_run *run, found *of, ash_plan *plan, unsigned v, check_row *row,
                                 ash_diag *diag) {
     results got, *first = &of->first[v];

@@ -81,8 +81,14 @@ grep -q 'FAILED' "$folder/out" || fail "no failure is shown"
 grep -q '"failed".*differs from the processor' "$folder/csv" || fail "no failure in the CSV file"
 
 # no time: nothing is begun, and it is said of each case
-"$check" --quick --minutes 0 --only products >"$folder/out" 2>&1 || fail "status $? without time"
+"$check" --quick --seconds 0 --only products >"$folder/out" 2>&1 || fail "status $? without time"
 grep -q '^0 passed, 0 failed, [1-9][0-9]* skipped' "$folder/out" || fail "cases are begun without time"
+
+# what does not come to an end in time: a failure, and files that are whole
+"$check" --seconds 3 --only squeezenet --csv "$folder/csv" --json "$folder/json" >"$folder/out" 2>&1
+[ $? -eq 1 ] || fail "status $? of what takes too long"
+grep -q '"time",.*"failed".*end"$' "$folder/csv" || fail "it is not said that it takes too long"
+tail -1 "$folder/json" | grep -q '"failed": 1, "skipped": 0}$' || fail "the JSON of what takes too long has no end"
 
 # no driver, no such GPU, nonsense: one line, and an error
 for device in CUDA:0 CUDA:7; do

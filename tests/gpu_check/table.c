@@ -3,20 +3,24 @@
  * object of JSON: version, device, options, rows with their kernels, peaks, sums. */
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ashlar/version.h"
 #include "check.h"
 
 static const double least_ratio = 0.8, most_ratio = 1.25; /* of a forecast to what is measured */
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a thread of its own says that time is over */
 static struct {
     FILE *csv, *json, *kernels; /* kernels: JSON of those of the next row */
     char *text;                 /* that it writes */
     size_t len;
     unsigned rows, timed, off, passed, failed, skipped; /* timed: kernels; off: whose forecast is */
+    bool closed;
 } table;
 
 /* Whether the forecast is off. */
@@ -60,6 +64,15 @@ static void json_number(FILE *file, const char *key, double number) {
         fputs("null", file);
 }
 
+/* UINT64_MAX: as many as there are, null. */
+static void json_count(FILE *file, const char *key, uint64_t count) {
+    json_key(file, key);
+    if (count == UINT64_MAX)
+        fputs("null", file);
+    else
+        fprintf(file, "%" PRIu64, count);
+}
+
 static void json_bool(FILE *file, const char *key, bool value) {
     json_key(file, key);
     fputs(value ? "true" : "false", file);
@@ -73,7 +86,7 @@ static void json_head(FILE *file, const check_run *run) {
     json_string(file, "{name", f->name);
     json_number(file, "sm", f->sm);
     json_number(file, "multiprocessors", f->multiprocessors);
-    json_number(file, "memory_bytes", (double)f->memory);
+    json_count(file, "memory_bytes", f->memory);
     json_number(file, "l2_bytes", f->l2_bytes);
     json_number(file, "driver", f->driver);
     json_number(file, "clock_mhz", f->mhz);
@@ -84,9 +97,9 @@ static void json_head(FILE *file, const check_run *run) {
     json_bool(file, "{quick", run->options.quick);
     json_bool(file, "exact", run->options.exact);
     json_bool(file, "fma", run->fma);
-    json_number(file, "repeat", (double)run->options.repeat);
-    json_number(file, "seed", (double)run->options.seed);
-    json_number(file, "graphs", (double)run->options.graphs);
+    json_count(file, "repeat", run->options.repeat);
+    json_count(file, "seed", run->options.seed);
+    json_count(file, "graphs", run->options.graphs);
     fputs("}", file);
     json_key(file, "rows");
     fputs("[", file);
@@ -224,7 +237,7 @@ bool table_open(const check_run *run) {
     return true;
 }
 
-void table_add(const check_row *row) {
+static void add(const check_row *row) {
     table.skipped += row->skipped;
     table.passed += row->passed && !row->skipped;
     table.failed += !row->passed;
@@ -234,7 +247,13 @@ void table_add(const check_row *row) {
     table.rows++;
 }
 
-void table_kernel(const check_row *of, const check_kernel *k) {
+void table_add(const check_row *row) {
+    pthread_mutex_lock(&lock);
+    add(row);
+    pthread_mutex_unlock(&lock);
+}
+
+static void add_kernel(const check_row *of, const check_kernel *k) {
     table.timed++;
     table.off += is_off(k->us, k->predicted);
     if (table.json) json_kernel(k);
@@ -247,6 +266,12 @@ void table_kernel(const check_row *of, const check_kernel *k) {
     put(k->bound, '\n');
 }
 
+void table_kernel(const check_row *of, const check_kernel *kernel) {
+    pthread_mutex_lock(&lock);
+    add_kernel(of, kernel);
+    pthread_mutex_unlock(&lock);
+}
+
 static void close_file(FILE *file, const char *path) {
     bool bad = ferror(file);
     if (fclose(file) == 0 && !bad) return;
@@ -254,13 +279,34 @@ static void close_file(FILE *file, const char *path) {
     table.failed++;
 }
 
-unsigned table_close(const check_run *run) {
-    printf("\n%u passed, %u failed, %u skipped\n"
-           "%%: the time at the measured peaks, of what kernels took; ! and kernels whose forecast is not "
-           "within %g to %g of it: %u of %u\n",
-           table.passed, table.failed, table.skipped, least_ratio, most_ratio, table.off, table.timed);
+static void close_all(const check_run *run) {
+    printf(
+        "\n%u passed, %u failed, %u skipped\n"
+        "%% is the time at the measured peaks, of what kernels took; ! marks a forecast that is not within "
+        "%g to %g of it, as are those of %u of %u kernels\n",
+        table.passed, table.failed, table.skipped, least_ratio, most_ratio, table.off, table.timed);
     if (table.json) json_end(table.json, run);
     if (table.csv) close_file(table.csv, run->options.csv);
     if (table.json) close_file(table.json, run->options.json);
+    table.closed = true;
+}
+
+unsigned table_close(const check_run *run) {
+    pthread_mutex_lock(&lock);
+    close_all(run);
+    pthread_mutex_unlock(&lock);
     return table.failed;
+}
+
+void table_overdue(const check_run *run) {
+    pthread_mutex_lock(&lock);
+    if (!table.closed) {
+        check_row row = check_row_of("time", "what is behind the last row", "");
+        check_row_fail(&row, "it does not come to an end");
+        add(&row);
+        close_all(run);
+        fflush(NULL);
+        _exit(1);
+    }
+    pthread_mutex_unlock(&lock);
 }
