@@ -72,7 +72,7 @@ for n in 24 32 39 47 16 18 20 22 26 28 30 34 36 none; do
     PTX_WRONG="max $n" "$check" --quick --only random --seed 2 --graphs 1 --repeat 3 >"$folder/out" 2>&1
     grep -q 'other bits than before' "$folder/out" && break
 done
-[ $n != none ] || fail "a random graph that has other results once more is not found"
+[ "$n" != none ] || fail "a random graph that has other results once more is not found"
 
 # bits that nobody promises: it fails, and says where
 "$check" --quick --exact --only softmax --csv "$folder/csv" >"$folder/out" 2>&1
@@ -83,6 +83,12 @@ grep -q '"failed".*differs from the processor' "$folder/csv" || fail "no failure
 # no time: nothing is begun, and it is said of each case
 "$check" --quick --seconds 0 --only products >"$folder/out" 2>&1 || fail "status $? without time"
 grep -q '^0 passed, 0 failed, [1-9][0-9]* skipped' "$folder/out" || fail "cases are begun without time"
+
+# a GPU that has neither the matrices nor the instructions of the table: skipped, and said
+PTX_SM=75 "$check" --quick --only peaks >"$folder/out" 2>&1 || fail "status $? on sm_75"
+grep -q '^9 passed, 0 failed, 4 skipped' "$folder/out" || fail "peaks on sm_75"
+PTX_SM=75 "$check" --quick --only instructions >"$folder/out" 2>&1 || fail "status $? on sm_75"
+grep -q "^0 passed, 0 failed, $((cases + 1)) skipped" "$folder/out" || fail "instructions on sm_75"
 
 # what does not come to an end in time: a failure, and files that are whole
 "$check" --seconds 3 --only squeezenet --csv "$folder/csv" --json "$folder/json" >"$folder/out" 2>&1

@@ -51,8 +51,9 @@ static void defect(const char *variable, void (*plant)(const char *kind, uint64_
 
 /* For a process that never calls ptx_reset. */
 static void set_up_by_environment(void) {
-    const char *seed = getenv("PTX_SEED");
+    const char *seed = getenv("PTX_SEED"), *sm = getenv("PTX_SM");
     ptx_check_reset(NULL, seed ? strtoull(seed, NULL, 10) : 0);
+    if (sm) ptx_is.capability = atoi(sm);
     defect("PTX_LEAVE_OUT", ptx_leave_out);
     defect("PTX_WRONG", ptx_wrong);
 }

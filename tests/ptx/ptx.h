@@ -10,8 +10,9 @@
  * that call, and some at once: the seed decides. All calls take one lock; functions of the host run
  * under it, so they must not wait for another thread's call.
  *
- * What a program that is not linked with it can ask for, in the environment: PTX_SEED=N;
- * PTX_LEAVE_OUT="KIND N" and PTX_WRONG="KIND N", as ptx_leave_out and ptx_wrong. */
+ * What a program that is not linked with it can ask for, in the environment: PTX_SEED=N; PTX_SM=N, the
+ * capability of the machine; PTX_LEAVE_OUT="KIND N" and PTX_WRONG="KIND N", as ptx_leave_out and ptx_wrong.
+ */
 #ifndef PTX_H
 #define PTX_H
 
