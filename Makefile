@@ -40,7 +40,7 @@ install: build
 # The program alone is enough on a machine with a GPU: no toolchain, no LLVM, no CUDA toolkit.
 gpu-check: build
 	@cmake --build $(BUILD) --target gpu_check
-	@$(BUILD)/gpu_check --csv $(BUILD)/gpu_check.csv $(GPU_CHECK)
+	@$(BUILD)/gpu_check --csv $(BUILD)/gpu_check.csv --json $(BUILD)/gpu_check.json $(GPU_CHECK)
 
 lint:
 	@$(SETUP) lint

@@ -396,6 +396,32 @@ static void test_sums_in_any_order(void **state) {
     ptx_reset(NULL, 0);
 }
 
+/* An instruction whose results are wrong, each or one of them: what it gives is seen, and no other. */
+static void test_wrong_results(void **state) {
+    (void)state;
+    static const char text[] = PTX_HEAD
+        ".visible .entry k(.param .u64 to) {\n.reg .b64 %to; .reg .b32 %r<3>;\nld.param.u64 %to, [to];\n"
+        "mov.u32 %r0, %tid.x; add.u32 %r1, %r0, 6; mul.lo.u32 %r2, %r1, 4;\n"
+        "mad.wide.u32 %to, %r0, 4, %to; st.global.u32 [%to], %r2; ret; }\n";
+    for (unsigned n = 0; n < 3; n++) {
+        ptx_room room;
+        ptx_room_open(&room, 0);
+        ptx_wrong(n == 2 ? "fma" : "mul", n);
+        CUfunction f = ptx_room_load(&room, text);
+        for (unsigned run = 0; run < 2; run++) {
+            uint32_t got[2];
+            CUdeviceptr to = ptx_room_memory(NULL, sizeof got);
+            void *params[] = {&to};
+            assert_cu(ptx_room_run(f, 1, 2, 0, params));
+            assert_cu(cuMemcpyDtoH_v2(got, to, sizeof got));
+            assert_int_equal(got[0], n == 0 || (n == 1 && run == 0) ? 25 : 24);
+            assert_int_equal(got[1], 28);
+            assert_cu(cuMemFree_v2(to));
+        }
+    }
+    ptx_reset(NULL, 0);
+}
+
 /* What is right takes ptxas, where there is one. */
 static void test_ptxas_takes_the_kernels(void **state) {
     (void)state;
@@ -429,6 +455,7 @@ int main(void) {
         cmocka_unit_test(test_ranges_that_meet),
         cmocka_unit_test(test_an_address_that_is_cut),
         cmocka_unit_test(test_sums_in_any_order),
+        cmocka_unit_test(test_wrong_results),
         cmocka_unit_test(test_ptxas_takes_the_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

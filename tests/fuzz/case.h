@@ -9,6 +9,7 @@
 #ifndef ASH_FUZZ_CASE_H
 #define ASH_FUZZ_CASE_H
 
+#include "ashlar/plan.h"
 #include "fuzz_wide.h"
 
 enum { CASE_LEAVES = 256, CASE_OUTPUTS = 256, CASE_ROUNDS = 4, CASE_VARS = 8 };
@@ -42,6 +43,31 @@ typedef struct fuzz_cut {
 
 /* The case without what is cut out; NULL when nothing is left, or it cannot be. The caller frees it. */
 char *case_cut(const fuzz_case *c, const fuzz_cut *cut);
+
+/* The results of all rounds: bytes and dims of each output. From calloc; with its bytes it is freed by
+ * case_results_free. */
+typedef struct case_results {
+    struct {
+        int64_t dims[ASH_MAX_RANK];
+        size_t size;
+        char *bytes;
+    } at[CASE_ROUNDS][CASE_OUTPUTS];
+} case_results;
+
+void case_results_free(case_results *r);
+/* All rounds from the states' initial contents on; *r has nothing yet. */
+ash_status case_execute(const fuzz_case *c, ash_plan *plan, case_results *r, ash_diag *diag);
+/* The same without a plan that is kept: those rounds that need no state of the one before. */
+ash_status case_execute_eagerly(const fuzz_case *c, const ash_plan_options *options, case_results *r,
+                                ash_diag *diag);
+static inline unsigned case_eager_rounds(const fuzz_case *c) {
+    return c->g->states.len ? 1 : c->rounds;
+}
+/* The results of all rounds against the evaluator's, within what the case allows. */
+bool case_check(const fuzz_case *c, const case_results *r, char error[512]);
+/* Whether two have the same bits in so many rounds. */
+bool case_same(const fuzz_case *c, const case_results *a, const case_results *b, unsigned rounds,
+               const char *than, char error[512]);
 
 /* Runs a case in one way, a number that says how plans are prepared (0: as if nothing were said), and
  * compares with the evaluator and with other ways of the same bits. False with an error that says what went

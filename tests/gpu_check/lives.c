@@ -197,7 +197,7 @@ static ash_status run_alone(const check_run *run, const ash_graph *graph, device
     return status;
 }
 
-void check_lives(const check_run *run) {
+void check_lives(check_run *run) {
     static device_results want[TWINS];
     static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM};
     ash_graph *graph;

@@ -76,7 +76,7 @@ static void check_size(const check_run *run, uint64_t bytes) {
     free(back);
 }
 
-void check_copies(const check_run *run) {
+void check_copies(check_run *run) {
     static const uint64_t full[] = {1, 4095, 20000003, 256 << 20}, quick[] = {1, 4095, 9 << 20};
     if (run->options.quick)
         for (size_t i = 0; i < sizeof quick / sizeof *quick; i++) check_size(run, quick[i]);
@@ -84,7 +84,7 @@ void check_copies(const check_run *run) {
         for (size_t i = 0; i < sizeof full / sizeof *full; i++) check_size(run, full[i]);
 }
 
-void check_exhaustion(const check_run *run) {
+void check_exhaustion(check_run *run) {
     ash_device_info info = ash_device_describe(run->device);
     ash_storage *some = NULL, *all = NULL, *after = NULL;
     ash_diag diag = {0};

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# gpu_check where no GPU is: on the stand-in for the driver all of it passes, and what fails is said.
+# gpu_check where no GPU is: on the stand-in for the driver all of it passes, and what fails is said. In each section a
+# defect of the stand-in (tests/ptx/ptx.h) is found, by the row that is about it and by no other.
 #
-#   tests/gpu_check/run.sh GPU_CHECK STAND_IN
+#   tests/gpu_check/run.sh GPU_CHECK STAND_IN GPU_TABLE
 set -u
-check=$1 driver=$2
+check=$1 driver=$2 table=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bad=0
@@ -13,38 +14,107 @@ fail() {
     bad=1
 }
 
-ASHLAR_CACHE_DIR=
-export ASHLAR_CACHE_DIR
-ASHLAR_CUDA_DRIVER=$driver "$check" --quick --csv "$folder/csv" >"$folder/out" 2>"$folder/err" || fail "status $?"
+ASHLAR_CACHE_DIR='' ASHLAR_CUDA_DRIVER=$driver
+export ASHLAR_CACHE_DIR ASHLAR_CUDA_DRIVER
+"$check" --quick --csv "$folder/csv" --json "$folder/json" >"$folder/out" 2>"$folder/err" || fail "status $?"
 cat "$folder/out" "$folder/err"
 grep -q ' 0 failed, 0 skipped' "$folder/out" || fail "no sums, or failures"
 # every case in every mode, every case's kernels, and as many fields as the head has
-for group in $("$check" --list | sed 's/ .*//' | sort -u) copies memory lives; do
+for group in $("$check" --list | sed 's/ .*//' | sort -u) peaks instructions copies memory lives random; do
     grep -q "^\"$group\",.*\"passed\"" "$folder/csv" || fail "no row of $group"
 done
 for mode in stream graph multi_stream poisoned eager; do
-    rows=$(grep -v '^"lives"' "$folder/csv" | grep -c ",\"$mode\",\"\",\"passed\"")
+    rows=$(grep -Ev '^"(lives|random)"' "$folder/csv" | grep -c ",\"$mode\",\"\",\"passed\"")
     [ "$rows" -eq "$("$check" --list | wc -l)" ] || fail "$rows cases in mode $mode"
 done
 [ "$(grep -c '"timed"' "$folder/csv")" -ge "$("$check" --list | wc -l)" ] || fail "kernels are missing"
 awk -F, 'NR == 1 { n = NF } { gsub(/"[^"]*"/, "x") } NF != n { exit 1 }' "$folder/csv" || fail "fields differ in number"
 
+# the same as JSON, with numbers for all peaks; each instruction, and each random graph in each mode, has a row
+"$table" "$folder/json" "$folder/csv" || fail "the JSON is not the table"
+tail -n +3 "$folder/json" >"$folder/broken"
+"$table" "$folder/broken" "$folder/csv" >/dev/null && fail "what is no JSON is taken"
+sed 's/"off": true/"off": false/' "$folder/json" >"$folder/broken"
+"$table" "$folder/broken" "$folder/csv" >/dev/null && fail "a mark that is wrong is taken"
+grep -v '"softmax","stream",""' "$folder/csv" >"$folder/broken"
+"$table" "$folder/json" "$folder/broken" >/dev/null && fail "a row that is missing is taken"
+cases=$(grep -c '^case ' "$(dirname "$0")/../data/ptx_cases.txt")
+rows=$(grep -c '^"instructions",.*"passed"' "$folder/csv")
+[ "$rows" -eq $((cases + 1)) ] || fail "$rows rows of $cases instructions"
+[ "$(grep -c '^"peaks",.*"passed"' "$folder/csv")" -eq 13 ] || fail "peaks are missing"
+for mode in processor stream graph multi_stream poisoned eager; do
+    [ "$(grep -c "^\"random\",\"seed [0-9]*\",\"$mode\",\"\",\"passed\"" "$folder/csv")" -eq 4 ] ||
+        fail "not four random graphs in mode $mode"
+done
+
+# DEFECT WORDS OPTIONS...: what is left out or wrong is found; the rows that failed, and why, have the words, and no others did
+# shellcheck disable=SC2317
+finds() {
+    defect=$1 words=$2
+    shift 2
+    env "$defect" "$check" --quick --csv "$folder/csv" "$@" >"$folder/out" 2>&1
+    [ $? -eq 1 ] || fail "$defect: status is not 1"
+    grep ',"failed",' "$folder/csv" >"$folder/failed"
+    grep -Eq "$words" "$folder/failed" || fail "$defect: not found"
+    if grep -Evq "$words" "$folder/failed"; then
+        fail "$defect: others fail"
+        cat "$folder/failed"
+    fi
+    grep -q 'FAILED' "$folder/out" || fail "$defect: it is not shown"
+}
+finds PTX_WRONG=bfind '"bfind\.[us](32|64)"|4 cases do not' --only instructions
+finds PTX_WRONG=fma 'f32 multiply-adds.*thread 0 has' --only peaks
+finds PTX_WRONG=mma.sync 'tensor cores, .*thread 0 has' --only peaks
+finds 'PTX_LEAVE_OUT=cuMemcpyHtoDAsync_v2 6' 'memory.*other bytes came back' --only peaks
+finds 'PTX_LEAVE_OUT=cuLaunchKernel 18' '"a launch".*9 kernels ran, and not 10' --only peaks
+finds 'PTX_LEAVE_OUT=edge 2' '"a node of a graph"' --only peaks
+finds 'PTX_LEAVE_OUT=cuStreamWaitEvent 3' 'another stream.s event' --only peaks
+finds PTX_WRONG=sqrt 'differs from the processor' --only arithmetic
+finds 'PTX_WRONG=sqrt 16' 'other bits when it is computed once more' --only arithmetic --repeat 3
+finds 'PTX_LEAVE_OUT=bar.sync 3' '"extrema","stream"' --only extrema # the GPU is lost, and opened again
+finds PTX_WRONG=max 'seed 2","stream".*, not |1 of them' --only random --seed 2 --graphs 1
+# one wrong maximum, of the times that a random graph is computed: which of them is in a result, depends on its kernels
+for n in 24 32 39 47 16 18 20 22 26 28 30 34 36 none; do
+    PTX_WRONG="max $n" "$check" --quick --only random --seed 2 --graphs 1 --repeat 3 >"$folder/out" 2>&1
+    grep -q 'other bits than before' "$folder/out" && break
+done
+[ "$n" != none ] || fail "a random graph that has other results once more is not found"
+
 # bits that nobody promises: it fails, and says where
-ASHLAR_CUDA_DRIVER=$driver "$check" --quick --exact --only softmax --csv "$folder/csv" >"$folder/out" 2>&1
+"$check" --quick --exact --only softmax --csv "$folder/csv" >"$folder/out" 2>&1
 [ $? -eq 1 ] || fail "status $? where results differ"
 grep -q 'FAILED' "$folder/out" || fail "no failure is shown"
 grep -q '"failed".*differs from the processor' "$folder/csv" || fail "no failure in the CSV file"
+
+# no time: nothing is begun, and it is said of each case
+"$check" --quick --seconds 0 --only products >"$folder/out" 2>&1 || fail "status $? without time"
+grep -q '^0 passed, 0 failed, [1-9][0-9]* skipped' "$folder/out" || fail "cases are begun without time"
+
+# a GPU that has neither the matrices nor the instructions of the table: skipped, and said
+PTX_SM=75 "$check" --quick --only peaks >"$folder/out" 2>&1 || fail "status $? on sm_75"
+grep -q '^9 passed, 0 failed, 4 skipped' "$folder/out" || fail "peaks on sm_75"
+PTX_SM=75 "$check" --quick --only instructions >"$folder/out" 2>&1 || fail "status $? on sm_75"
+grep -q "^0 passed, 0 failed, $((cases + 1)) skipped" "$folder/out" || fail "instructions on sm_75"
+
+# what does not come to an end in time: a failure, and files that are whole
+"$check" --seconds 3 --only squeezenet --csv "$folder/csv" --json "$folder/json" >"$folder/out" 2>&1
+[ $? -eq 1 ] || fail "status $? of what takes too long"
+grep -q '"time",.*"failed".*end"$' "$folder/csv" || fail "it is not said that it takes too long"
+tail -1 "$folder/json" | grep -q '"failed": 1, "skipped": 0}$' || fail "the JSON of what takes too long has no end"
 
 # no driver, no such GPU, nonsense: one line, and an error
 for device in CUDA:0 CUDA:7; do
     library=$driver
     [ $device != CUDA:0 ] || library=$folder/none.so
     ASHLAR_CUDA_DRIVER=$library "$check" --device $device >"$folder/out" 2>"$folder/err"
-    [ $? -eq 2 ] || fail "status $? without a GPU"
+    [ $? -eq 77 ] || fail "status $? without a GPU"
     [ ! -s "$folder/out" ] && [ "$(wc -l <"$folder/err")" -eq 1 ] || fail "not one line without a GPU"
 done
-"$check" --nonsense 2>/dev/null
-[ $? -eq 2 ] || fail "status $? of a wrong option"
+for options in --nonsense '--repeat 0' '--seed x' '--seed' '--device CPU' '--device CUDA:sm_90'; do
+    # shellcheck disable=SC2086
+    "$check" $options >/dev/null 2>&1
+    [ $? -eq 2 ] || fail "status $? of $options"
+done
 
 # as it is given away: at most 64 MiB, and nothing of a toolchain
 if ! ldd "$check" | grep -Eq 'libLLVM|libasan|libtsan'; then

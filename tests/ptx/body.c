@@ -425,6 +425,7 @@ static void instruction(ptx_reader *r, body *b) {
     in->multiply_adds = op->run == ptx_run_mad && ptx_type_kind((ptx_type)in->type[0]) == 'f';
     in->matrices = op->run == ptx_run_mma;
     in->run = ptx_single(in);
+    if (ptx_is_wrong(op)) in->run = ptx_run_wrong;
     if (ptx_is_left_out(op->name)) {
         in->run = ptx_run_nothing;
         in->control = RUN;

@@ -17,6 +17,9 @@ static const char *left_out; /* what is, by its kind; NULL: nothing */
 static uint64_t left_out_at, left_out_seen;
 static const char *waited; /* before which call there is a wait more; NULL: none */
 static uint64_t waited_at;
+static const char *wrong; /* what has wrong results, by its kind; NULL: nothing */
+static uint64_t wrong_at, wrong_seen;
+static void (*right)(ptx_block *b, const ptx_insn *in); /* what it does otherwise */
 
 typedef struct counted {
     struct counted *next;
@@ -51,7 +54,7 @@ void ptx_check_reset(const ptx_machine *machine, uint64_t seed) {
     memset(off, 0, sizeof off);
     first = PTX_N_CHECKS;
     finding[0] = refusal[0] = 0;
-    left_out = waited = NULL;
+    left_out = waited = wrong = NULL;
     ptx_most_blocks = 0;
     while (kernels) {
         counted *next = kernels->next;
@@ -85,6 +88,26 @@ uint64_t ptx_left_out_of(void) {
 
 bool ptx_is_left_out(const char *kind) {
     return left_out && !strcmp(left_out, kind) && ++left_out_seen == left_out_at;
+}
+
+void ptx_wrong(const char *kind, uint64_t n) {
+    wrong = kind;
+    wrong_at = n;
+    wrong_seen = 0;
+}
+
+bool ptx_is_wrong(const ptx_op *op) {
+    if (!wrong || strcmp(wrong, op->name) != 0) return false;
+    right = op->run;
+    return true;
+}
+
+void ptx_run_wrong(ptx_block *b, const ptx_insn *in) {
+    right(b, in);
+    if (!b->n || (++wrong_seen != wrong_at && wrong_at)) return;
+    ptx_operand to = in->op[0];
+    void *row = ptx_row(b, to);
+    ptx_put(row, to.bytes, b->lane[0], ptx_get(row, to.bytes, b->lane[0]) ^ 1);
 }
 
 /* --- findings ------------------------------------------------------------------------------------- */

@@ -40,10 +40,22 @@ CUresult ptx_state(void) {
     return c ? c->lost : CUDA_SUCCESS;
 }
 
-/* Of a process that never said one. */
-static uint64_t first_seed(void) {
-    const char *text = getenv("PTX_SEED");
-    return text ? strtoull(text, NULL, 10) : 0;
+/* "KIND N" of the environment. */
+static void defect(const char *variable, void (*plant)(const char *kind, uint64_t n)) {
+    static char kinds[2][64];
+    char *kind = kinds[plant == ptx_wrong];
+    unsigned long long n = 0;
+    const char *text = getenv(variable);
+    if (text && sscanf(text, "%63s %llu", kind, &n) >= 1) plant(kind, n);
+}
+
+/* For a process that never calls ptx_reset. */
+static void set_up_by_environment(void) {
+    const char *seed = getenv("PTX_SEED"), *sm = getenv("PTX_SM");
+    ptx_check_reset(NULL, seed ? strtoull(seed, NULL, 10) : 0);
+    if (sm) ptx_is.capability = atoi(sm);
+    defect("PTX_LEAVE_OUT", ptx_leave_out);
+    defect("PTX_WRONG", ptx_wrong);
 }
 
 CUresult ptx_enter(ptx_call call, ptx_needs needs) {
@@ -53,7 +65,7 @@ CUresult ptx_enter(ptx_call call, ptx_needs needs) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
     pthread_mutex_lock(&lock);
-    if (!set_up) ptx_check_reset(NULL, first_seed());
+    if (!set_up) set_up_by_environment();
     set_up = true;
     calls[call]++;
     calls_now++;

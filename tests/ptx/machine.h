@@ -469,6 +469,9 @@ typedef struct ptx_op {
     uint8_t control, n_types;
     const char *kinds; /* of its first type: kinds of PTX_TYPES; "" when there is none */
 } ptx_op;
+/* check.c: whether instructions of this kind are those that ptx_wrong has named, and what they do. */
+bool ptx_is_wrong(const ptx_op *op);
+void ptx_run_wrong(ptx_block *b, const ptx_insn *in);
 const ptx_op *ptx_op_find(const char *name, size_t len, size_t *used);
 /* The number of a modifier in one of the groups; *group is which. 0: there is none. */
 int ptx_word_find(const char *word, size_t len, uint64_t groups, ptx_group *group);

@@ -8,7 +8,10 @@
  * answer with its code until the last retain of the primary context is released. Commands run when
  * somebody waits or asks (cuStreamSynchronize, cuEventQuery, a copy that blocks, ...), in the thread of
  * that call, and some at once: the seed decides. All calls take one lock; functions of the host run
- * under it, so they must not wait for another thread's call. */
+ * under it, so they must not wait for another thread's call.
+ *
+ * What a program that is not linked with it can ask for, in the environment: PTX_SEED=N; PTX_SM=N, the
+ * machine's capability; PTX_LEAVE_OUT="KIND N" and PTX_WRONG="KIND N", for the functions of that name. */
 #ifndef PTX_H
 #define PTX_H
 
@@ -106,6 +109,11 @@ void ptx_leave_out(const char *kind, uint64_t n);
 void ptx_put_wait(const char *function, uint64_t n);
 /* How many of that kind there were since. */
 uint64_t ptx_left_out_of(void);
+/* A defect: where modules are read from now on, until the next ptx_reset, instructions of one kind, without
+ * modifiers and types ("fma"; a literal, it is kept), have the lowest bit of their result turned, in the
+ * first thread that executes them: in each execution by a block, or (n > 0) in the n-th alone. Those that
+ * have a register as their result. */
+void ptx_wrong(const char *kind, uint64_t n);
 /* The driver calls since ptx_reset: of one function by its exported name, of all when NULL. */
 uint64_t ptx_calls(const char *function);
 
