@@ -11,8 +11,7 @@
  * under it, so they must not wait for another thread's call.
  *
  * What a program that is not linked with it can ask for, in the environment: PTX_SEED=N; PTX_SM=N, the
- * capability of the machine; PTX_LEAVE_OUT="KIND N" and PTX_WRONG="KIND N", as ptx_leave_out and ptx_wrong.
- */
+ * machine's capability; PTX_LEAVE_OUT="KIND N" and PTX_WRONG="KIND N", for the functions of that name. */
 #ifndef PTX_H
 #define PTX_H
 
