@@ -32,6 +32,12 @@ awk -F, 'NR == 1 { n = NF } { gsub(/"[^"]*"/, "x") } NF != n { exit 1 }' "$folde
 
 # the same as JSON, with numbers for all peaks; each instruction, and each random graph in each mode, has a row
 "$table" "$folder/json" "$folder/csv" || fail "the JSON is not the table"
+tail -n +3 "$folder/json" >"$folder/broken"
+"$table" "$folder/broken" "$folder/csv" >/dev/null && fail "what is no JSON is taken"
+sed 's/"off": true/"off": false/' "$folder/json" >"$folder/broken"
+"$table" "$folder/broken" "$folder/csv" >/dev/null && fail "a mark that is wrong is taken"
+grep -v '"softmax","stream",""' "$folder/csv" >"$folder/broken"
+"$table" "$folder/json" "$folder/broken" >/dev/null && fail "a row that is missing is taken"
 cases=$(grep -c '^case ' "$(dirname "$0")/../data/ptx_cases.txt")
 rows=$(grep -c '^"instructions",.*"passed"' "$folder/csv")
 [ "$rows" -eq $((cases + 1)) ] || fail "$rows rows of $cases instructions"
