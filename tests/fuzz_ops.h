@@ -216,7 +216,7 @@ static inline void fuzz_reshape(fuzz *f) {
 static inline void fuzz_transpose(fuzz *f) {
     uint32_t i = some(f, NULL);
     unsigned rank = type_of(f, f->values[i].id)->rank;
-    int64_t perm[ASH_MAX_RANK];
+    int64_t perm[ASH_MAX_RANK] = {0};
     for (unsigned d = 0; d < rank; d++) {
         unsigned at = (unsigned)pick(f, d + 1);
         perm[d] = perm[at];
@@ -779,7 +779,7 @@ static inline void fuzz_build_with(fuzz *f, ash_graph *g, uint64_t seed, const f
     bool large = chance(f, 1); /* several chunks to a kernel */
     if (large) f->room = 150000;
     for (unsigned i = 0, n = (unsigned)pick(f, 10); i < (n < 6 ? 0 : n < 8 ? 1u : 2u); i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "v%u", i);
         const int64_t min = pick(f, 3);
         f->vars[f->n_vars++] = ash_graph_var(g, name, min, 3 + pick(f, 18));

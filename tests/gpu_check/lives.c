@@ -15,19 +15,11 @@ enum { TWINS = 2, ROUNDS = 5, OPS = 64 };
 
 static void tell(const char *name, ash_mode mode, double us, ash_status status, bool right,
                  const ash_diag *diag) {
-    check_row row = {.group = "lives",
-                     .name = name,
-                     .mode = ash_mode_text(mode),
-                     .passed = status == ASH_OK && right,
-                     .us = us,
-                     .predicted = -1,
-                     .kernels = -1};
+    check_row row = check_row_of("lives", name, ash_mode_text(mode));
+    row.us = us;
+    if (status == ASH_OK && !right) check_row_fail(&row, "other bits than alone in mode stream");
     row.bits = row.passed;
-    if (status != ASH_OK)
-        snprintf(row.why, sizeof row.why, "%s: %.200s", ash_status_text(status), diag->message);
-    else if (!right)
-        snprintf(row.why, sizeof row.why, "other bits than alone in mode stream");
-    table_add(&row);
+    check_row_end(&row, status, false, diag);
 }
 
 static ash_status prepare(const check_run *run, const ash_graph *graph, ash_mode mode, ash_cancel *cancel,
@@ -133,9 +125,7 @@ static void check_profile(const check_run *run, const ash_graph *graph, const de
 /* --- stopping ----------------------------------------------------------------------------------------- */
 
 static double now_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)check_now() / 1000;
 }
 
 typedef struct press {

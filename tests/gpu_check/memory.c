@@ -3,21 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "check.h"
 #include "random.h"
 
 static double now_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)check_now() / 1000;
 }
 
 typedef enum way { IN, OUT, ON, WAYS } way;
 
-/* From `data` to the GPU, there to another place, and back to `back`; microseconds of each. */
-static ash_status travel(const check_run *run, const char *data, char *back, uint64_t bytes, double *us,
+/* From `data` to the GPU, there to another place, and back to `back`; microseconds of each. Twice: it is
+ * the second time that counts, with other bytes, so that none is there already. */
+static ash_status travel(const check_run *run, char *data, char *back, uint64_t bytes, double *us,
                          ash_diag *diag) {
     ash_storage *storage;
     ash_view *from = NULL, *to = NULL;
@@ -27,8 +25,8 @@ static ash_status travel(const check_run *run, const char *data, char *back, uin
     if (status != ASH_OK) return status;
     status = ash_view_create(storage, 0, bytes, &type, &from, diag);
     if (status == ASH_OK) status = ash_view_create(storage, apart, bytes, &type, &to, diag);
-    for (int again = 0; again < 2 && status == ASH_OK;
-         again++) { /* the second time is the one that counts */
+    for (int again = 0; again < 2 && status == ASH_OK; again++) {
+        for (uint64_t i = 0; i < bytes; i++) data[i] = (char)~data[i];
         double start = now_us();
         status = ash_view_copy_in(from, data, bytes, diag);
         us[IN] = now_us() - start;
@@ -56,21 +54,12 @@ static void check_size(const check_run *run, uint64_t bytes) {
     ash_status status = data && back ? travel(run, data, back, bytes, us, &diag) : ASH_ERROR_OUT_OF_MEMORY;
     for (way w = IN; w < WAYS; w++) {
         snprintf(name, sizeof name, "%llu bytes %s", (unsigned long long)bytes, names[w]);
-        bool same = status == ASH_OK && memcmp(data, back, bytes) == 0;
-        check_row row = {.group = "copies",
-                         .name = name,
-                         .mode = "",
-                         .passed = same,
-                         .bits = same,
-                         .us = us[w],
-                         .predicted = -1,
-                         .kernels = -1,
-                         .gbytes = us[w] > 0 ? (double)bytes / us[w] / 1000 : 0};
-        if (status != ASH_OK)
-            snprintf(row.why, sizeof row.why, "%s: %.200s", ash_status_text(status), diag.message);
-        else if (!same)
-            snprintf(row.why, sizeof row.why, "other bytes came back");
-        table_add(&row);
+        check_row row = check_row_of("copies", name, "");
+        row.us = us[w];
+        row.gbytes = us[w] > 0 ? (double)bytes / us[w] / 1000 : 0;
+        row.bits = status == ASH_OK && memcmp(data, back, bytes) == 0;
+        if (status == ASH_OK && !row.bits) check_row_fail(&row, "other bytes came back");
+        check_row_end(&row, status, false, &diag);
     }
     free(data);
     free(back);
@@ -88,29 +77,18 @@ void check_exhaustion(check_run *run) {
     ash_device_info info = ash_device_describe(run->device);
     ash_storage *some = NULL, *all = NULL, *after = NULL;
     ash_diag diag = {0};
-    check_row row = {.group = "memory",
-                     .name = "all that there is, beside 1 MiB",
-                     .mode = "",
-                     .bits = true,
-                     .us = -1,
-                     .predicted = -1,
-                     .kernels = -1};
+    check_row row = check_row_of("memory", "all that there is, beside 1 MiB", "");
     ash_status status = ash_storage_create(run->device, 1 << 20, 0, &some, &diag);
     if (status == ASH_OK) status = ash_storage_allocate(some, &diag);
     if (status == ASH_OK) status = ash_storage_create(run->device, info.capacity, 0, &all, &diag);
     if (status == ASH_OK) status = ash_storage_allocate(all, &diag);
-    row.passed = status == ASH_ERROR_OUT_OF_MEMORY;
-    if (!row.passed)
-        snprintf(row.why, sizeof row.why, "%s instead of running out: %.200s", ash_status_text(status),
-                 diag.message);
+    if (status != ASH_ERROR_OUT_OF_MEMORY)
+        check_row_fail(&row, "%s instead of running out: %.200s", ash_status_text(status), diag.message);
     table_add(&row);
-    row.name = "1 MiB more, after that";
+    row = check_row_of("memory", "1 MiB more, after that", "");
     status = ash_storage_create(run->device, 1 << 20, 0, &after, &diag);
     if (status == ASH_OK) status = ash_storage_allocate(after, &diag);
-    row.passed = status == ASH_OK;
-    row.why[0] = 0;
-    if (!row.passed) snprintf(row.why, sizeof row.why, "%s: %.200s", ash_status_text(status), diag.message);
-    table_add(&row);
+    check_row_end(&row, status, false, &diag);
     ash_storage_release(some);
     ash_storage_release(all);
     ash_storage_release(after);
