@@ -12,8 +12,8 @@
  *                        at a time, divided by the latency
  *     launch             what an empty kernel takes
  *
- * The time is the last one and the largest of the others. It is arithmetic on the numbers of the usual
- * GPU of the kind (base/gpus.def), for the variables' maxima, and leaves out clocks that change, banks,
+ * The time is the last one and the largest of the others. It is arithmetic on the numbers of the GPU that
+ * the device names, or of the usual one of its kind (base/gpus.def), for the variables' maxima, and leaves out clocks that change, banks,
  * and what two kernels do to each other. Weights come from memory unless all of them fit into half of the
  * second-level cache; everything else does where the operation touches more than that. */
 #include <math.h>
@@ -23,7 +23,7 @@
 #include "base/sized.h"
 #include "plan.h"
 
-ASH_SIZED(ash_op_forecast, graph_ns);
+ASH_SIZED(ash_op_forecast, share);
 
 enum {
     BLOCK = ASH_CUDA_BLOCK,
@@ -168,6 +168,13 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     if (tiled) tile = tile_of(f, math, outputs, step->flops);
     f->registers = registers ? registers : tiled ? (uint32_t)ASH_MIN(60 + 1.3 * tile.sums, 255) : 40;
     f->registers_known = registers != 0;
+    f->share = sums ? tile.share : 0;
+    if (tiled) {
+        f->tile_rows = nest->tile.rows;
+        f->tile_columns = nest->tile.columns;
+        f->slices = nest->tile.slices;
+        f->parts = nest->tile.rows ? ASH_MAX(step->parts, 1u) : 0;
+    }
     find_resident(g, target, f);
 
     double each = ceil((double)f->blocks / g->multiprocessors),
@@ -234,7 +241,7 @@ ash_status ash_plan_op_forecast(const ash_plan *plan, size_t index, uint32_t reg
                 "there is no operation %zu: there are %zu", index, plan->n_steps);
     const ash_program *p = plan->program;
     const ash_step *step = &p->steps.at[ash_plan_core__step(plan->core, (uint32_t)index)];
-    const ash_gpu *g = ash_gpu__usual(ash_program__target(p, step->device));
+    const ash_gpu *g = plan->shared->devices[step->device]->gpu;
     ASH_FAIL_IF(!g, diag, ASH_ERROR_UNSUPPORTED,
                 "predictions are for GPUs (CUDA:n, or CUDA:sm_80 for a kind of GPU), and this plan is for "
                 "%.60s",

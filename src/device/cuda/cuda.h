@@ -11,6 +11,7 @@
 #ifndef ASH_CUDA_H
 #define ASH_CUDA_H
 
+#include "base/gpus.h"
 #include "base/target.h"
 #include "device/device.h"
 #include "driver.h"
@@ -76,6 +77,7 @@ ash_status ash_cuda__carry(ash_peer *peer, ash_address to, ash_address from, uin
 void ash_cuda__disconnect(ash_peer *peer);
 
 /* paper.c: `CUDA:sm_80`. */
-ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag);
+/* Of the kind that `name` says, "sm_80", or of a known GPU's. */
+ash_status ash_cuda__open_paper(ash_device *device, const char *name, const ash_gpu *gpu, ash_diag *diag);
 
 #endif
