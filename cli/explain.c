@@ -149,7 +149,7 @@ static struct facts *find_facts(struct session *s) {
     return facts;
 }
 
-static const char columns[] = "%6s  %-36s%10s%6s%8s%9s%10s%7s%8s%5s%8s%7s%10s%12s  %-7s%10s\n";
+static const char columns[] = "%6s  %-36.35s%10s%6s%8s%9s%10s%7s%8s%5s%8s%7s%10s%12s  %-7s%10s\n";
 
 static void print_op(size_t index, const ash_prepared_op *op, const ash_op_forecast *f,
                      const struct facts *known) {
@@ -192,8 +192,7 @@ static void print_sums(const char *gpu, size_t count, const struct sums *all, co
            gpu, count, show_count(all->flops).text, show_bytes((uint64_t)all->bytes).text, all->ns / 1000,
            all->stream / 1000, all->graph / 1000);
     printf("tile: rows x columns of a block / slices of its sums; split: parts of sums, which a later "
-           "operation "
-           "adds\n");
+           "operation adds\n");
     printf("registers: %s; %u bytes spilled; loop, multiply-adds among its instructions: %s\n",
            facts[0].registers ? "of ptxas" : "estimated (~), there is no ptxas", all->spills,
            loops ? "of nvdisasm, or estimated (~)" : "estimated (~)");

@@ -90,9 +90,9 @@ static struct tile tile_of(const ash_op_forecast *f, ash_gpu_math math, double o
                          .share = ash_gpu_share(math, each)};
 }
 
-static bool copies(const ash_nest *nest) {
+static bool has(const ash_nest *nest, ash_nest_op op) {
     for (size_t i = 0; i < nest->code.len; i++)
-        if (nest->code.at[i].op == ASH_NEST_COPY_ASYNC) return true;
+        if (nest->code.at[i].op == op) return true;
     return false;
 }
 
@@ -120,14 +120,8 @@ static double asked(const ash_nest *nest) {
     return most;
 }
 
-static bool asks_worker(const ash_nest *nest) {
-    for (size_t i = 0; i < nest->code.len; i++)
-        if (nest->code.at[i].op == ASH_NEST_WORKER) return true;
-    return false;
-}
-
 static void shape(const ash_plan *plan, const ash_nest *nest, int64_t chunks, ash_op_forecast *f) {
-    int64_t threads = ASH_MAX(asks_worker(nest) ? (int64_t)plan->core->threads : chunks, 1);
+    int64_t threads = ASH_MAX(has(nest, ASH_NEST_WORKER) ? (int64_t)plan->core->threads : chunks, 1);
     f->threads = nest->threads ? nest->threads : (uint32_t)ASH_MIN(threads, BLOCK);
     f->blocks = nest->threads ? ASH_MAX(chunks, 1) : (threads + f->threads - 1) / f->threads;
     f->shared_bytes = ash_nest_shared_at(nest, nest->shared.len);
@@ -168,7 +162,7 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     if (tiled) tile = tile_of(f, math, outputs, step->flops);
     f->registers = registers ? registers : tiled ? (uint32_t)ASH_MIN(60 + 1.3 * tile.sums, 255) : 40;
     f->registers_known = registers != 0;
-    f->share = sums ? tile.share : 0;
+    f->share = sums && (has(nest, ASH_NEST_FMA) || math != ASH_GPU_FMA) ? tile.share : 0;
     if (tiled) {
         f->tile_rows = nest->tile.rows;
         f->tile_columns = nest->tile.columns;
@@ -182,7 +176,8 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     double warps = ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (sums ? TILE_CHAINS : 1);
     double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
     double flops_ns = 2 * ash_gpu__adds(g, math) * g->mhz / 1000 * tile.share * hidden;
-    double coming = busy * (copies(nest) ? (double)f->shared_bytes / 2 : f->threads * asked(nest));
+    double coming =
+        busy * (has(nest, ASH_NEST_COPY_ASYNC) ? (double)f->shared_bytes / 2 : f->threads * asked(nest));
     double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
     double other = ASH_MAX(step->bytes - weights, 0);
     double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;
