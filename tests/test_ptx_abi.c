@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The stand-in's own declarations (tests/ptx/functions.def, abi.def), and the library's (functions of
- * src/device/cuda/driver.def, numbers and structs of driver.h), against the toolkit's headers, where there are
- * some. Most of it is
+ * src/device/cuda/driver.def, numbers and structs of driver.h), against the toolkit's headers, where there
+ * are some. Most of it is
  * decided when this file is compiled. */
 #include "testing.h"
 
@@ -39,8 +39,8 @@
 #undef FIELD_OF
 #undef STRUCT_END
 
-/* The library's own (src/device/cuda/driver.h). Its enumerations are int, and its structs its own: here they
- * are the toolkit's, so that all else of a prototype has to be. */
+/* The library's own (src/device/cuda/driver.h). Its enumerations are int, and its structs its own: here
+ * they are the toolkit's, so that all else of a prototype has to be. */
 #define cu_result             CUresult
 #define cu_attribute          CUdevice_attribute
 #define cu_function_attribute CUfunction_attribute

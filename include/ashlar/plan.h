@@ -604,8 +604,9 @@ ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op 
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 
-/* What an operation is expected to take on the GPU that its device names (CUDA:H200), or on the usual one of
- * the kind that it is for, which need not be there: arithmetic on its numbers at the variables' maxima, and no measurement. */
+/* What an operation is expected to take on the GPU that its device names (CUDA:H200), or on the usual one
+ * of the kind that it is for, which need not be there: arithmetic on its numbers at the variables' maxima,
+ * and no measurement. */
 typedef struct ash_op_forecast {
     size_t size;      /* bytes that the caller knows: ASH_INIT */
     const char *gpu;  /* "A100" */

@@ -13,9 +13,10 @@
  *     launch             what an empty kernel takes
  *
  * The time is the last one and the largest of the others. It is arithmetic on the numbers of the GPU that
- * the device names, or of the usual one of its kind (base/gpus.def), for the variables' maxima, and leaves out clocks that change, banks,
- * and what two kernels do to each other. Weights come from memory unless all of them fit into half of the
- * second-level cache; everything else does where the operation touches more than that. */
+ * the device names, or of the usual one of its kind (base/gpus.def), for the variables' maxima, and leaves
+ * out clocks that change, banks, and what two kernels do to each other. Weights come from memory unless all
+ * of them fit into half of the second-level cache; everything else does where the operation touches more
+ * than that. */
 #include <math.h>
 
 #include "base/gpu_tile.h"

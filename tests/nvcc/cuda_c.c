@@ -14,7 +14,7 @@ typedef struct printer {
     const char *lacks; /* what there is no C for; NULL: nothing */
 } printer;
 
-/* --- types and operands ---------------------------------------------------------------------------------- */
+/* --- types and operands ------------------------------------------------------------------------------ */
 
 static const char *scalar_type(printer *p, unsigned dtype) {
     switch (dtype) {
@@ -67,7 +67,7 @@ static void lane(printer *p, ash_ref ref, unsigned i) {
     if (ash_nest_at(p->nest, ref)->lanes > 1) ash_text_add(p->out, ".at[%u]", i);
 }
 
-/* --- memory ---------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------ */
 
 static void base(printer *p, uint16_t buf) {
     const bool shared = buf & ASH_NEST_SHARED;
@@ -175,7 +175,7 @@ static void copy(printer *p, const ash_inst *inst) {
     ash_text_add(p->out, ")");
 }
 
-/* --- values ---------------------------------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------------------------ */
 
 static void shuffle(printer *p, const ash_inst *inst) {
     const unsigned first = ash_nest_at(p->nest, inst->a)->lanes;
@@ -247,7 +247,7 @@ static void value(printer *p, const ash_inst *inst) {
     }
 }
 
-/* --- structure ------------------------------------------------------------------------------------------- */
+/* --- structure --------------------------------------------------------------------------------------- */
 
 /* As often as it is to be laid out; numbers that 32 bits hold count in these, as they do in src/code. */
 static void loop(printer *p, ash_ref ref) {
@@ -311,7 +311,7 @@ static void instruction(printer *p, ash_ref ref) {
     p->depth += opens;
 }
 
-/* --- the function ---------------------------------------------------------------------------------------- */
+/* --- the function ------------------------------------------------------------------------------------ */
 
 /* Whether no other pointer leads to bytes of it that somebody writes. */
 static bool is_alone(const ash_nest *n, size_t index) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Kinds of GPUs: `CUDA:sm_80` is a device that plans can be made for and looked at where there is no such
- * GPU; `CUDA:H200` is that of its kind, with the numbers of that GPU for forecasts. It has addresses without memory, loads kernels without running them, and refuses to execute. */
+ * GPU; `CUDA:H200` is that of its kind, with the numbers of that GPU for forecasts. It has addresses
+ * without memory, loads kernels without running them, and refuses to execute. */
 #include "cuda.h"
 
 #include <stdlib.h>
