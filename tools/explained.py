@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What `ashlar plan --explain` says of a model's operations, for the tools beside this file, and of which layer each is."""
-import collections, os, re, subprocess, sys
+"""What `ashlar plan --explain` says of a model's operations, for the tools beside this file, and of which layer each is. What
+programs said is kept in the folder that $EXPLAINED names, where it does, for the next one who asks the same."""
+import collections, hashlib, json, os, re, subprocess, sys
 
 # of an operation: its layer is that of the model's node that multiplies, or ""; `registers` and `share` (of multiply-adds
 # in the loop) are None where nobody knows or nothing sums, `known` where tools have said them
@@ -13,11 +14,33 @@ def run(*command, **environment):
     return subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, **environment))
 
 
+def kept(question, answer):
+    """What answer() gives, or has given to this question."""
+    folder = os.environ.get("EXPLAINED")
+    if not folder:
+        return answer()
+    path = os.path.join(folder, hashlib.sha256(repr(question).encode()).hexdigest() + ".json")
+    if os.path.exists(path):
+        with open(path) as f:
+            return json.load(f)
+    value = answer()
+    with open(path + ".new", "w") as f:
+        json.dump(value, f)
+    os.replace(path + ".new", path)
+    return value
+
+
 def said(*command):
-    made = run(*command)
-    if made.returncode:
-        sys.exit(f"{' '.join(command)}: {made.stdout[-400:]}{made.stderr[-400:]}")
-    return made.stdout
+    def ask():
+        made = run(*command)
+        if made.returncode:
+            sys.exit(f"{' '.join(command)}: {made.stdout[-400:]}{made.stderr[-400:]}")
+        return made.stdout
+    return kept((os.stat(command[0]).st_mtime_ns, *command), ask)
+
+
+def plan(ashlar, model, sm, options=()):
+    return said(ashlar, "plan", model, "--device", "CUDA:" + sm, "--explain", *options)
 
 
 def amount(text):
@@ -50,13 +73,12 @@ def layers_of(graph):
 
 def operations(ashlar, model, sm, options=()):
     """(operations, the text with their sums)"""
-    device = ("--device", "CUDA:" + sm)
     layers = layers_of(said(ashlar, "inspect", "graph", "--no-optimize", model, *options))
-    kernels = said(ashlar, "inspect", "kernels", *device, model, *options).split("execution\n")[1]
+    kernels = said(ashlar, "inspect", "kernels", model, "--device", "CUDA:" + sm, *options).split("execution\n")[1]
     holds = {int(n): (int(k or -1), re.findall(r"^ {6}(.*)$", nodes, re.M)) for n, k, nodes in re.findall(
         r"^#(\d+) [^\n]*?(?:, kernel (\d+), [^\n]*)?\n((?:      .*\n)*)", kernels, re.M)}
-    plan = said(ashlar, "plan", *device, "--explain", model, *options)
-    rows, _, sums = plan[plan.index("expected on "):].partition("\n\n")
+    text = plan(ashlar, model, sm, options)
+    rows, _, sums = text[text.index("expected on "):].partition("\n\n")
     found = []
     for line in rows.splitlines()[2:]:
         cells, at = [], 0

@@ -34,12 +34,10 @@ def run(command, seconds=None, **environment):
 
 def forecast(ashlar, model, sm, precision="ieee"):
     """(operations, kernels, microseconds in mode stream, in mode graph, bytes that spill)"""
-    made = run([ashlar, "plan", model, "--device", "CUDA:" + sm, "--explain", "--precision", precision])
-    if made.returncode:
-        sys.exit(made.stderr)
+    text = explained.plan(ashlar, model, sm, () if precision == "ieee" else ("--precision", precision))
     last = re.search(r": (\d+) operations, .*?, ([\d.]+) us in mode stream, ([\d.]+) us in mode graph\n.*?(\d+) bytes spilled",
-                     made.stdout, re.S)
-    nests = run([ashlar, "inspect", "kernels", model, "--device", "CUDA:" + sm]).stdout
+                     text, re.S)
+    nests = explained.said(ashlar, "inspect", "kernels", model, "--device", "CUDA:" + sm)
     kernels = len(set(re.findall(r", kernel (\d+),", nests)))
     return int(last[1]), kernels, float(last[2]), float(last[3]), int(last[4])
 
@@ -123,7 +121,8 @@ def main(words):
     for folder in words:
         model = os.path.join(folder, "model.onnx")
         old, new = forecast(ashlar, model, "sm_80"), forecast(ashlar, model, "sm_90")
-        found = execute(ashlar, folder, driver, seconds) if driver and seconds else None
+        found = explained.kept((*(os.stat(f).st_mtime_ns for f in (ashlar, driver)), folder), lambda: execute(
+            ashlar, folder, driver, seconds)) if driver and seconds else None
         error, instructions = ("", "") if not found else ("bits" if found[0] == 0 else f"{found[0]:.1e}",
                                                           f"{found[1] / 1e9:.2f}")
         print(f"| {os.path.basename(folder.rstrip('/'))} | {new[0]} | {new[1]} | {error} | {instructions} | {old[2]:.0f} | "

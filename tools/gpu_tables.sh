@@ -8,7 +8,7 @@
 # BUILD is a folder of a build with tests (ashlar, example_resnet50, tests/nest_cuda, tests/ptx/libptx_driver.so), MODELS that of
 # the models (squeezenet/model.onnx, with a test_data_set_0 for the stand-in to execute). The second makes some of the tables alone.
 # Half an hour and more, of which most is the assemblers' and the stand-in's. What a table lacks a tool for is said in its place:
-# $PTXAS, $NVDISASM and $NVCC, or PATH, have the toolkit's. GPU_SECONDS (default 600): how long a model may take on the
+# $PTXAS, $NVDISASM and $NVCC, or PATH, have the toolkit's. EXPLAINED: a folder where what programs said is kept for another time. GPU_SECONDS (default 600): how long a model may take on the
 # stand-in. Status 1 when a tool fails or a kernel spills.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -18,6 +18,7 @@ shift 2
 failed=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+export EXPLAINED=${EXPLAINED:-$folder}
 
 all="squeezenet mobilenet_v2 bert_mini bvlc_alexnet inception_v1 resnet50 bert_base vgg19 mlp_120x64 mlp_8x1024 chain_1000x16 chain_100x1m"
 large="resnet50 bert_base vgg19"

@@ -104,18 +104,14 @@ def table(ashlar, sms, model, options, folder, short):
     good = True
     for sm in sms:
         device = "CUDA:" + sm
-        made = run(ashlar, "inspect", "asm", "--no-cache", "--device", device, model, *options)
-        plan = run(ashlar, "inspect", "plan", "--device", device, model, *options)
-        nests = run(ashlar, "inspect", "nest", "--device", device, model, *options)
-        if made.returncode or plan.returncode or nests.returncode:
-            print(made.stderr + plan.stderr + nests.stderr)
-            return False
-        parts = re.split(r"^; kernel (\d+).*\n", made.stdout, flags=re.M)
+        asm, plan, nests = (explained.said(ashlar, "inspect", what, "--device", device, model, *options)
+                            for what in ("asm", "plan", "nest"))
+        parts = re.split(r"^; kernel (\d+).*\n", asm, flags=re.M)
         kernels = dict(zip(map(int, parts[1::2]), parts[2::2]))
-        parts = re.split(r"^# kernel (\d+).*\n", nests.stdout, flags=re.M)
+        parts = re.split(r"^# kernel (\d+).*\n", nests, flags=re.M)
         nests = dict(zip(map(int, parts[1::2]), parts[2::2]))
         steps = collections.defaultdict(list)
-        main = plan.stdout[plan.stdout.index("\nsteps\n"):]
+        main = plan[plan.index("\nsteps\n"):]
         for k, name, chunks, flop, size in re.findall(
                 r'kernel k(\d+) "([^"]*)", (\d+) chunks.*?, (\d+) flop, (\d+) bytes', main):
             steps[int(k)].append((name, int(chunks), int(flop), int(size)))
@@ -130,7 +126,7 @@ def table(ashlar, sms, model, options, folder, short):
             name, chunks, flop, size = of[0]
             least = max(s for _, _, _, s in of) / rate
             threads = int(re.search(r"\.maxntid (\d+)", kernels[k]).group(1))
-            found = assemble(kernels[k], sm, folder)
+            found = explained.kept((PTXAS, sm, kernels[k]), lambda: assemble(kernels[k], sm, folder))
             good = good and found and not found[1]
             k_tiles = k_tiles_of(nests[k])
             if not found or not k_tiles[0]:
@@ -187,7 +183,9 @@ def products(ashlar, nest_cuda, sms, model, folder):
         for (layer, kernel, _), ops in same.items():
             op = ops[0]
             if kernel not in theirs:
-                theirs[kernel] = nvcc_of(texts[kernel], sm, folder)
+                if f"__launch_bounds__({op.threads}," not in texts.get(kernel, ""):
+                    sys.exit(f"{nest_cuda}: kernel {kernel} is another one")
+                theirs[kernel] = explained.kept((NVCC, sm, texts[kernel]), lambda: nvcc_of(texts[kernel], sm, folder))
                 spilled += op.spills
             registers, spills, works, size = theirs[kernel]
             share = 100 * works / max(size, 1)
