@@ -193,8 +193,9 @@ def products(ashlar, nest_cuda, sms, model, folder):
             rows[layer, number[layer]][sm] = (len(ops), f"{op.tile} | {op.split or ''} | " + cell(op.registers, op.spills, op.share)
                                               + " | " + cell(registers, spills, share))
             flop, all_of = op.flop * len(ops), sums[sm]
+            least = (op.share, share) if op.tile else (100, 100)
             all_of[:] = [all_of[0] + flop, all_of[1] + flop / op.share, all_of[2] + flop / share, all_of[3] + spills,
-                         min(all_of[4], op.share), min(all_of[5], share)]
+                         min(all_of[4], least[0]), min(all_of[5], least[1])]
     print(f"\n{os.path.basename(os.path.dirname(os.path.abspath(model)))}\n")
     print("| layer | " + " | ".join(f"{sm}: so many | tile | split | registers | share, % | nvcc: registers | share, %" for sm in sms)
           + " |\n|---|" + len(sms) * "---:|---|---:|---:|---:|---:|---:|")
@@ -202,7 +203,7 @@ def products(ashlar, nest_cuda, sms, model, folder):
         print(f"| {layer} | " + " | ".join(f"{row[sm][0]} | {row[sm][1]}" if sm in row else " |" * 6 for sm in sms) + " |")
     print()
     for sm, (flop, ours, theirs, spills, least, least_theirs) in sums.items():
-        print(f"{sm}: all of it {flop / ours:.1f} % (nvcc {flop / theirs:.1f} %), the least {least:.1f} % ({least_theirs:.1f} %); "
+        print(f"{sm}: all of it {flop / ours:.1f} % (nvcc {flop / theirs:.1f} %), the least in tiles {least:.1f} % ({least_theirs:.1f} %); "
               f"ours spill {spilled} bytes, nvcc's {spills}.  ")
     sys.stdout.flush()
     return not spilled
