@@ -32,11 +32,12 @@ found() {
     done
 }
 
-# A resnet50 whose batch is a variable.
-batches() {
-    mkdir -p "$folder/resnet50"
-    [ -f "$folder/resnet50/model.onnx" ] || "$build/example_resnet50" "$folder/resnet50/model.onnx" >&2
-    echo "$folder/resnet50/model.onnx"
+# The file of a resnet50 of 32 images at a time.
+batch() {
+    local of="$EXPLAINED/resnet50, batch 32"
+    mkdir -p "$of"
+    [ -f "$of/model.onnx" ] || "$build/example_resnet50" "$of/model.onnx" 32 >/dev/null
+    echo "$of/model.onnx"
 }
 
 # A command, whose output is a table or several.
@@ -77,7 +78,7 @@ alike."
         done
     done
     printf '\n### resnet50, batch 32\n'
-    table tools/gpu_table.py --layers "$ashlar" sm_90 "$(batches)" --var batch=32
+    table tools/gpu_table.py --layers "$ashlar" sm_90 "$(batch)"
 }
 
 products() {
@@ -91,8 +92,7 @@ it is a row more."
 loops() {
     heading "Bounds by counting" "Instructions, multiply-adds and waits of the main loops as often as they run, on the multiprocessor with the most blocks, of an A100
 (1410 MHz), an H100 (1755 MHz) and an RTX 5090 (2400 MHz): bounds from below, and no times. \"All\" has the other kernels at the rate of memory, and 1.5 us for each kernel."
-    table tools/ptx_loops.py --sums "$ashlar" sm_80,sm_90,sm_120 $(found /model.onnx resnet50 bert_base vgg19 mobilenet_v2)
-    table tools/ptx_loops.py --sums "$ashlar" sm_90 "$(batches)" -- --var batch=32
+    table tools/ptx_loops.py --sums "$ashlar" sm_80,sm_90,sm_120 $(found /model.onnx resnet50 bert_base vgg19 mobilenet_v2) "$(batch)"
 }
 
 # shellcheck disable=SC2046,SC2086
