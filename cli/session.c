@@ -41,7 +41,7 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
     ash_plan_options *o = &s->plan_options;
     const struct option all[SESSION_OPTIONS + 1] = {
         {"--device", "NAME",
-         "what runs the model: CPU (default), CUDA:n; CUDA:sm_80 to look at plans for such GPUs",
+         "what runs the model: CPU (default), CUDA:n; CUDA:sm_80, CUDA:H100 to look at plans for such GPUs",
          OPTION_TEXT, &s->device_name},
         {"--place", "PATTERN=DEVICE",
          "nodes and states whose name fits, as 'layer?.*', are there; the last rule counts", OPTION_LIST,

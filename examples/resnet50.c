@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ResNet-50, built through the C API and written as an ONNX model.
  *
- *     resnet50 OUT.onnx
+ *     resnet50 OUT.onnx [IMAGES]        so many at a time, 1
  *
  * The network of "Deep Residual Learning for Image Recognition" (He et al., 2015) as it is used today, with
  * the stride on the 3 x 3 convolutions: 53 convolutions, each with a batch normalisation, 16 residual
@@ -99,7 +99,7 @@ static ash_value bottleneck(net *n, ash_value x, int64_t width, int64_t stride) 
 
 /* --- the network ------------------------------------------------------------------------------------ */
 
-static void resnet50(net *n) {
+static void resnet50(net *n, int64_t images) {
     static const struct {
         int blocks;
         int64_t width, stride;
@@ -107,7 +107,7 @@ static void resnet50(net *n) {
     static const int64_t image_axes[] = {2, 3};
     static const ash_window window = {.kernel = 3, .stride = 2, .before = 1, .after = 1};
     const ash_window windows[] = {window, window};
-    const ash_type image = {ASH_F32, 4, {1, 3, 224, 224}};
+    const ash_type image = {ASH_F32, 4, {images, 3, 224, 224}};
     ash_graph *g = n->graph;
 
     /* The stem: 224 x 224 becomes 56 x 56. Names show up in diagnostics, profiles and reports. */
@@ -140,8 +140,9 @@ int main(int argc, char **argv) {
     ash_context *context = NULL;
     net n = {.random = 2015};
     ash_status status = ASH_ERROR_OUT_OF_MEMORY;
-    if (argc != 2 || argv[1][0] == '-') {
-        fprintf(stderr, "usage: resnet50 OUT.onnx\n");
+    const int64_t images = argc == 3 ? strtoll(argv[2], NULL, 10) : 1;
+    if (argc < 2 || argc > 3 || argv[1][0] == '-' || images < 1) {
+        fprintf(stderr, "usage: resnet50 OUT.onnx [IMAGES]\n");
         return 2;
     }
 
@@ -150,7 +151,7 @@ int main(int argc, char **argv) {
     if (n.scratch) status = ash_context_create(NULL, &context, &diag);
     if (status == ASH_OK) status = ash_graph_create(context, "resnet50", &n.graph, &diag);
     if (status == ASH_OK) {
-        resnet50(&n);
+        resnet50(&n, images);
         status = ash_graph_status(n.graph, &diag);
     }
     if (status == ASH_OK) status = ash_onnx_write(n.graph, argv[1], NULL, &diag);

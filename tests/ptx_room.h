@@ -22,12 +22,17 @@ typedef struct ptx_room {
     CUmodule module;
 } ptx_room;
 
-static inline void ptx_room_open(ptx_room *room, uint64_t seed) {
-    ptx_reset(NULL, seed);
+/* On a machine of these numbers; NULL: the usual one. */
+static inline void ptx_room_open_on(ptx_room *room, const ptx_machine *machine, uint64_t seed) {
+    ptx_reset(machine, seed);
     *room = (ptx_room){0};
     assert_cu(cuInit(0));
     assert_cu(cuDevicePrimaryCtxRetain(&room->context, 0));
     assert_cu(cuCtxSetCurrent(room->context));
+}
+
+static inline void ptx_room_open(ptx_room *room, uint64_t seed) {
+    ptx_room_open_on(room, NULL, seed);
 }
 
 /* Of the module that was loaded last. */

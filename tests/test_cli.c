@@ -546,15 +546,68 @@ static void explain(void **state) {
     assert_int_equal(setenv("PTXAS", "/nowhere/ptxas", 1), 0);
     assert_int_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --explain"), 0);
     assert_non_null(strstr(room.out, "expected on A100"));
-    assert_non_null(strstr(room.out, "in mode graph\nregisters: estimated"));
-    assert_non_null(strstr(room.out, "records        ")); /* what such a GPU would hold beside the arena */
-    assert_non_null(strstr(room.out, " on CUDA:sm_80, "));
+    says("in mode graph\n");
+    says("registers: estimated");
+    says("records        "); /* what such a GPU would hold beside the arena */
+    says(" on CUDA:sm_80, ");
     assert_int_equal(ashlar("plan %s/model.onnx --explain"), 1);
     assert_non_null(strstr(room.out, "predictions are for GPUs"));
     assert_int_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --precision tf32x3"), 0);
     assert_int_not_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --precision half"), 0);
     assert_int_not_equal(ashlar("plan %s/model.onnx --precision tf32"), 0);
     assert_non_null(strstr(room.out, "products in tf32 are for GPUs from sm_80 on, and CPU is none"));
+    assert_int_equal(unsetenv("PTXAS"), 0);
+}
+
+static void write_program(const char *name, const char *text) {
+    FILE *file = fopen(path_of(name), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path_of(name), 0700), 0);
+}
+
+/* What the toolkit's programs say of machine code, in words of their own; without the second, or the first,
+ * it is estimated. */
+static void explain_by_tools(void **state) {
+    (void)state;
+    if (!gpu_is_compiled_for()) skip();
+    ash_graph *g;
+    assert_ok(ash_graph_create(room.context, "net", &g, &diag));
+    const ash_type a = {.dtype = ASH_F32, .rank = 2, .dims = {128, 2048}},
+                   b = {.dtype = ASH_F32, .rank = 2, .dims = {2048, 128}};
+    ash_graph_output(g, "y", ash_matmul(g, ash_graph_input(g, "a", &a), ash_graph_input(g, "b", &b)));
+    assert_ok(ash_onnx_write(g, path_of("product.onnx"), NULL, &diag));
+    ash_graph_destroy(g);
+    write_program("ptxas", "#!/bin/sh\necho 'ptxas info : Used 77 registers, used 1 barriers'\n"
+                           "echo ' 16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads'\n");
+    write_program("nvdisasm",
+                  "#!/bin/sh\nprintf '.text:\\n.L_x_0:\\n'\n"
+                  "for i in 1 2 3 4; do echo ' /*0000*/ LDS R1, [R2] ;'; done\n"
+                  "printf '.L_x_1:\\n'\n"
+                  "for i in 1 2 3 4 5 6 7 8 9; do echo ' /*0010*/ @P0 FFMA R1, R2, R3, R1 ;'; done\n"
+                  "echo ' /*0020*/ @P1 BRA `(.L_x_1) ;'\necho ' /*0030*/ BRA `(.L_x_0) ;'\n");
+    assert_int_equal(setenv("PTXAS", path_of("ptxas"), 1), 0);
+    assert_int_equal(setenv("NVDISASM", path_of("nvdisasm"), 1), 0);
+    assert_int_equal(ashlar("plan %s/product.onnx --device CUDA:H200 --explain"), 0);
+    says("expected on H200");
+    says("tile split threads   blocks registers spills  shared  fit   waves   loop");
+    says("        77     12"); /* registers, bytes */
+    says("  90.0%");           /* 9 of 10 */
+    says("registers: of ptxas; 24 bytes spilled; loop, multiply-adds among its instructions: of nvdisasm");
+    assert_int_equal(setenv("NVDISASM", "/nowhere/nvdisasm", 1), 0);
+    assert_int_equal(ashlar("plan %s/product.onnx --device CUDA:sm_90 --explain"), 0);
+    says("        77     12");
+    says("   ~91%");
+    says("its instructions: estimated (~)");
+    assert_int_equal(setenv("PTXAS", "/nowhere/ptxas", 1), 0);
+    assert_int_equal(ashlar("plan %s/product.onnx --device CUDA:sm_90 --explain"), 0);
+    assert_null(strstr(room.out, "        77"));
+    says("registers: estimated (~), there is no ptxas; 0 bytes spilled");
+    says("   ~91%");
+    assert_int_equal(ashlar("plan %s/product.onnx --device CUDA:H20 --explain"), 1);
+    says("one of V100");
+    assert_int_equal(unsetenv("NVDISASM"), 0);
     assert_int_equal(unsetenv("PTXAS"), 0);
 }
 
@@ -651,6 +704,7 @@ int main(void) {
         TEST(kernels_are_kept),
         TEST(devices),
         TEST(explain),
+        TEST(explain_by_tools),
         TEST(places),
         TEST(pictures_of_a_gpu),
         TEST(other_commands),

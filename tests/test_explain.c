@@ -106,11 +106,12 @@ static void one_row(void **state) {
 /* The vendor's peaks on dense matrices, 10^12 operations a second: the table of GPUs comes to them. */
 static const struct peaks {
     unsigned capability;
+    const char *name;
     double singles, halves, tf32, bytes;
-} peaks[] = {{80, 19.5, 312, 156, 624},
-             {86, 35.6, 71, 35.6, 284},
-             {89, 82.6, 165.2, 82.6, 660.6},
-             {90, 66.9, 989.4, 494.7, 1978.9}};
+} peaks[] = {{80, "A100", 19.5, 312, 156, 624},          {86, "RTX 3090", 35.6, 71, 35.6, 284},
+             {89, "RTX 4090", 82.6, 165.2, 82.6, 660.6}, {89, "L4", 30.3, 121, 60.5, 242},
+             {90, "H100", 66.9, 989.4, 494.7, 1978.9},   {90, "H200", 66.9, 989.4, 494.7, 1978.9},
+             {120, "RTX 5090", 104.8, 209.5, 104.8, 838}};
 
 static void about(double x, double y) {
     if (fabs(x / y - 1) > 0.1) fail_msg("%g, not %g", x, y);
@@ -121,14 +122,16 @@ static void vendors_peaks(void **state) {
     for (size_t i = 0; i < ASH_COUNT(peaks); i++) {
         ash_target target;
         assert_true(ash_target__gpu(peaks[i].capability, &target));
-        const ash_gpu *g = ash_gpu__usual(&target);
+        const ash_gpu *g = ash_gpu__named(peaks[i].name);
+        assert_non_null(g);
         double each = 2e-6 * g->multiprocessors * g->mhz;
         about(each * g->lanes, peaks[i].singles);
         about(each * g->halves, peaks[i].halves);
         about(each * g->tf32, peaks[i].tf32);
         about(each * g->bytes, peaks[i].bytes);
         /* the tensor cores are the same for what schedules choose by, on GPUs that we know well */
-        if (target.halves) about(ash_gpu__adds(g, ASH_GPU_HALVES), target.halves);
+        const bool usual = g == ash_gpu__of(peaks[i].capability, NULL);
+        if (target.halves && usual) about(ash_gpu__adds(g, ASH_GPU_HALVES), target.halves);
     }
 }
 
@@ -153,10 +156,8 @@ static void tensor_cores(void **state) {
         size_t kind = i / ASH_COUNT(peaks);
         ash_dtype dtype = kinds[kind].dtype;
         char device[32];
-        snprintf(device, sizeof device, "CUDA:sm_%u", of->capability);
-        ash_target target;
-        assert_true(ash_target__gpu(of->capability, &target));
-        const ash_gpu *gpu = ash_gpu__usual(&target);
+        snprintf(device, sizeof device, "CUDA:%s", of->name);
+        const ash_gpu *gpu = ash_gpu__named(of->name);
         ash_graph *g;
         assert_ok(ash_graph_create(context, "g", &g, &diag));
         ash_type left = {dtype, 2, {N, N}}, right = left;
@@ -185,6 +186,118 @@ static void tensor_cores(void **state) {
         ash_plan_destroy(plan);
         ash_graph_destroy(g);
     }
+}
+
+/* What a driver calls a GPU, and what a caller may. */
+static void names(void **state) {
+    ash_context *context = *state;
+    static const struct {
+        unsigned capability;
+        const char *product, *name;
+    } products[] = {{90, "NVIDIA H200", "H200"},
+                    {90, "NVIDIA H100 80GB HBM3", "H100"},
+                    {90, "NVIDIA GH200 480GB", "H100"},
+                    {89, "NVIDIA L4", "L4"},
+                    {89, "NVIDIA L40S", "RTX 4090"},
+                    {86, "NVIDIA A10", "RTX 3090"},
+                    {120, "NVIDIA GeForce RTX 5090", "RTX 5090"},
+                    {75, "Tesla T4", "T4"},
+                    {100, "NVIDIA B200", "H100"},
+                    {90, NULL, "H100"},
+                    {88, "Orin", "Orin"},
+                    {60, "Tesla P100", "V100"}};
+    for (size_t i = 0; i < ASH_COUNT(products); i++)
+        assert_string_equal(ash_gpu__of(products[i].capability, products[i].product)->name,
+                            products[i].name);
+    assert_ptr_equal(ash_gpu__named("rtx4090"), ash_gpu__named("RTX 4090"));
+    assert_null(ash_gpu__named("RTX"));
+    assert_null(ash_gpu__named(""));
+    ash_device *device = NULL;
+    assert_status(ash_device_open(context, "CUDA:L5", &device, &diag), ASH_ERROR_DEVICE);
+    assert_non_null(strstr(diag.message, "one of V100, Xavier, T4, A100, "));
+    assert_non_null(strstr(diag.message, ", H200, RTX 5090"));
+}
+
+/* The same kernels as of the usual GPU of a kind, and the numbers of the one that is named. */
+static void named_gpus(void **state) {
+    ash_context *context = *state;
+    enum { N = 4096 };
+    static const char *const devices[] = {"CUDA:sm_90", "CUDA:H100", "CUDA:H200"};
+    ash_op_forecast moves[3], sums[3];
+    char *text[3];
+    uint64_t size[3];
+    ash_graph *g;
+    assert_ok(ash_graph_create(context, "g", &g, &diag));
+    ash_value y = ash_matmul(g, input(g, "a", N, N), input(g, "b", N, N));
+    ash_graph_output(g, "y", y);
+    ash_graph_output(g, "z", ash_add(g, input(g, "c", 2 * N, 2 * N), input(g, "d", 2 * N, 2 * N)));
+    for (size_t i = 0; i < 3; i++) {
+        ash_plan *plan = prepare(context, g, devices[i]);
+        assert_int_equal(ash_plan_op_count(plan), 2);
+        const size_t first = forecast(plan, 0, 0).tile_rows ? 0 : 1;
+        sums[i] = forecast(plan, first, 0);
+        moves[i] = forecast(plan, 1 - first, 0);
+        assert_ok(ash_plan_kernel_source(plan, 0, ASH_SOURCE_ASSEMBLY, &text[i], &size[i], &diag));
+        ash_plan_destroy(plan);
+    }
+    assert_string_equal(sums[0].gpu, "H100");
+    assert_string_equal(sums[2].gpu, "H200");
+    assert_true(sums[0].ns == sums[1].ns && moves[0].ns == moves[1].ns);
+    assert_true(sums[0].ns == sums[2].ns); /* bounded by arithmetic, of which both have as much */
+    about((moves[0].ns - 1500) / (moves[2].ns - 1500), 4800.0 / 3350);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(size[i], size[0]);
+        assert_memory_equal(text[i], text[0], size[0]);
+    }
+    for (size_t i = 0; i < 3; i++) ash_context_free_text(context, text[i], size[i]);
+    ash_graph_destroy(g);
+}
+
+/* Tiles are what they are in nests, which have so many threads; sums in parts say so, and sums of anything
+ * else do not. */
+static void tiles(void **state) {
+    ash_context *context = *state;
+    static float w[256 * 256 * 9];
+    const ash_type weights = {ASH_F32, 4, {256, 256, 3, 3}}, image = {ASH_F32, 4, {1, 256, 14, 14}};
+    unsigned in_parts = 0, whole = 0, none = 0;
+    ash_graph *g;
+    assert_ok(ash_graph_create(context, "g", &g, &diag));
+    ash_value x = ash_graph_input(g, "x", &image);
+    ash_value y = ash_conv2d(g, x, ash_graph_constant(g, &weights, w, sizeof w, ASH_DATA_COPY), 1, 1, 1);
+    ash_graph_output(g, "y", ash_relu(g, y)); /* in parts */
+    ash_graph_output(g, "sum", ash_reduce(g, ASH_OP_REDUCE_SUM, y, (int64_t[]){2, 3}, 2, false));
+    ash_value product = ash_matmul(g, input(g, "a", 128, 4096), input(g, "b", 4096, 128)); /* in parts */
+    ash_graph_output(g, "p", product);
+    ash_graph_output(g, "q", ash_matmul(g, input(g, "c", 4096, 64), input(g, "d", 64, 4096)));
+    ash_plan *plan = prepare(context, g, "CUDA:sm_90");
+    for (size_t i = 0; i < ash_plan_op_count(plan); i++) {
+        ash_op_forecast f = forecast(plan, i, 0);
+        ash_prepared_op op = ASH_INIT(ash_prepared_op);
+        assert_ok(ash_plan_op_at(plan, i, &op, &diag));
+        const bool multiplies = strstr(op.name, "conv") || strstr(op.name, "matmul");
+        assert_int_equal(multiplies, f.tile_rows > 0);
+        assert_int_equal(multiplies, f.share > 0);
+        assert_int_equal(multiplies, f.parts > 0);
+        if (!multiplies) {
+            assert_true(!f.tile_columns && !f.slices);
+            none++;
+            continue;
+        }
+        assert_true(f.share > 0.7 && f.share < 1);
+        assert_true(f.threads == 64 || f.threads == 128);
+        assert_int_equal(f.threads % f.slices, 0);
+        const uint32_t each = f.tile_rows * f.tile_columns * f.slices / f.threads; /* sums of a thread */
+        assert_true(each == 32 || each == 64 || each == 128);
+        if (op.flops < 1e9) /* of 128 x 128 numbers, or of 14 x 14 positions */
+            assert_true(f.parts > 1 && (uint64_t)f.blocks % f.parts == 0);
+        in_parts += f.parts > 1;
+        whole += f.parts == 1;
+    }
+    assert_int_equal(in_parts, 2);
+    assert_int_equal(whole, 1);
+    assert_true(none >= 3);
+    ash_plan_destroy(plan);
+    ash_graph_destroy(g);
 }
 
 /* A few rows are bounded by memory, which reads the long operand once: near that, with the launch. Of 16
@@ -376,6 +489,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise),   cmocka_unit_test(product),      cmocka_unit_test(one_row),
         cmocka_unit_test(vendors_peaks), cmocka_unit_test(tensor_cores), cmocka_unit_test(few_rows),
-        cmocka_unit_test(others),        cmocka_unit_test(precisions),   cmocka_unit_test(short_sums)};
+        cmocka_unit_test(others),        cmocka_unit_test(precisions),   cmocka_unit_test(short_sums),
+        cmocka_unit_test(names),         cmocka_unit_test(named_gpus),   cmocka_unit_test(tiles)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

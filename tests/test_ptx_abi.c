@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in's own declarations (tests/ptx/functions.def, abi.def), and numbers and structs of the
- * library's (src/device/cuda/driver.h), against the toolkit's headers, where there are some. Most of it is
+/* The stand-in's own declarations (tests/ptx/functions.def, abi.def), and the library's (functions of
+ * src/device/cuda/driver.def, numbers and structs of driver.h), against the toolkit's headers, where there
+ * are some. Most of it is
  * decided when this file is compiled. */
 #include "testing.h"
 
@@ -38,7 +39,33 @@
 #undef FIELD_OF
 #undef STRUCT_END
 
-/* The library's own (src/device/cuda/driver.h). */
+/* The library's own (src/device/cuda/driver.h). Its enumerations are int, and its structs its own: here
+ * they are the toolkit's, so that all else of a prototype has to be. */
+#define cu_result             CUresult
+#define cu_attribute          CUdevice_attribute
+#define cu_function_attribute CUfunction_attribute
+#define cu_option             CUjit_option
+#define cu_kernel_params      CUDA_KERNEL_NODE_PARAMS
+#define cu_copy_params        CUDA_MEMCPY3D
+#define cu_host_params        CUDA_HOST_NODE_PARAMS
+#define FUNCTION(field, name, params)                                                                      \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(*) params), #name);
+#define OLDER(field, name, older, params) FUNCTION(field, name, params)
+#include "device/cuda/driver.def"
+#undef FUNCTION
+#undef OLDER
+#undef cu_result
+#undef cu_attribute
+#undef cu_function_attribute
+#undef cu_option
+#undef cu_kernel_params
+#undef cu_copy_params
+#undef cu_host_params
+_Static_assert(sizeof(CUresult) == sizeof(cu_result) && sizeof(CUjit_option) == sizeof(cu_option) &&
+                   sizeof(CUdevice_attribute) == sizeof(cu_attribute) &&
+                   sizeof(CUfunction_attribute) == sizeof(cu_function_attribute),
+               "enumerations");
+
 #define SAME(own, theirs) _Static_assert((int)(own) == (int)(theirs), #own);
 SAME(CU_OK, CUDA_SUCCESS)
 SAME(CU_INVALID, CUDA_ERROR_INVALID_VALUE)

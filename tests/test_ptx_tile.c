@@ -9,52 +9,21 @@
 #include "ir/build.h"
 #include "one_graph.h"
 #include "opt/opt.h"
-#include "ptx_room.h"
+#include "ptx_steps.h"
 
 static ash_diag diag;
 static uint64_t seed = 7; /* of the order of blocks */
 static ash_gpu_math singles = ASH_GPU_FMA;
 static bool optimised; /* behind the passes; what the prologue does is not counted */
 
-/* A step's kernel, `chunks` of them to a block, or one to a thread. */
-static void run_step(ptx_room *room, const ash_program *p, const ash_step *step, const CUdeviceptr *memory,
-                     int64_t chunks) {
-    const ash_nest *nest = &p->nests.at[step->nest];
-    int64_t record[] = {0, ash_dims_eval(p->dims, step->chunks, NULL)};
-    static const int32_t words[2] = {0};
-    CUdeviceptr at[66];
-    void *params[66];
-    ash_text text;
-    uint32_t n = 0;
-    for (; n < step->n_buffers; n++) {
-        const ash_buffer *b = &p->buffers.at[step->buffers[n]];
-        at[n] = b->root == ASH_NO_BUFFER ? memory[step->buffers[n]] : memory[b->root] + (uint64_t)b->offset;
-    }
-    at[n++] = ptx_room_memory(words, sizeof words);
-    if (nest->polls) at[n] = at[n - 1], n++;
-    at[n++] = ptx_room_memory(record, sizeof record);
-    for (uint32_t i = 0; i < n; i++) params[i] = &at[i];
-    ash_text_init(&text, &ash_allocator__libc);
-    assert_ok(ash_code__assembly(&p->target, nest, &text, &diag));
-    ash_text_add_bytes(&text, "", 1);
-    assert_cu(cuModuleLoadData(&room->module, text.at));
-    unsigned threads = nest->threads ? nest->threads : 64,
-             grid = (unsigned)ash_ceil_div(record[1], nest->threads ? chunks : threads);
-    CUfunction function = ptx_room_function(room, "kernel");
-    uint64_t bytes = ash_nest_shared_at(nest, nest->shared.len);
-    const unsigned shared = bytes > ASH_CUDA_SHARED ? (unsigned)bytes : 0;
-    if (shared)
-        assert_cu(
-            cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared));
-    assert_cu(ptx_room_run(function, grid, threads, shared, params));
-    ash_text_free(&text);
+static void our_text(const ash_target *target, const ash_nest *nest, ash_text *out) {
+    assert_ok(ash_code__assembly(target, nest, out, &diag));
 }
 
 /* Runs the graph; what it cost. `blocks`: of its kernels so many have blocks of threads. */
 static ptx_counters run_within(const char *sm, unsigned blocks, int64_t chunks, double tolerance) {
     ash_target target;
     ash_program *p;
-    ptx_room room;
     ptx_counters counters;
     assert_ok(ash_target__named(sm, &target, &diag));
     target.singles = singles;
@@ -62,36 +31,12 @@ static ptx_counters run_within(const char *sm, unsigned blocks, int64_t chunks, 
     ash_graph *fast = NULL;
     if (optimised) assert_ok(ash_opt__run(graph, &target, NULL, &fast, &diag));
     assert_ok(ash_program__lower(fast ? fast : graph, &target, NULL, &p, &diag));
-    ptx_room_open(&room, seed);
-    CUdeviceptr *memory = calloc(p->buffers.len, sizeof *memory);
-    void **results = calloc(p->buffers.len, sizeof *results);
-    for (size_t i = 0; i < p->buffers.len; i++) {
-        const ash_buffer *b = &p->buffers.at[i];
-        results[i] = calloc((size_t)b->bytes + 1, 1);
-        if (b->root == ASH_NO_BUFFER)
-            memory[i] = ptx_room_memory(b->blob ? b->blob->data : NULL, (size_t)b->bytes);
-    }
-    for (size_t i = 0; i < p->inputs.len; i++) {
-        uint32_t b = p->inputs.at[i];
-        ash_wide_store(&inputs[i], results[b]);
-        assert_cu(cuMemcpyHtoD_v2(memory[b], results[b], (size_t)p->buffers.at[b].bytes));
-    }
-    ptx_counters_reset();
-    for (size_t s = 0; s < p->steps.len; s++) {
-        if (s == p->prologue) ptx_counters_reset();
-        run_step(&room, p, &p->steps.at[s], memory, chunks);
-    }
-    ptx_counters_read(NULL, &counters);
-    for (size_t i = 0; i < p->buffers.len; i++)
-        if (memory[i]) assert_cu(cuMemcpyDtoH_v2(results[i], memory[i], (size_t)p->buffers.at[i].bytes));
-    assert_string_equal(ptx_finding(), "");
+    void **results = ptx_steps_run(p, inputs, seed, chunks, our_text, &counters);
     test_compare_outputs(p, results, expected, tolerance);
     for (size_t s = p->prologue; s < p->steps.len; s++)
         blocks -= p->nests.at[p->steps.at[s].nest].threads > 0;
     assert_int_equal(blocks, 0);
-    for (size_t i = 0; i < p->buffers.len; i++) free(results[i]);
-    free(results);
-    free(memory);
+    ptx_steps_free(p, results);
     ash_program__free(p);
     ash_graph_destroy(fast);
     test_free_expected(graph, expected);

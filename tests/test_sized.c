@@ -253,6 +253,7 @@ static void the_library_is_called_with_any_size(void **state) {
     assert_in_range(sizeof rows / sizeof *rows, 15, 100);
     for (const row *r = rows; r < rows + sizeof rows / sizeof *rows; r++) {
         size_t tag;
+        if (r->call == any_ash_op_forecast && !made.paper) continue; /* nobody can make code for GPUs */
         assert_ok(r->call(make(r->size, 0)));
         assert_ok(r->call(make(r->size, r->size)));
         assert_ok(r->call(make(r->size + MORE, r->size + MORE)));
@@ -356,9 +357,11 @@ static int setup(void **state) {
     ash_graph_output(made.graph, "y", ash_exp(made.graph, ash_graph_input(made.graph, "x", &type)));
     assert_ok(ash_plan_prepare(made.context, made.graph, NULL, &made.plan, &diag));
     ash_plan_options paper = ash_plan_options_default();
-    assert_ok(ash_device_open(made.context, "CUDA:sm_80", &paper.device, &diag));
-    assert_ok(ash_plan_prepare(made.context, made.graph, &paper, &made.paper, &diag));
-    ash_device_close(paper.device);
+    if (gpu_is_compiled_for()) {
+        assert_ok(ash_device_open(made.context, "CUDA:sm_80", &paper.device, &diag));
+        assert_ok(ash_plan_prepare(made.context, made.graph, &paper, &made.paper, &diag));
+        ash_device_close(paper.device);
+    }
     assert_ok(ash_onnx_write(made.graph, made.path, NULL, &diag));
     assert_ok(ash_device_open(made.context, "CPU", &made.device, &diag));
     return 0;
@@ -376,7 +379,6 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_library_is_called_with_any_size),
         cmocka_unit_test(callers_of_the_first_release_are_understood),

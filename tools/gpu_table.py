@@ -19,6 +19,8 @@ multiply, latencies, and copies. Operations that are alike in all numbers are on
 fiftieth of the whole are one in the end."""
 import collections, os, re, subprocess, sys
 
+import explained
+
 LAUNCH, GAP = 1.5, 0.5  # microseconds: as in src/runtime/explain.c
 
 
@@ -32,12 +34,10 @@ def run(command, seconds=None, **environment):
 
 def forecast(ashlar, model, sm, precision="ieee"):
     """(operations, kernels, microseconds in mode stream, in mode graph, bytes that spill)"""
-    made = run([ashlar, "plan", model, "--device", "CUDA:" + sm, "--explain", "--precision", precision])
-    if made.returncode:
-        sys.exit(made.stderr)
+    text = explained.plan(ashlar, model, sm, () if precision == "ieee" else ("--precision", precision))
     last = re.search(r": (\d+) operations, .*?, ([\d.]+) us in mode stream, ([\d.]+) us in mode graph\n.*?(\d+) bytes spilled",
-                     made.stdout, re.S)
-    nests = run([ashlar, "inspect", "kernels", model, "--device", "CUDA:" + sm]).stdout
+                     text, re.S)
+    nests = explained.said(ashlar, "inspect", "kernels", model, "--device", "CUDA:" + sm)
     kernels = len(set(re.findall(r", kernel (\d+),", nests)))
     return int(last[1]), kernels, float(last[2]), float(last[3]), int(last[4])
 
@@ -67,10 +67,6 @@ def precisions(ashlar, folders):
         print(f"| {os.path.basename(folder.rstrip('/'))} | " + " | ".join(f"{t:.0f}" for t in times) + " |", flush=True)
 
 
-def number_of(text, unit):
-    return float(text) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[unit.removesuffix("B").strip()]
-
-
 def gpu_of(sm):
     """(multiprocessors, operations a microsecond of f32, bytes a microsecond of memory) of the usual GPU of the kind"""
     with open(os.path.join(os.path.dirname(__file__), "..", "src", "base", "gpus.def")) as f:
@@ -82,31 +78,30 @@ def gpu_of(sm):
 
 
 def layers(ashlar, sm, model, options):
-    made = run([ashlar, "plan", model, "--device", "CUDA:" + sm, "--explain", *options])
-    if made.returncode:
-        sys.exit(made.stderr)
     processors, peak, rate = gpu_of(sm)
+    found, sums = explained.operations(ashlar, model, sm, options)
     rows, whole = collections.defaultdict(list), 0.0
-    for name, blocks, flop, flop_unit, size, size_unit, bound, us in re.findall(
-            r"^ *\d+  (\S.*?) +\d+ +(\d+) .*? ([\d.]+) ?([kMG]?)  +([\d.]+) ([kMG]?B)  (\w+) +([\d.]+)$", made.stdout, re.M):
-        blocks, flop, size, us = int(blocks), number_of(flop, flop_unit), number_of(size, size_unit), float(us) + GAP
-        roof = max(flop / peak, size / rate)
-        even = flop / peak * (-(-blocks // processors) * processors / blocks - 1) if bound == "issue" else 0
-        rows[name, blocks, bound, us].append((roof, LAUNCH + GAP, even, us - roof - LAUNCH - GAP - even))
+    for op in found:
+        us, roof = op.us + GAP, max(op.flop / peak, op.bytes / rate)
+        even = op.flop / peak * (-(-op.blocks // processors) * processors / op.blocks - 1) if op.bound == "issue" else 0
+        rows[op.layer or op.name, op.tile, op.split or "", op.blocks, op.bound, us].append(
+            (roof, LAUNCH + GAP, even, us - roof - LAUNCH - GAP - even))
         whole += us
     rest = [0, 0.0, 0.0, 0.0, 0.0, 0.0]
     all_of = [0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    print("| operation | so many | blocks | bound | us | roofline | launches | uneven | all else |")
-    print("|---|---:|---:|---|---:|---:|---:|---:|---:|")
-    for (name, blocks, bound, us), parts in sorted(rows.items(), key=lambda r: -r[0][3] * len(r[1])):
-        sums = [len(parts), us * len(parts), *(sum(p) for p in zip(*parts))]
-        all_of = [a + b for a, b in zip(all_of, sums)]
-        if sums[1] < whole / 50:
-            rest = [a + b for a, b in zip(rest, sums)]
+    print("| layer, or operation | so many | tile | split | blocks | bound | us | roofline | launches | uneven | all else |")
+    print("|---|---:|---|---:|---:|---|---:|---:|---:|---:|---:|")
+    for (name, tile, split, blocks, bound, us), parts in sorted(rows.items(), key=lambda r: -r[0][5] * len(r[1])):
+        row = [len(parts), us * len(parts), *(sum(p) for p in zip(*parts))]
+        all_of = [a + b for a, b in zip(all_of, row)]
+        if row[1] < whole / 50:
+            rest = [a + b for a, b in zip(rest, row)]
             continue
-        print(f"| {name} | {sums[0]} | {blocks} | {bound} | " + " | ".join(f"{v:.1f}" for v in sums[1:]) + " |")
-    for name, sums in ("the rest", rest), ("all", all_of):
-        print(f"| {name} | {sums[0]} |  |  | " + " | ".join(f"{v:.1f}" for v in sums[1:]) + " |")
+        print(f"| {name} | {row[0]} | {tile} | {split} | {blocks} | {bound} | " + " | ".join(f"{v:.1f}" for v in row[1:]) + " |")
+    for name, row in ("the rest", rest), ("all", all_of):
+        print(f"| {name} | {row[0]} |  |  |  |  | " + " | ".join(f"{v:.1f}" for v in row[1:]) + " |")
+    print(f"\n{all_of[1]:.0f} us, {all_of[1] / all_of[2]:.2f} times the roofline of {all_of[2]:.0f}; launches and what lies "
+          f"between them {all_of[3]:.0f}, uneven blocks {all_of[4]:.0f}, all else {all_of[5]:.0f}.")
 
 
 def main(words):
@@ -126,7 +121,8 @@ def main(words):
     for folder in words:
         model = os.path.join(folder, "model.onnx")
         old, new = forecast(ashlar, model, "sm_80"), forecast(ashlar, model, "sm_90")
-        found = execute(ashlar, folder, driver, seconds) if driver and seconds else None
+        found = explained.kept((*(os.stat(f).st_mtime_ns for f in (ashlar, driver)), folder), lambda: execute(
+            ashlar, folder, driver, seconds)) if driver and seconds else None
         error, instructions = ("", "") if not found else ("bits" if found[0] == 0 else f"{found[0]:.1e}",
                                                           f"{found[1] / 1e9:.2f}")
         print(f"| {os.path.basename(folder.rstrip('/'))} | {new[0]} | {new[1]} | {error} | {instructions} | {old[2]:.0f} | "

@@ -341,6 +341,10 @@ def whole():
             part = lambda s, x, i: signed(x >> 8 * i & 255, 8) if s == "s" else x >> 8 * i & 255
             case(f"dp4a.{p}32.{q}32", f"dp4a.{p}32.{q}32 d, a, b, c;", ["b32", "b32", "b32", "b32"], three,
                  lambda x, y, z: z + sum(part(p, x, i) * part(q, y, i) for i in range(4)))
+            half = lambda s, x, i: signed(x >> 16 * i & 65535, 16) if s == "s" else x >> 16 * i & 65535
+            for side, first in ("lo", 0), ("hi", 2):
+                case(f"dp2a.{side}.{p}32.{q}32", f"dp2a.{side}.{p}32.{q}32 d, a, b, c;", ["b32"] * 4, three,
+                     lambda x, y, z: z + sum(half(p, x, i) * part(q, y, first + i) for i in range(2)))
     case("selp", "{ .reg .pred r; setp.ne.u32 r, c, 0; selp.b32 d, a, b, r; }", ["b32"] * 4, three, lambda x, y, z: x if z else y)
     case("selp negated", "{ .reg .pred r, q; setp.ne.u32 r|q, c, 0; selp.b32 d, a, b, q; }", ["b32"] * 4, three,
          lambda x, y, z: y if z else x)

@@ -3,19 +3,25 @@
 """What ptxas makes of the products and convolutions of models: registers, spills, and the share of multiply-adds among the
 instructions of the innermost loop that has any.
 
-    tools/ptx_loops.py ASHLAR sm_80[,sm_90,...] MODEL.onnx... [-- OPTIONS]
-    tools/ptx_loops.py --nvcc sm_80[,sm_90,...]
+    tools/ptx_loops.py [--sums] ASHLAR sm_80[,sm_90,...] MODEL.onnx... [-- OPTIONS]
+    tools/ptx_loops.py --products ASHLAR NEST_CUDA sm_80[,sm_90,...] MODEL.onnx...
 
 Needs ptxas and nvdisasm (of the CUDA toolkit, or the package nvidia-cuda-nvdisasm): from $PTXAS and $NVDISASM, else from
 PATH. A table for each model, a row for each kernel whose chunks are blocks of threads and that multiplies; in the end the
 share over all of them, each counted by its operations, and how long all steps of the model take: a bound from below by
 counting, not a measurement. Of a kernel of tiles: the machine code's loop, as often as it runs, on the multiprocessor with
 the most blocks; issuing its instructions, its multiply-adds, or the wait for a k-tile, whichever is longer; and no kernel is
-quicker than memory. A kernel more in a line takes GAP. PTX is for the GPU that is named, sm_90's for newer ones. Arguments
-behind -- go to ashlar (--var batch=32). Ends with 1 where a kernel is refused or spills, with 77 without the tools.
+quicker than memory. A kernel more in a line takes GAP. PTX is for the GPU that is named, sm_90's for newer ones. With --sums
+that end alone is a row of one table. Arguments behind -- go to ashlar (--var batch=32). Ends with 1 where a kernel is refused or
+spills, with 77 without the tools.
 
-The second has the same of what nvcc makes of products in these tiles (tools/tile.cu)."""
+The second has a row for each layer and kernel that multiplies, and beside what we make of it what nvcc ($NVCC, else from
+PATH) makes of the same nest, which NEST_CUDA (tests/nest_cuda of a build with tests) writes as CUDA C. Tile: rows x columns of a
+block, in so many slices; split: parts of its sums, which a kernel behind it adds. Spills of either stand behind its registers, in bytes."""
 import collections, os, re, shutil, subprocess, sys, tempfile
+
+import explained
+from explained import run
 
 PTXAS = os.environ.get("PTXAS") or shutil.which("ptxas")
 NVDISASM = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
@@ -25,10 +31,7 @@ NVDISASM = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
 GPUS = {"sm_80": (108, 64, 1024, 1410, 1103), "sm_90": (132, 128, 1300, 1755, 1909), "sm_120": (170, 128, 256, 2400, 746)}
 REGISTERS, WAIT, BEGIN, GAP = 65536, 700, 1000, 1.5  # of one; cycles; cycles; microseconds
 SHARED, OWN = {"sm_80": 164 << 10, "sm_90": 228 << 10, "sm_120": 100 << 10}, 1 << 10  # bytes of one; what the system takes of a block's
-
-
-def run(*command):
-    return subprocess.run(command, capture_output=True, text=True)
+NVCC = os.environ.get("NVCC") or shutil.which("nvcc")
 
 
 def loop_of(text):
@@ -97,35 +100,33 @@ def time_of(sm, blocks, threads, k_tiles, shared, found, halves):
     return cycles
 
 
-def table(ashlar, sms, model, options, folder):
+def table(ashlar, sms, model, options, folder, short):
     good = True
     for sm in sms:
         device = "CUDA:" + sm
-        made = run(ashlar, "inspect", "asm", "--no-cache", "--device", device, model, *options)
-        plan = run(ashlar, "inspect", "plan", "--device", device, model, *options)
-        nests = run(ashlar, "inspect", "nest", "--device", device, model, *options)
-        if made.returncode or plan.returncode or nests.returncode:
-            print(made.stderr + plan.stderr + nests.stderr)
-            return False
-        parts = re.split(r"^; kernel (\d+).*\n", made.stdout, flags=re.M)
+        asm, plan, nests = (explained.said(ashlar, "inspect", what, "--device", device, model, *options)
+                            for what in ("asm", "plan", "nest"))
+        parts = re.split(r"^; kernel (\d+).*\n", asm, flags=re.M)
         kernels = dict(zip(map(int, parts[1::2]), parts[2::2]))
-        parts = re.split(r"^# kernel (\d+).*\n", nests.stdout, flags=re.M)
+        parts = re.split(r"^# kernel (\d+).*\n", nests, flags=re.M)
         nests = dict(zip(map(int, parts[1::2]), parts[2::2]))
         steps = collections.defaultdict(list)
-        main = plan.stdout[plan.stdout.index("\nsteps\n"):]
+        main = plan[plan.index("\nsteps\n"):]
         for k, name, chunks, flop, size in re.findall(
                 r'kernel k(\d+) "([^"]*)", (\d+) chunks.*?, (\d+) flop, (\d+) bytes', main):
             steps[int(k)].append((name, int(chunks), int(flop), int(size)))
         _, _, _, clock, rate = GPUS[sm]
-        print(f"\n{os.path.basename(os.path.dirname(os.path.abspath(model)))} {' '.join(options)}, {sm}\n")
-        print("| kernel | steps | Gflop each | blocks | threads | registers | spills | multiply-adds, % | us each |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+        title = " ".join([os.path.basename(os.path.dirname(os.path.abspath(model))), *options]) + ", " + sm
+        if not short:
+            print(f"\n{title}\n")
+            print("| kernel | steps | Gflop each | blocks | threads | registers | spills | multiply-adds, % | us each |")
+            print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
         adds = instructions = time = tiles = 0
         for k, of in sorted(steps.items()):
             name, chunks, flop, size = of[0]
             least = max(s for _, _, _, s in of) / rate
             threads = int(re.search(r"\.maxntid (\d+)", kernels[k]).group(1))
-            found = assemble(kernels[k], sm, folder)
+            found = explained.kept((PTXAS, sm, kernels[k]), lambda: assemble(kernels[k], sm, folder))
             good = good and found and not found[1]
             k_tiles = k_tiles_of(nests[k])
             if not found or not k_tiles[0]:
@@ -138,49 +139,96 @@ def table(ashlar, sms, model, options, folder):
             tiles += len(of) * each
             adds += flop * len(of)
             instructions += flop * len(of) * code / max(fma, 1)
+            if short:
+                continue
             print(f"| {k} {name} | {len(of)} | {flop / 1e9:.3f} | {chunks} | {threads} | {registers} | {spills} | "
                   f"{100 * fma / max(code, 1):.1f} | {each:.1f} |")
+        if short:
+            print(f"| {title} | {100 * adds / max(instructions, 1):.1f} | {tiles:.0f} | {time:.0f} |", flush=True)
+            continue
         print(f"\nall of it: {100 * adds / max(instructions, 1):.1f} % multiply-adds, tiles {tiles:.0f} us, "
               f"{sum(map(len, steps.values()))} steps {time:.0f} us")
     return good
 
 
-def nvcc_table(sms, folder):
-    """A row for each tile of f32 in src/base/gpu_tile.c."""
-    compiler = os.environ.get("NVCC") or shutil.which("nvcc")
-    source, cubin = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tile.cu"), os.path.join(folder, "k.cubin")
-    if not compiler:
-        print("no nvcc")
-        return 77
-    print("| tile, threads | " + " | ".join(f"{sm}: % | registers" for sm in sms) + " |")
-    print("|---|" + 2 * len(sms) * "---:|")
-    for rows, vectors, down, across, slices, terms in ((8, 4, 16, 8, 1, 16), (16, 2, 4, 8, 2, 32), (16, 2, 8, 4, 2, 32),
-                                                       (16, 2, 4, 4, 4, 32), (8, 2, 8, 4, 2, 32), (16, 2, 4, 2, 8, 64), (16, 2, 2, 4, 8, 64)):
-        found = []
-        for sm in sms:
-            made = run(compiler, "-O3", "-cubin", "-arch=" + sm, "-Xptxas", "-v", f"-DROWS={rows}", f"-DVECTORS={vectors}",
-                       f"-DDOWN={down}", f"-DACROSS={across}", f"-DSLICES={slices}", f"-DTERMS={terms}", "-o", cubin, source)
-            if made.returncode:
-                sys.exit(made.stderr)
-            work, size = loop_of(run(NVDISASM, "-c", cubin).stdout)
-            found.append(f"{100 * work / size:.1f} | " + re.search(r"Used (\d+) registers", made.stderr)[1])
-        print(f"| {rows * down} x {4 * vectors * across}, {down * across * slices} | " + " | ".join(found) + " |", flush=True)
-    return 0
+def nvcc_of(text, sm, folder):
+    """(registers, bytes of spills, multiply-adds, instructions) of what nvcc makes of a kernel in CUDA C."""
+    source, cubin = os.path.join(folder, "k.cu"), os.path.join(folder, "k.cubin")
+    headers = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "nvcc")
+    with open(source, "w") as f:
+        f.write(text)
+    made = run(NVCC, "-O3", "--fmad=false", "-w", "-cubin", "-arch=" + sm, "-Xptxas", "-v", "-I", headers, "-o", cubin, source)
+    if made.returncode:
+        sys.exit(made.stderr)
+    return (int(re.search(r"Used (\d+) registers", made.stderr)[1]),
+            sum(map(int, re.findall(r"(\d+) bytes spill stores", made.stderr)))) + loop_of(run(NVDISASM, "-c", cubin).stdout)
 
 
-def main():
+def cell(registers, spills, share):
+    return f"{registers}" + (f" + {spills} B" if spills else "") + f" | {share:.1f}"
+
+
+def products(ashlar, nest_cuda, sms, model, folder):
+    """Whether none of ours spills."""
+    rows, spilled = collections.defaultdict(dict), 0
+    sums = {sm: [0.0, 0.0, 0.0, 0, 100.0, 100.0] for sm in sms}
+    for sm in sms:
+        found, _ = explained.operations(ashlar, model, sm)
+        parts = re.split(r"^// kernel (\d+)\n", explained.said(nest_cuda, sm, model), flags=re.M)
+        texts = dict(zip(map(int, parts[1::2]), parts[2::2]))
+        same = collections.defaultdict(list)
+        for i, op in enumerate(o for o in found if o.layer and o.share):
+            same[op.layer, op.kernel, i if not op.tile else 0].append(op)
+        theirs, number = {}, collections.Counter()
+        for (layer, kernel, _), ops in same.items():
+            op = ops[0]
+            if kernel not in theirs:
+                if f"__launch_bounds__({op.threads}," not in texts.get(kernel, ""):
+                    sys.exit(f"{nest_cuda}: kernel {kernel} is another one")
+                theirs[kernel] = explained.kept((NVCC, sm, texts[kernel]), lambda: nvcc_of(texts[kernel], sm, folder))
+                spilled += op.spills
+            registers, spills, works, size = theirs[kernel]
+            share = 100 * works / max(size, 1)
+            number[layer] += 1
+            rows[layer, number[layer]][sm] = (len(ops), f"{op.tile} | {op.split or ''} | " + cell(op.registers, op.spills, op.share)
+                                              + " | " + cell(registers, spills, share))
+            flop, all_of = op.flop * len(ops), sums[sm]
+            least = (op.share, share) if op.tile else (100, 100)
+            all_of[:] = [all_of[0] + flop, all_of[1] + flop / op.share, all_of[2] + flop / share, all_of[3] + spills,
+                         min(all_of[4], least[0]), min(all_of[5], least[1])]
+    print(f"\n{os.path.basename(os.path.dirname(os.path.abspath(model)))}\n")
+    print("| layer | " + " | ".join(f"{sm}: so many | tile | split | registers | share, % | nvcc: registers | share, %" for sm in sms)
+          + " |\n|---|" + len(sms) * "---:|---|---:|---:|---:|---:|---:|")
+    for (layer, _), row in rows.items():
+        print(f"| {layer} | " + " | ".join(f"{row[sm][0]} | {row[sm][1]}" if sm in row else " |" * 6 for sm in sms) + " |")
+    print()
+    for sm, (flop, ours, theirs, spills, least, least_theirs) in sums.items():
+        print(f"{sm}: all of it {flop / ours:.1f} % (nvcc {flop / theirs:.1f} %), the least in tiles {least:.1f} % ({least_theirs:.1f} %); "
+              f"ours spill {spilled} bytes, nvcc's {spills}.  ")
+    sys.stdout.flush()
+    return not spilled
+
+
+def main(words):
     if not PTXAS or not NVDISASM:
         print("no ptxas or no nvdisasm")
         return 77
-    if sys.argv[1] == "--nvcc":
+    if words[0] == "--products":
+        if not NVCC:
+            print("no nvcc")
+            return 77
         with tempfile.TemporaryDirectory() as folder:
-            return nvcc_table(sys.argv[2].split(","), folder)
-    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+            good = [products(words[1], words[2], words[3].split(","), model, folder) for model in words[4:]]
+        return 0 if all(good) else 1
+    short = words[0] == "--sums"
+    words = words[short:]
+    split = words.index("--") if "--" in words else len(words)
+    if short:
+        print("| model | multiply-adds, % | tiles, us | all, us |\n|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
-        good = [table(sys.argv[1], sys.argv[2].split(","), model, sys.argv[split + 1:], folder)
-                for model in sys.argv[3:split]]
+        good = [table(words[0], words[1].split(","), model, words[split + 1:], folder, short) for model in words[2:split]]
     return 0 if all(good) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -617,8 +617,9 @@ ASH_API ash_status ash_plan_op_at(ash_plan *plan, size_t index, ash_prepared_op 
 ASH_API size_t ash_plan_prologue_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_prologue_at(ash_plan *plan, size_t index, ash_prepared_op *out, ash_diag *diag);
 
-/* What an operation is expected to take on the usual GPU of the kind that the plan is for, which need not
- * be there: arithmetic on its numbers at the variables' maxima, and no measurement. */
+/* What an operation is expected to take on the GPU that its device names (CUDA:H200), or on the usual one
+ * of the kind that it is for, which need not be there: arithmetic on its numbers at the variables' maxima,
+ * and no measurement. */
 typedef struct ash_op_forecast {
     size_t size;      /* bytes that the caller knows: ASH_INIT */
     const char *gpu;  /* "A100" */
@@ -632,6 +633,10 @@ typedef struct ash_op_forecast {
     const char *bound;          /* what takes longest: "launch", "issue", "l2", "memory", "host" */
     double ns;                  /* of the operation alone, nanoseconds */
     double stream_ns, graph_ns; /* what an execution takes longer by it, in mode stream and in mode graph */
+    uint32_t tile_rows, tile_columns; /* of a product in tiles: results of a block; else 0 */
+    uint32_t slices; /* in which a block's threads share each of its sums; 0 without a tile */
+    uint32_t parts;  /* of its sums, which a later operation adds; 0: it is no product in tiles, 1: one */
+    double share; /* of multiply-adds among the instructions of its loop, estimated; 0: it sums nothing */
 } ash_op_forecast;
 
 /* `registers`: what ptxas says of the kernel, or 0. ASH_ERROR_UNSUPPORTED where the plan is not for a

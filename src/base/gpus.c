@@ -2,7 +2,7 @@
 /* The table of gpus.def. */
 #include "gpus.h"
 
-#include <stdlib.h>
+#include <ctype.h>
 
 static const ash_gpu gpus[] = {
 #define GPU(capability, name, multiprocessors, lanes, halves, tf32, bytes, reached, mhz, threads, blocks,  \
@@ -13,12 +13,45 @@ static const ash_gpu gpus[] = {
 #undef GPU
 };
 
-const ash_gpu *ash_gpu__usual(const ash_target *target) {
-    if (target->kind != ASH_TARGET_GPU) return NULL;
-    unsigned capability = (unsigned)strtoul(target->cpu + strlen("sm_"), NULL, 10);
+/* Whether a text has the name as a word: "NVIDIA L40S" is no L4. */
+static bool has_word(const char *text, const char *name) {
+    const size_t len = strlen(name);
+    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name))
+        if ((at == text || at[-1] == ' ') && !isalnum((unsigned char)at[len])) return true;
+    return false;
+}
+
+const ash_gpu *ash_gpu__of(unsigned capability, const char *product) {
     size_t i = ASH_COUNT(gpus) - 1;
     while (i > 0 && gpus[i].capability > capability) i--;
+    while (i > 0 && gpus[i - 1].capability == gpus[i].capability) i--;
+    for (size_t k = i; product && k < ASH_COUNT(gpus) && gpus[k].capability == gpus[i].capability; k++)
+        if (has_word(product, gpus[k].name)) return &gpus[k];
     return &gpus[i];
+}
+
+static bool same_name(const char *a, const char *b) {
+    for (;; a++, b++) {
+        while (*a == ' ') a++;
+        while (*b == ' ') b++;
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
+        if (!*a) return true;
+    }
+}
+
+const ash_gpu *ash_gpu__named(const char *name) {
+    for (size_t i = 0; i < ASH_COUNT(gpus); i++)
+        if (same_name(gpus[i].name, name)) return &gpus[i];
+    return NULL;
+}
+
+const char *ash_gpu__names(void) {
+    static const char all[] =
+#define GPU(capability, name, ...) ", " name
+#include "gpus.def"
+#undef GPU
+        ;
+    return all + strlen(", ");
 }
 
 double ash_gpu__adds(const ash_gpu *gpu, ash_gpu_math math) {

@@ -21,8 +21,13 @@ typedef struct ash_gpu {
 
 enum { ASH_GPU_REGISTERS = 65536 }; /* of a multiprocessor, of 32 bits */
 
-/* The usual one of a target's kind; NULL: it is no GPU. */
-const ash_gpu *ash_gpu__usual(const ash_target *target);
+/* The one of a compute capability, or of the nearest lower one, whose name is a word of what the driver
+ * calls it ("NVIDIA H200"); else, or with NULL, the usual one. */
+const ash_gpu *ash_gpu__of(unsigned capability, const char *product);
+/* By its name, without regard to case and spaces; NULL: none. */
+const ash_gpu *ash_gpu__named(const char *name);
+/* All names, with commas between. */
+const char *ash_gpu__names(void);
 
 /* Multiply-adds that a multiprocessor does in a cycle at most, of numbers that are multiplied so. */
 double ash_gpu__adds(const ash_gpu *gpu, ash_gpu_math math);

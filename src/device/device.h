@@ -74,8 +74,9 @@ struct ash_device {
     size_t name_size; /* bytes, with the terminator */
     long refs;        /* guarded by the registry's lock */
     uint64_t capacity;
-    const char *detail; /* of its class: what it is, in a line; or NULL */
-    void *own;          /* of the class */
+    const char *detail;        /* of its class: what it is, in a line; or NULL */
+    const struct ash_gpu *gpu; /* whose numbers forecasts take; NULL: it is none */
+    void *own;                 /* of the class */
 };
 
 extern const ash_device_class ash_device__cpu;

@@ -47,6 +47,7 @@ typedef struct ash_lowering {
     ash_value_place *places; /* per value */
     const uint32_t *aligns;  /* see ash_lower_options, as `fuse` */
     bool fuse;
+    const uint32_t *parts;      /* per value: of a product, the parts of its sums, or 0 */
     const uint32_t *last_reads; /* per value: root of the last group that reads it */
     ash_map nest_ids;           /* hash of a nest's content to its index in the program */
     ash_map plain_ids;          /* hash of the same and the chunks to an index in `plain` */

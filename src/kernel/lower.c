@@ -261,6 +261,7 @@ static ash_status add_step_of(ash_kern *k, ash_dim chunks, task what, const char
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const ash_node *node = &low->graph->nodes.at[g->nodes[i]];
         if (what == ALL) step.flops += node_flops(low, node), step.work += node_work(low, node);
+        if (what == ALL) step.parts = ASH_MAX(step.parts, low->parts[node->out]);
         if (!node->name) continue;
         nodes[step.n_nodes] = ash_arena_strdup(&p->arena, node->name);
         if (!nodes[step.n_nodes++]) return ASH_NO_MEMORY(low->diag);
@@ -559,6 +560,36 @@ static ash_status note_seeds(ash_program *p, const bool *seeds, ash_diag *diag) 
     return ASH_OK;
 }
 
+/* The node that computes a value; NULL: none. */
+static const ash_node *producer(const ash_graph *g, ash_value v) {
+    const ash_value_info *info = &g->values.at[v];
+    return info->kind == ASH_VALUE_NODE ? &g->nodes.at[info->node] : NULL;
+}
+
+/* Per value: of a product all of whose sums are added once more, into how many parts they are cut, as
+ * opt/parts.c writes that. NULL: no memory. */
+static uint32_t *find_parts(const ash_graph *g) {
+    uint32_t *parts = ash_mem_calloc(g->allocator, g->values.len, sizeof *parts);
+    for (size_t i = 0; i < g->nodes.len && parts; i++) {
+        const ash_node *sum = &g->nodes.at[i];
+        const ash_attr *axes = sum->op == ASH_OP_REDUCE_SUM ? ash_node_attr(sum, ASH_ATTR_AXES) : NULL;
+        if (!axes || axes->count != 1) continue;
+        const ash_type *of = ash_graph__type(g, sum->ins[0]);
+        const ash_node *from = producer(g, sum->ins[0]);
+        bool apart = from && from->op == ASH_OP_RESHAPE; /* the parts of a convolution are groups */
+        if (apart) from = producer(g, from->ins[0]);
+        if (!from || !ash_dim_is_const(of->dims[axes->list[0]])) continue;
+        const int64_t n = of->dims[axes->list[0]];
+        ash_class class = ash_op_infos[from->op].class;
+        if (class == ASH_CLASS_MATMUL && !apart && axes->list[0] == 0 && of->rank > 2)
+            parts[from->out] = (uint32_t)n;
+        if (class == ASH_CLASS_CONV && apart && axes->list[0] == 1 &&
+            ash_node_int(from, ASH_ATTR_GROUPS) == n && of->rank == ash_graph__type(g, from->out)->rank + 1)
+            parts[from->out] = (uint32_t)n;
+    }
+    return parts;
+}
+
 static ash_status lower(const ash_graph *graph, const ash_target *target, const ash_lower_options *options,
                         ash_program **out, ash_diag *diag) {
     const ash_allocator *a = graph->allocator;
@@ -584,9 +615,10 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
     bool *kept = kept_values(graph, options), *stored = kept ? stored_values(graph, kept) : NULL;
     bool *late = options->seeds && stored ? late_values(graph, options->seeds, stored) : NULL;
-    uint32_t *last_reads = NULL;
+    uint32_t *last_reads = NULL, *parts = find_parts(graph);
     ash_status status = ASH_OK;
-    if (!low.places || !stored || (options->seeds && !late)) {
+    low.parts = parts;
+    if (!low.places || !stored || !parts || (options->seeds && !late)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -615,6 +647,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
     ASH_TRY_DONE(own_dims(p, diag));
     if (options->seeds && !options->uncut) ASH_TRY_DONE(ash_program__cut(p, diag));
 done:
+    ash_mem_free(a, parts, graph->values.len, sizeof *parts);
     ash_mem_free(a, last_reads, graph->values.len, sizeof *last_reads);
     ash_mem_free(a, late, graph->values.len, sizeof *late);
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);

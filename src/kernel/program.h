@@ -89,6 +89,7 @@ typedef struct ash_step {
     const char *const *nodes; /* names of the graph nodes it holds, for diagnostics */
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
+    uint32_t parts;      /* a product whose sums a later step adds: how many there are of each; or 0 */
     double chunk_work;   /* units of work that one chunk can take at most, of `unit_ns` each */
     double work;     /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
     uint32_t device; /* that runs it; of a copy between two devices: where it goes */

@@ -12,10 +12,11 @@
  *                        at a time, divided by the latency
  *     launch             what an empty kernel takes
  *
- * The time is the last one and the largest of the others. It is arithmetic on the numbers of the usual
- * GPU of the kind (base/gpus.def), for the variables' maxima, and leaves out clocks that change, banks,
- * and what two kernels do to each other. Weights come from memory unless all of them fit into half of the
- * second-level cache; everything else does where the operation touches more than that. */
+ * The time is the last one and the largest of the others. It is arithmetic on the numbers of the GPU that
+ * the device names, or of the usual one of its kind (base/gpus.def), for the variables' maxima, and leaves
+ * out clocks that change, banks, and what two kernels do to each other. Weights come from memory unless all
+ * of them fit into half of the second-level cache; everything else does where the operation touches more
+ * than that. */
 #include <math.h>
 
 #include "base/gpu_tile.h"
@@ -23,7 +24,7 @@
 #include "base/sized.h"
 #include "plan.h"
 
-ASH_SIZED(ash_op_forecast, graph_ns);
+ASH_SIZED(ash_op_forecast, share);
 
 enum {
     BLOCK = ASH_CUDA_BLOCK,
@@ -90,9 +91,9 @@ static struct tile tile_of(const ash_op_forecast *f, ash_gpu_math math, double o
                          .share = ash_gpu_share(math, each)};
 }
 
-static bool copies(const ash_nest *nest) {
+static bool has(const ash_nest *nest, ash_nest_op op) {
     for (size_t i = 0; i < nest->code.len; i++)
-        if (nest->code.at[i].op == ASH_NEST_COPY_ASYNC) return true;
+        if (nest->code.at[i].op == op) return true;
     return false;
 }
 
@@ -120,14 +121,8 @@ static double asked(const ash_nest *nest) {
     return most;
 }
 
-static bool asks_worker(const ash_nest *nest) {
-    for (size_t i = 0; i < nest->code.len; i++)
-        if (nest->code.at[i].op == ASH_NEST_WORKER) return true;
-    return false;
-}
-
 static void shape(const ash_plan *plan, const ash_nest *nest, int64_t chunks, ash_op_forecast *f) {
-    int64_t threads = ASH_MAX(asks_worker(nest) ? (int64_t)plan->core->threads : chunks, 1);
+    int64_t threads = ASH_MAX(has(nest, ASH_NEST_WORKER) ? (int64_t)plan->core->threads : chunks, 1);
     f->threads = nest->threads ? nest->threads : (uint32_t)ASH_MIN(threads, BLOCK);
     f->blocks = nest->threads ? ASH_MAX(chunks, 1) : (threads + f->threads - 1) / f->threads;
     f->shared_bytes = ash_nest_shared_at(nest, nest->shared.len);
@@ -168,6 +163,13 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     if (tiled) tile = tile_of(f, math, outputs, step->flops);
     f->registers = registers ? registers : tiled ? (uint32_t)ASH_MIN(60 + 1.3 * tile.sums, 255) : 40;
     f->registers_known = registers != 0;
+    f->share = sums && (has(nest, ASH_NEST_FMA) || math != ASH_GPU_FMA) ? tile.share : 0;
+    if (tiled) {
+        f->tile_rows = nest->tile.rows;
+        f->tile_columns = nest->tile.columns;
+        f->slices = nest->tile.slices;
+        f->parts = nest->tile.rows ? ASH_MAX(step->parts, 1u) : 0;
+    }
     find_resident(g, target, f);
 
     double each = ceil((double)f->blocks / g->multiprocessors),
@@ -175,7 +177,8 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     double warps = ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (sums ? TILE_CHAINS : 1);
     double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
     double flops_ns = 2 * ash_gpu__adds(g, math) * g->mhz / 1000 * tile.share * hidden;
-    double coming = busy * (copies(nest) ? (double)f->shared_bytes / 2 : f->threads * asked(nest));
+    double coming =
+        busy * (has(nest, ASH_NEST_COPY_ASYNC) ? (double)f->shared_bytes / 2 : f->threads * asked(nest));
     double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
     double other = ASH_MAX(step->bytes - weights, 0);
     double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;
@@ -234,7 +237,7 @@ ash_status ash_plan_op_forecast(const ash_plan *plan, size_t index, uint32_t reg
                 "there is no operation %zu: there are %zu", index, plan->n_steps);
     const ash_program *p = plan->program;
     const ash_step *step = &p->steps.at[ash_plan_core__step(plan->core, (uint32_t)index)];
-    const ash_gpu *g = ash_gpu__usual(ash_program__target(p, step->device));
+    const ash_gpu *g = plan->shared->devices[step->device]->gpu;
     ASH_FAIL_IF(!g, diag, ASH_ERROR_UNSUPPORTED,
                 "predictions are for GPUs (CUDA:n, or CUDA:sm_80 for a kind of GPU), and this plan is for "
                 "%.60s",

@@ -397,3 +397,27 @@ void ptx_run_dp4a(ptx_block *b, const ptx_insn *in) {
         d[l] = sum;
     });
 }
+
+/* The same of both halves of a word by two bytes of the other, the lower or the upper ones. */
+static void run_dp2a(ptx_block *b, const ptx_insn *in, unsigned first) {
+    uint32_t *d = ptx_row(b, in->op[0]);
+    const uint32_t *p = ptx_row(b, in->op[1]), *q = ptx_row(b, in->op[2]), *s = ptx_row(b, in->op[3]);
+    bool x_signed = in->type[0] == S32, y_signed = in->type[1] == S32;
+    PTX_LANES(b, l, {
+        uint32_t sum = s[l];
+        for (unsigned i = 0; i < 2; i++) {
+            uint16_t x = (uint16_t)(p[l] >> 16 * i);
+            uint8_t y = (uint8_t)(q[l] >> 8 * (first + i));
+            sum += (uint32_t)((x_signed ? (int16_t)x : x) * (y_signed ? (int8_t)y : y));
+        }
+        d[l] = sum;
+    });
+}
+
+void ptx_run_dp2a_lo(ptx_block *b, const ptx_insn *in) {
+    run_dp2a(b, in, 0);
+}
+
+void ptx_run_dp2a_hi(ptx_block *b, const ptx_insn *in) {
+    run_dp2a(b, in, 2);
+}

@@ -12,6 +12,7 @@
 #ifndef ASH_CUDA_H
 #define ASH_CUDA_H
 
+#include "base/gpus.h"
 #include "base/target.h"
 #include "device/device.h"
 #include "driver.h"
@@ -102,6 +103,7 @@ ash_status ash_cuda__connect(ash_device *to, ash_device *from, uint64_t most,
                              const ash_streams_options *options, ash_streams **out, ash_diag *diag);
 
 /* paper.c: `CUDA:sm_80`. */
-ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag);
+/* Of the kind that `name` says, "sm_80", or of a known GPU's. */
+ash_status ash_cuda__open_paper(ash_device *device, const char *name, const ash_gpu *gpu, ash_diag *diag);
 
 #endif

@@ -120,6 +120,7 @@ static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
              version / 1000, version % 1000 / 10);
     device->capacity = bytes;
     device->detail = d->detail;
+    device->gpu = ash_gpu__of((unsigned)(10 * major + minor), name);
     return ASH_OK;
 }
 
@@ -149,10 +150,13 @@ static ash_status open_gpu(ash_device *device, cuda_device *d, long ordinal, ash
 }
 
 static ash_status cuda_open(ash_device *device, const char *rest, ash_diag *diag) {
-    if (rest && strncmp(rest, "sm_", 3) == 0) return ash_cuda__open_paper(device, rest, diag);
+    const ash_gpu *named = rest ? ash_gpu__named(rest) : NULL;
+    if (named || (rest && strncmp(rest, "sm_", 3) == 0))
+        return ash_cuda__open_paper(device, rest, named, diag);
     size_t digits = rest ? strspn(rest, "0123456789") : 0;
     ASH_FAIL_IF(digits == 0 || digits > 4 || rest[digits], diag, ASH_ERROR_DEVICE,
-                "\"%.100s\" names no GPU: write CUDA:n, or CUDA:sm_80 for a kind of GPU", device->name);
+                "\"%.100s\" names no GPU: write CUDA:n, or for plans to look at CUDA:sm_80 or one of %s",
+                device->name, ash_gpu__names());
     cuda_device *d = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *d);
     if (!d) return ASH_NO_MEMORY(diag);
     pthread_mutex_init(&d->lock, NULL);

@@ -14,14 +14,16 @@ static void *find(void *library, const char *name, const char *older) {
 static ash_status look_up(cu_driver *driver, void *library, ash_diag *diag) {
     const char *missing = NULL;
     void *found;
-#define FUNCTION(field, name, params) OLDER(field, name, NULL, params)
-#define OLDER(field, name, older, params)                                                                  \
+#define FUNCTION(field, name, params)     LOOK_UP(field, #name, NULL)
+#define OLDER(field, name, older, params) LOOK_UP(field, #name, #older)
+#define LOOK_UP(field, name, older)                                                                        \
     found = find(library, name, older);                                                                    \
     memcpy(&driver->field, &found, sizeof found);                                                          \
     if (!found && !missing) missing = name;
 #include "driver.def"
 #undef FUNCTION
 #undef OLDER
+#undef LOOK_UP
     ASH_FAIL_IF(missing, diag, ASH_ERROR_DEVICE, "the CUDA driver is too old: it has no %s", missing);
     return ASH_OK;
 }

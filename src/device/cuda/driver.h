@@ -19,6 +19,7 @@ typedef struct CUgraph_st *cu_graph;
 typedef struct CUgraphNode_st *cu_node;
 typedef struct CUgraphExec_st *cu_exec;
 typedef void (*cu_host_fn)(void *arg);
+typedef int cu_result, cu_attribute, cu_function_attribute, cu_option; /* enumerations, of 32 bits */
 
 enum { /* of what the functions return */
        CU_OK = 0,
@@ -86,8 +87,8 @@ typedef struct cu_host_params {
 } cu_host_params;
 
 typedef struct cu_driver {
-#define FUNCTION(field, name, params)     int(*field) params;
-#define OLDER(field, name, older, params) int(*field) params;
+#define FUNCTION(field, name, params)     cu_result(*field) params;
+#define OLDER(field, name, older, params) cu_result(*field) params;
 #include "driver.def"
 #undef FUNCTION
 #undef OLDER

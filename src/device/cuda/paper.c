@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Kinds of GPUs: `CUDA:sm_80` is a device that plans can be made for and looked at where there is no such
- * GPU. It has addresses without memory, loads kernels without running them, and refuses to execute. */
+ * GPU; `CUDA:H200` is that of its kind, with the numbers of that GPU for forecasts. It has addresses
+ * without memory, loads kernels without running them, and refuses to execute. */
 #include "stream.h"
 
 #include <stdlib.h>
@@ -229,12 +230,18 @@ static const ash_device_class class = {
     .connect = connect_paper,
 };
 
-ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *diag) {
+/* The capability that a name says; 0: none. */
+static unsigned capability_of(const char *name) {
     size_t digits = strspn(name + 3, "0123456789");
+    if (digits < 2 || digits > 4 || name[3 + digits]) return 0;
+    return (unsigned)strtoul(name + 3, NULL, 10);
+}
+
+ash_status ash_cuda__open_paper(ash_device *device, const char *name, const ash_gpu *gpu, ash_diag *diag) {
+    const unsigned capability = gpu ? gpu->capability : capability_of(name);
     struct paper *p = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *p);
     if (!p) return ASH_NO_MEMORY(diag);
-    if (digits < 2 || digits > 4 || name[3 + digits] ||
-        !ash_target__gpu((unsigned)strtoul(name + 3, NULL, 10), &p->target)) {
+    if (!ash_target__gpu(capability, &p->target)) {
         ash_mem_free(ash_device__allocator(device), p, 1, sizeof *p);
         return ash_fail(diag, ASH_ERROR_DEVICE, "%.100s: there is no code for such GPUs: sm_70 and newer",
                         device->name);
@@ -243,5 +250,6 @@ ash_status ash_cuda__open_paper(ash_device *device, const char *name, ash_diag *
     device->own = p;
     device->class = &class;
     device->detail = "a kind of GPU: plans can be made for it, and not run";
+    device->gpu = gpu ? gpu : ash_gpu__of(capability, NULL);
     return ASH_OK;
 }

@@ -546,6 +546,9 @@ ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node) {
 
 void ash_gpu_tile_open(ash_gpu_tile *g) {
     g->k->nest.threads = ash_gpu_threads(g->shape);
+    g->k->nest.tile = (ash_nest_tile){.rows = (uint16_t)ash_gpu_rows(g->shape),
+                                      .columns = (uint16_t)ash_gpu_columns(g->shape),
+                                      .slices = (uint16_t)g->shape.slices};
     g->thread = ash_kern_argument(g->k, ASH_NEST_THREAD);
     g->slice = ash_nest_index(&g->k->nest, 0);
     if (g->shape.slices > 1)
