@@ -140,9 +140,16 @@ LLVMValueRef ash_emit__walker(ash_emit *e, const ash_emit_place *place, LLVMValu
 
 /* --- concepts ---------------------------------------------------------------------------------------- */
 
-static inline LLVMValueRef ash_emit__value(const ash_emit *e, ash_ref ref) {
+/* What an instruction's result is held in: an i64 that 32 bits hold is an i32, where registers have no more
+ * (ash_code_target.narrow). */
+static inline LLVMValueRef ash_emit__held(const ash_emit *e, ash_ref ref) {
     return e->slots[ref].value;
 }
+bool ash_emit__is_narrow(const ash_emit *e, ash_ref ref); /* whether it is such an i32 */
+/* An index, or a vector of them, in 32 bits or in 64. */
+LLVMValueRef ash_emit__resize(ash_emit *e, LLVMValueRef index, bool narrow);
+/* The result as its dtype says. */
+LLVMValueRef ash_emit__value(ash_emit *e, ash_ref ref);
 
 void ash_emit__memory_begin(ash_emit *e);        /* scopes of the buffer groups */
 void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH, TILE_... */

@@ -45,6 +45,7 @@ static void add_instruction(ash_text *out, ash_ref at, const ash_inst *inst) {
     const uint64_t numbers[] = {inst->op,
                                 inst->lanes,
                                 inst->dtype,
+                                inst->width,
                                 inst->buf,
                                 distance(at, inst->a),
                                 distance(at, inst->b),

@@ -8,7 +8,7 @@ enum {
     NO_SEGMENT = UINT32_MAX,
     MOST_THREADS = 1 << 21, /* of a launch; threads take several chunks past that */
     MOST_BLOCKS = 1 << 16,  /* the same of blocks that take a chunk together */
-    RANGE = 2,              /* i64s of a launch's record before the variables */
+    RANGE = 3,              /* i64s of a launch's record before the variables */
     FILL_WORDS = 3,         /* of a fill's */
     OPERAND_ALIGN = 64,     /* of what a function of the host gets */
     VECTOR = 16,            /* bytes that a thread of a copy or a fill moves at once */
@@ -472,6 +472,11 @@ static bool put(int64_t *at, int64_t number) {
     return other;
 }
 
+/* What a launch's chunks are shared out among: blocks, or threads. */
+static int64_t takers_of(const cuda_item *item) {
+    return (int64_t)item->grid * (item->command->launch->kernel->threads ? 1 : item->block);
+}
+
 static bool refresh_item(const cuda_script *script, const cuda_item *item, bool stopped) {
     int64_t *record = __builtin_assume_aligned(script->mirror + item->record, sizeof *record);
     const ash_command *c = item->command;
@@ -480,6 +485,7 @@ static bool refresh_item(const cuda_script *script, const cuda_item *item, bool 
     case ASH_COMMAND_LAUNCH:
         changed = put(&record[0], c->launch->chunks.begin);
         changed |= put(&record[1], stopped ? record[0] : present(&c->launch->chunks.end));
+        changed |= put(&record[2], ash_ceil_div(ASH_MAX(record[1] - record[0], 0), takers_of(item)));
         for (uint32_t i = RANGE; i < item->words; i++)
             changed |= put(&record[i], present(&c->launch->vars[i - RANGE]));
         return changed;
