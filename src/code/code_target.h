@@ -89,6 +89,8 @@ struct ash_code_target {
      * constant. */
     int64_t (*copy_reach)(const ash_emit *e);
     LLVMValueRef (*add)(ash_emit *e, LLVMValueRef address, int64_t bytes);
+    /* The same integer, of which the assembler does not know that it is the same for all threads. */
+    LLVMValueRef (*differ)(ash_emit *e, LLVMValueRef value);
     /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
     void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);
 

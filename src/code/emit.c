@@ -543,12 +543,7 @@ static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
     }
     if (inst->i == ASH_OP_BITCAST)
         return LLVMBuildBitCast(e->b, a, ash_emit__type(e, (ash_dtype)inst->dtype, inst->lanes), "");
-    LLVMValueRef out = ash_emit__compute(e, (ash_op)inst->i, from, a, b);
-    bool sum = inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB || inst->i == ASH_OP_MUL;
-    if (narrow && sum && ash_nest_at(e->nest, inst->a)->width && ash_nest_at(e->nest, inst->b)->width &&
-        LLVMIsAInstruction(out))
-        LLVMSetNSW(out, true);
-    return out;
+    return ash_emit__compute(e, (ash_op)inst->i, from, a, b);
 }
 
 static LLVMValueRef emit_float(ash_emit *e, ash_dtype dtype, double value) {
@@ -582,9 +577,40 @@ static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
     return LLVMBuildZExt(e->b, out, ash_emit__type(e, ASH_I64, inst->lanes), "");
 }
 
+/* Notes in e->of_cell, in one pass, what depends on the cell; whether a branch does. */
+static bool decides_once(ash_emit *e, ash_ref cell, bool *more) {
+    bool *from = e->of_cell;
+    for (ash_ref ref = cell + 1; ref < e->nest->code.len; ref++) {
+        const ash_inst *inst = ash_nest_at(e->nest, ref);
+        const ash_ref refs[] = {inst->a, inst->b, inst->c};
+        bool found = false;
+        for (size_t i = 0; i < ASH_COUNT(refs); i++) found |= refs[i] != ASH_NO_REF && from[refs[i]];
+        if (!found) continue;
+        if (inst->op == ASH_NEST_IF || inst->op == ASH_NEST_LOOP) return true;
+        ash_ref to = inst->op == ASH_NEST_SET ? inst->a : ref;
+        *more |= !from[to];
+        from[to] = true;
+    }
+    return false;
+}
+
+static bool decides(ash_emit *e, ash_ref cell) {
+    bool more = true, branch = false;
+    memset(e->of_cell, 0, e->nest->code.len * sizeof *e->of_cell);
+    e->of_cell[cell] = true;
+    while (more && !branch) {
+        more = false;
+        branch = decides_once(e, cell, &more);
+    }
+    return branch;
+}
+
 static LLVMValueRef emit_cell(ash_emit *e, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(e->nest, ref);
     LLVMValueRef init = as_held(e, ref, ash_emit__held(e, inst->a));
+    if (e->kind->differ && e->nest->threads && inst->lanes == 1 && !ash_dtype_is_float((ash_dtype)inst->dtype) && inst->dtype != ASH_BOOL &&
+        LLVMIsConstant(init) && !decides(e, ref))
+        init = e->kind->differ(e, init);
     LLVMValueRef cell = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(init), "");
     LLVMBuildStore(e->b, init, cell);
     return cell;
@@ -741,11 +767,12 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     e.slots = ash_mem_calloc(a, n, sizeof *e.slots);
     e.close = ash_mem_alloc(a, n, sizeof *e.close);
     e.depth = ash_mem_alloc(a, n, sizeof *e.depth);
+    e.of_cell = ash_mem_alloc(a, n, sizeof *e.of_cell);
     e.bases = ash_mem_calloc(a, bases, sizeof *e.bases);
     e.scope = ash_mem_calloc(a, buffers, sizeof *e.scope);
     e.others = ash_mem_calloc(a, buffers, sizeof *e.others);
     e.constant = ash_mem_calloc(a, buffers, sizeof *e.constant);
-    bool room = open && e.slots && e.close && e.depth && e.bases && e.scope && e.others && e.constant;
+    bool room = open && e.slots && e.close && e.depth && e.of_cell && e.bases && e.scope && e.others && e.constant;
     ash_status status = room ? ASH_OK : ASH_NO_MEMORY(diag);
     if (status == ASH_OK) {
         e.ctx = LLVMGetModuleContext(module);
@@ -762,6 +789,7 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     ash_mem_free(a, e.slots, n, sizeof *e.slots);
     ash_mem_free(a, e.close, n, sizeof *e.close);
     ash_mem_free(a, e.depth, n, sizeof *e.depth);
+    ash_mem_free(a, e.of_cell, n, sizeof *e.of_cell);
     ash_mem_free(a, e.bases, bases, sizeof *e.bases);
     ash_mem_free(a, e.scope, buffers, sizeof *e.scope);
     ash_mem_free(a, e.others, buffers, sizeof *e.others);

@@ -146,12 +146,6 @@ static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr
     return LLVMBuildGEP2(e->b, element, ptr, &index, 1, "");
 }
 
-/* A sum or a product that has room. */
-static LLVMValueRef exact(const struct index_form *f, LLVMValueRef v) {
-    if (f->narrow && LLVMIsAInstruction(v)) LLVMSetNSW(v, true);
-    return v;
-}
-
 static LLVMValueRef times(ash_emit *e, LLVMValueRef v, int64_t by) {
     return LLVMBuildMul(e->b, v, LLVMConstInt(LLVMTypeOf(v), (uint64_t)by, true), "");
 }
@@ -183,8 +177,8 @@ static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t dep
         const struct index_term *t = &f->terms[i];
         if (t->depth != depth || !t->coef) continue;
         LLVMValueRef v = ash_emit__resize(e, t->value, f->narrow);
-        if (t->coef != 1) v = exact(f, times(e, v, t->coef));
-        sum = sum ? exact(f, LLVMBuildAdd(e->b, sum, v, "")) : v;
+        if (t->coef != 1) v = times(e, v, t->coef);
+        sum = sum ? LLVMBuildAdd(e->b, sum, v, "") : v;
     }
     return sum;
 }

@@ -193,13 +193,79 @@ static range range_of_dtype(ash_dtype dtype) {
     return (range){-(INT64_C(1) << (bits - 1)), (INT64_C(1) << (bits - 1)) - 1};
 }
 
+/* --- products ---------------------------------------------------------------------------------------- */
+
+enum { FACTORS = 8 };
+
+typedef struct product {
+    ash_ref at[FACTORS];
+    unsigned count;
+} product;
+
+/* Takes a value apart into factors; false: there are too many. */
+static bool add_factors(const survey *s, product *p, ash_ref ref) {
+    const ash_inst *inst = at(s, ref);
+    if (computes(inst, ASH_OP_MUL)) return add_factors(s, p, inst->a) && add_factors(s, p, inst->b);
+    if (p->count == FACTORS) return false;
+    p->at[p->count++] = ref;
+    return true;
+}
+
+static bool same_value(const survey *s, ash_ref a, ash_ref b) {
+    const ash_inst *x = at(s, a), *y = at(s, b);
+    bool leaf = x->op == ASH_NEST_VAR || x->op == ASH_NEST_INT;
+    return a == b || (leaf && x->op == y->op && x->i == y->i);
+}
+
+/* Takes all factors of `part` out of the product; false: it has not got them all. */
+static bool take_out(const survey *s, product *p, const product *part) {
+    for (unsigned i = 0; i < part->count; i++) {
+        unsigned k = 0;
+        while (k < p->count && !same_value(s, p->at[k], part->at[i])) k++;
+        if (k == p->count) return false;
+        p->at[k] = p->at[--p->count];
+    }
+    return true;
+}
+
+/* The most of a product of factors that are not negative: a / b * b is at most a, as is a / b. */
+static int64_t most_of_product(const survey *s, const product *p) {
+    int64_t most = 1;
+    for (unsigned i = 0; i < p->count; i++) {
+        const range r = s->ranges[p->at[i]];
+        most = r.low < 0 ? FOREVER : ash_bounds__mul(most, r.high);
+        if (r.low < 0) break;
+    }
+    for (unsigned i = 0; i < p->count; i++) {
+        const ash_inst *inst = at(s, p->at[i]);
+        product rest = *p, divisor = {.count = 0};
+        if (inst->op != ASH_NEST_IDIV || inst->lanes != 1) continue;
+        rest.at[i] = rest.at[--rest.count];
+        product without = rest;
+        if (add_factors(s, &divisor, inst->b) && take_out(s, &without, &divisor)) rest = without;
+        if (!add_factors(s, &rest, inst->a)) continue;
+        int64_t whole = most_of_product(s, &rest);
+        return ASH_MIN(most, whole);
+    }
+    return most;
+}
+
+static range range_of_product(const survey *s, const ash_inst *inst) {
+    range r = ash_bounds__times(s->ranges[inst->a], s->ranges[inst->b]);
+    product p = {.count = 0};
+    if (s->ranges[inst->a].low < 0 || s->ranges[inst->b].low < 0 || inst->lanes != 1) return r;
+    if (!add_factors(s, &p, inst->a) || !add_factors(s, &p, inst->b)) return r;
+    int64_t most = most_of_product(s, &p);
+    return (range){r.low, ASH_MIN(r.high, most)};
+}
+
 static range range_of_compute(const survey *s, const ash_inst *inst) {
     range a = s->ranges[inst->a], b = inst->b == ASH_NO_REF ? anything : s->ranges[inst->b];
     switch (inst->i) {
     case ASH_OP_ADD: return (range){ash_bounds__add(a.low, b.low, NEVER), ash_bounds__add(a.high, b.high, FOREVER)};
     case ASH_OP_SUB:
         return (range){negate(ash_bounds__most_difference(s, inst->b, inst->a)), ash_bounds__most_difference(s, inst->a, inst->b)};
-    case ASH_OP_MUL: return ash_bounds__times(a, b);
+    case ASH_OP_MUL: return range_of_product(s, inst);
     case ASH_OP_MIN: return (range){ASH_MIN(a.low, b.low), ASH_MIN(a.high, b.high)};
     case ASH_OP_MAX: return (range){ASH_MAX(a.low, b.low), ASH_MAX(a.high, b.high)};
     case ASH_OP_SELECT: return ash_bounds__join(b, s->ranges[inst->c]);

@@ -19,26 +19,38 @@ static ash_range or_nothing(ash_range r) {
     return ash_bounds__join(r, (ash_range){0, 0});
 }
 
-/* Between which numbers the sums of some of a value's terms lie. Of a product either side may turn out to be
- * a number, by which the terms of the other are multiplied. */
-static ash_range sums_of(const ash_bounds *b, const ash_range *sums, ash_ref ref) {
-    const ash_inst *inst = ash_nest_at(b->nest, ref);
-    if (inst->op != ASH_NEST_COMPUTE || inst->dtype != ASH_I64) return or_nothing(b->ranges[ref]);
-    const ash_range x = sums[inst->a], y = inst->b == ASH_NO_REF ? x : sums[inst->b];
+/* What a value's terms add up to. */
+typedef struct terms {
+    ash_range sums; /* between which numbers the sums of some of them lie */
+    bool number;    /* where loops are laid out the value may be a number, by which terms are multiplied */
+} terms;
+
+static bool is_number(const terms *all, ash_ref ref) {
+    return ref == ASH_NO_REF || all[ref].number;
+}
+
+static terms terms_of(const ash_bounds *b, const terms *all, ash_ref ref) {
     const int64_t never = ASH_BOUNDS_NEVER, forever = ASH_BOUNDS_FOREVER;
-    switch (inst->i) {
-    case ASH_OP_ADD:
-        return (ash_range){ash_bounds__add(x.low, y.low, never), ash_bounds__add(x.high, y.high, forever)};
-    case ASH_OP_SUB: {
+    const ash_inst *inst = ash_nest_at(b->nest, ref);
+    terms out = {.sums = or_nothing(b->ranges[ref])};
+    if (inst->op == ASH_NEST_INT || inst->op == ASH_NEST_LOOP) out.number = true;
+    if (inst->op == ASH_NEST_COMPUTE || inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD)
+        out.number = is_number(all, inst->a) && is_number(all, inst->b) && is_number(all, inst->c);
+    if (inst->op != ASH_NEST_COMPUTE || inst->dtype != ASH_I64) return out;
+    const ash_range x = all[inst->a].sums, y = inst->b == ASH_NO_REF ? x : all[inst->b].sums;
+    if (inst->i == ASH_OP_ADD) {
+        out.sums = (ash_range){ash_bounds__add(x.low, y.low, never), ash_bounds__add(x.high, y.high, forever)};
+    } else if (inst->i == ASH_OP_SUB) {
         const ash_range minus = ash_bounds__times(y, (ash_range){-1, -1});
-        return (ash_range){ash_bounds__add(x.low, minus.low, never),
-                           ash_bounds__add(x.high, minus.high, forever)};
+        out.sums = (ash_range){ash_bounds__add(x.low, minus.low, never),
+                               ash_bounds__add(x.high, minus.high, forever)};
+    } else if (inst->i == ASH_OP_MUL) {
+        if (all[inst->b].number)
+            out.sums = ash_bounds__join(out.sums, ash_bounds__times(x, b->ranges[inst->b]));
+        if (all[inst->a].number)
+            out.sums = ash_bounds__join(out.sums, ash_bounds__times(b->ranges[inst->a], y));
     }
-    case ASH_OP_MUL:
-        return or_nothing(ash_bounds__join(ash_bounds__times(x, b->ranges[inst->b]),
-                                           ash_bounds__times(b->ranges[inst->a], y)));
-    default: return or_nothing(b->ranges[ref]);
-    }
+    return out;
 }
 
 /* Whether a loop that is laid out `unroll` times counts in 32 bits, also where it looks ahead, and behind its
@@ -50,11 +62,11 @@ static bool counts_narrow(const ash_bounds *b, const ash_inst *loop) {
            to.low - ahead >= INT32_MIN;
 }
 
-static unsigned width_of(const ash_bounds *b, const ash_range *sums, ash_ref ref) {
+static unsigned width_of(const ash_bounds *b, const terms *all, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(b->nest, ref);
     if (inst->dtype != ASH_I64 || !inst->lanes || !is_narrow(b->ranges[ref])) return ASH_NEST_WIDE;
     if (inst->op == ASH_NEST_LOOP && !counts_narrow(b, inst)) return ASH_NEST_WIDE;
-    return is_narrow(sums[ref]) ? ASH_NEST_NARROW_SUMS : ASH_NEST_NARROW;
+    return is_narrow(all[ref].sums) ? ASH_NEST_NARROW_SUMS : ASH_NEST_NARROW;
 }
 
 /* Whether it takes more of a processor where it is not narrow. */
@@ -71,13 +83,13 @@ ash_status ash_nest_narrow(ash_nest *nest, ash_target_kind kind, const ash_dims 
     while (kind == ASH_TARGET_CPU && first < n && !is_slow(&nest->code.at[first])) first++;
     if (first == n) return ASH_OK; /* most have none */
     ash_status status = ash_bounds__find(&b, nest, dims, chunks, diag);
-    ash_range *sums = ash_mem_alloc(nest->allocator, n, sizeof *sums);
-    if (status == ASH_OK && !sums) status = ASH_NO_MEMORY(diag);
+    terms *all = ash_mem_alloc(nest->allocator, n, sizeof *all);
+    if (status == ASH_OK && !all) status = ASH_NO_MEMORY(diag);
     for (ash_ref ref = 0; ref < n && status == ASH_OK; ref++) {
-        sums[ref] = sums_of(&b, sums, ref);
-        nest->code.at[ref].width = (uint8_t)width_of(&b, sums, ref);
+        all[ref] = terms_of(&b, all, ref);
+        nest->code.at[ref].width = (uint8_t)width_of(&b, all, ref);
     }
-    ash_mem_free(nest->allocator, sums, n, sizeof *sums);
+    ash_mem_free(nest->allocator, all, n, sizeof *all);
     ash_bounds__free(&b);
     return status;
 }

@@ -158,6 +158,11 @@ LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
     return LLVMBuildCall2(e->b, type, add, (LLVMValueRef[]){address, by}, 2, "");
 }
 
+LLVMValueRef ash_nvptx__differ(ash_emit *e, LLVMValueRef value) {
+    LLVMValueRef zero = narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.y");
+    return LLVMBuildAdd(e->b, value, LLVMBuildZExtOrBitCast(e->b, zero, LLVMTypeOf(value), ""), "");
+}
+
 /* Loads, which copies are before sm_80, reach megabytes. */
 static int64_t copy_reach(const ash_emit *e) {
     return e->features & ASH_NVPTX_COPIES ? 2048 : 0;
@@ -238,6 +243,7 @@ const ash_code_target ash_code__nvptx = {
     .block = ash_nvptx__block,
     .copy_reach = copy_reach,
     .add = ash_nvptx__add,
+    .differ = ash_nvptx__differ,
     .copy = ash_nvptx__copy,
     .mma = ash_nvptx__mma,
     .tf32 = ash_nvptx__tf32,
