@@ -32,7 +32,7 @@ struct ash_code_target {
      * i64, or, where it is known to be `narrow`, an i32. */
     LLVMValueRef (*special)(ash_emit *e, ash_nest_op op, bool narrow);
     LLVMValueRef (*variable)(ash_emit *e, int64_t index, bool narrow);
-    LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
+    LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf); /* its address */
     LLVMValueRef (*shared)(ash_emit *e,
                            uint16_t number); /* that of a memory of the block, or of the call */
     /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where

@@ -451,7 +451,8 @@ static bool is_narrow(const ash_emit *e, const ash_inst *inst) {
     if (a->dtype != ASH_I64 && inst->dtype != ASH_I64) return false;
     const bool fits = a->dtype == ASH_I64 && a->width && (inst->b == ASH_NO_REF || b->width);
     if (!e->kind->narrow)
-        return inst->lanes > 1 && fits && (divides(inst) || (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL));
+        return inst->lanes > 1 && fits &&
+               (divides(inst) || (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL));
     if (divides(inst)) return fits;
     if (inst->op == ASH_NEST_SHUFFLE) return inst->width;
     if (inst->op != ASH_NEST_COMPUTE) return false;
@@ -608,8 +609,9 @@ static bool decides(ash_emit *e, ash_ref cell) {
 static LLVMValueRef emit_cell(ash_emit *e, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(e->nest, ref);
     LLVMValueRef init = as_held(e, ref, ash_emit__held(e, inst->a));
-    if (e->kind->differ && e->nest->threads && inst->lanes == 1 && !ash_dtype_is_float((ash_dtype)inst->dtype) && inst->dtype != ASH_BOOL &&
-        LLVMIsConstant(init) && !decides(e, ref))
+    if (e->kind->differ && e->nest->threads && inst->lanes == 1 &&
+        !ash_dtype_is_float((ash_dtype)inst->dtype) && inst->dtype != ASH_BOOL && LLVMIsConstant(init) &&
+        !decides(e, ref))
         init = e->kind->differ(e, init);
     LLVMValueRef cell = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(init), "");
     LLVMBuildStore(e->b, init, cell);
@@ -631,7 +633,7 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_LANES: return emit_lanes(e, inst->lanes);
     case ASH_NEST_EXTRACT: return emit_extract(e, inst);
     case ASH_NEST_SHUFFLE: return emit_shuffle(e, inst);
-    
+
     case ASH_NEST_GET:
         return LLVMBuildLoad2(e->b, LLVMGetAllocatedType(ash_emit__held(e, inst->a)),
                               ash_emit__held(e, inst->a), "");
@@ -772,7 +774,8 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     e.scope = ash_mem_calloc(a, buffers, sizeof *e.scope);
     e.others = ash_mem_calloc(a, buffers, sizeof *e.others);
     e.constant = ash_mem_calloc(a, buffers, sizeof *e.constant);
-    bool room = open && e.slots && e.close && e.depth && e.of_cell && e.bases && e.scope && e.others && e.constant;
+    bool room =
+        open && e.slots && e.close && e.depth && e.of_cell && e.bases && e.scope && e.others && e.constant;
     ash_status status = room ? ASH_OK : ASH_NO_MEMORY(diag);
     if (status == ASH_OK) {
         e.ctx = LLVMGetModuleContext(module);

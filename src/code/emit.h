@@ -87,7 +87,7 @@ typedef struct ash_emit {
     ash_slot_value *slots;        /* per instruction */
     ash_ref *close;               /* per instruction: LOOP, IF, ELSE: the ELSE or END that closes it */
     uint32_t *depth;              /* per instruction: loops that its value varies in, 0 for none */
-    bool *of_cell;           /* per instruction: what depends on the cell that is looked at */
+    bool *of_cell;                /* per instruction: what depends on the cell that is looked at */
     LLVMValueRef *bases;     /* per buffer, then per memory of the block: its address, NULL until used */
     LLVMMetadataRef *scope;  /* per buffer: alias scope list of its group */
     LLVMMetadataRef *others; /* per buffer: scopes of all other groups */

@@ -64,7 +64,8 @@ range ash_bounds__join(range a, range b) {
 }
 
 range ash_bounds__times(range a, range b) {
-    int64_t p[] = {ash_bounds__mul(a.low, b.low), ash_bounds__mul(a.low, b.high), ash_bounds__mul(a.high, b.low), ash_bounds__mul(a.high, b.high)};
+    int64_t p[] = {ash_bounds__mul(a.low, b.low), ash_bounds__mul(a.low, b.high),
+                   ash_bounds__mul(a.high, b.low), ash_bounds__mul(a.high, b.high)};
     range r = {p[0], p[0]};
     for (int i = 1; i < 4; i++) r = ash_bounds__join(r, (range){p[i], p[i]});
     return r;
@@ -262,9 +263,11 @@ static range range_of_product(const survey *s, const ash_inst *inst) {
 static range range_of_compute(const survey *s, const ash_inst *inst) {
     range a = s->ranges[inst->a], b = inst->b == ASH_NO_REF ? anything : s->ranges[inst->b];
     switch (inst->i) {
-    case ASH_OP_ADD: return (range){ash_bounds__add(a.low, b.low, NEVER), ash_bounds__add(a.high, b.high, FOREVER)};
+    case ASH_OP_ADD:
+        return (range){ash_bounds__add(a.low, b.low, NEVER), ash_bounds__add(a.high, b.high, FOREVER)};
     case ASH_OP_SUB:
-        return (range){negate(ash_bounds__most_difference(s, inst->b, inst->a)), ash_bounds__most_difference(s, inst->a, inst->b)};
+        return (range){negate(ash_bounds__most_difference(s, inst->b, inst->a)),
+                       ash_bounds__most_difference(s, inst->a, inst->b)};
     case ASH_OP_MUL: return range_of_product(s, inst);
     case ASH_OP_MIN: return (range){ASH_MIN(a.low, b.low), ASH_MIN(a.high, b.high)};
     case ASH_OP_MAX: return (range){ASH_MAX(a.low, b.low), ASH_MAX(a.high, b.high)};
@@ -304,7 +307,8 @@ static range range_of(const survey *s, ash_ref ref) {
     case ASH_NEST_THREAD: return (range){0, ASH_MAX(s->nest->threads, 1u) - 1};
     case ASH_NEST_VAR: return range_of_var(s, inst->i);
     case ASH_NEST_INT: return (range){inst->i, inst->i};
-    case ASH_NEST_LOOP: return (range){s->ranges[inst->a].low, ash_bounds__add(s->ranges[inst->b].high, -1, FOREVER)};
+    case ASH_NEST_LOOP:
+        return (range){s->ranges[inst->a].low, ash_bounds__add(s->ranges[inst->b].high, -1, FOREVER)};
     case ASH_NEST_GET: return s->ranges[inst->a];
     case ASH_NEST_COMPUTE: return range_of_compute(s, inst);
     case ASH_NEST_IDIV:

@@ -39,7 +39,8 @@ static terms terms_of(const ash_bounds *b, const terms *all, ash_ref ref) {
     if (inst->op != ASH_NEST_COMPUTE || inst->dtype != ASH_I64) return out;
     const ash_range x = all[inst->a].sums, y = inst->b == ASH_NO_REF ? x : all[inst->b].sums;
     if (inst->i == ASH_OP_ADD) {
-        out.sums = (ash_range){ash_bounds__add(x.low, y.low, never), ash_bounds__add(x.high, y.high, forever)};
+        out.sums =
+            (ash_range){ash_bounds__add(x.low, y.low, never), ash_bounds__add(x.high, y.high, forever)};
     } else if (inst->i == ASH_OP_SUB) {
         const ash_range minus = ash_bounds__times(y, (ash_range){-1, -1});
         out.sums = (ash_range){ash_bounds__add(x.low, minus.low, never),

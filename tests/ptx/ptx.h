@@ -55,8 +55,9 @@ typedef struct ptx_counters {
     } shared_load, shared_store, matrix_load;
     struct {
         uint64_t requests, sectors, bytes; /* sectors of 32 bytes; bytes that lanes asked for */
-        uint64_t scattered; /* sectors of a request beyond those that its bytes fill, and one more for where
-                               they begin */
+        uint64_t scattered; /* sectors of a request beyond those that as many bytes touch which lie side by
+                               side from its first one on */
+        uint64_t by_one;    /* requests that have one of these */
     } global_load, global_store; /* copies by cp.async are loads */
 } ptx_counters;
 

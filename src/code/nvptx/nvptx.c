@@ -179,8 +179,7 @@ static LLVMValueRef special(ash_emit *e, ash_nest_op op, bool narrow) {
     LLVMBuilderRef b = e->at_entry;
     LLVMTypeRef type = narrow ? LLVMInt32TypeInContext(e->ctx) : LLVMInt64TypeInContext(e->ctx);
     if (op == ASH_NEST_THREAD) return narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
-    LLVMValueRef thread =
-        LLVMBuildZExt(b, narrow_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x"), type, "");
+    LLVMValueRef thread = LLVMBuildZExt(b, narrow_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x"), type, "");
     if (!e->nest->threads) {
         LLVMValueRef size = narrow_register(e, "llvm.nvvm.read.ptx.sreg.ntid.x"),
                      own = narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
