@@ -608,7 +608,8 @@ static void windows(void **state) {
 enum { FAR_COUNT = 64 };
 
 /* y[i] = x[i] + 1, i = c * step + min(c, more), for the chunks c from `first` on; if there are several, in
- * steps of 1. Buffers begin so far before what memory there is that it is all that is reached. `cut`: whatever the bounds say, 32 bits are taken to be enough. */
+ * steps of 1. Buffers begin so far before what memory there is that it is all that is reached. `cut`:
+ * whatever the bounds say, 32 bits are taken to be enough. */
 static CUresult run_far(int64_t first, int64_t count, int64_t step, int64_t more, bool cut, bool *narrow) {
     ash_target target;
     ptx_room room;

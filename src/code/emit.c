@@ -114,29 +114,6 @@ LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLV
     return ash_emit__intrinsic(e, name, &type, 1, (LLVMValueRef[]){a, b}, 2);
 }
 
-/* --- indices ----------------------------------------------------------------------------------------- */
-
-bool ash_emit__is_narrow(const ash_emit *e, ash_ref ref) {
-    return e->kind->narrow && ash_nest_at(e->nest, ref)->width != ASH_NEST_WIDE;
-}
-
-LLVMValueRef ash_emit__resize(ash_emit *e, LLVMValueRef index, bool narrow) {
-    LLVMTypeRef type = ash_emit__type(e, narrow ? ASH_I32 : ASH_I64, ash_emit__lanes(index));
-    if (LLVMTypeOf(index) == type) return index;
-    return narrow ? LLVMBuildTrunc(e->b, index, type, "") : LLVMBuildSExt(e->b, index, type, "");
-}
-
-/* What the instruction holds it in. */
-static LLVMValueRef as_held(ash_emit *e, ash_ref ref, LLVMValueRef value) {
-    bool index = ash_nest_at(e->nest, ref)->dtype == ASH_I64;
-    return index ? ash_emit__resize(e, value, ash_emit__is_narrow(e, ref)) : value;
-}
-
-LLVMValueRef ash_emit__value(ash_emit *e, ash_ref ref) {
-    LLVMValueRef held = ash_emit__held(e, ref);
-    return ash_emit__is_narrow(e, ref) ? ash_emit__resize(e, held, false) : held;
-}
-
 /* --- before the walk --------------------------------------------------------------------------------- */
 
 /* True for results that depend on their operands alone, wherever they stand. */
@@ -223,9 +200,9 @@ static bool is_laid_out(const ash_nest *n, ash_ref loop) {
 static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t offset, uint64_t copies) {
     int64_t step = ash_nest_at(e->nest, loop)->i;
     for (uint64_t k = 0; k < copies; k++, offset += step) {
-        LLVMValueRef value = base ? base : as_held(e, loop, const_index(e, offset));
+        LLVMValueRef value = base ? base : ash_emit__as_held(e, loop, const_index(e, offset));
         if (base && offset) {
-            value = LLVMBuildAdd(e->b, base, as_held(e, loop, const_index(e, offset)), "");
+            value = LLVMBuildAdd(e->b, base, ash_emit__as_held(e, loop, const_index(e, offset)), "");
             if (LLVMIsAInstruction(value)) LLVMSetNSW(value, true);
         }
         e->slots[loop] = (ash_slot_value){value, base, offset};
@@ -390,22 +367,23 @@ static void emit_counted_loop(ash_emit *e, ash_ref loop, int64_t from, int64_t t
         return;
     }
     int64_t limit = from + (int64_t)(trips - rest) * inst->i;
-    emit_rotated(e, loop, as_held(e, loop, const_index(e, from)), as_held(e, loop, const_index(e, limit)),
-                 copies, false);
+    emit_rotated(e, loop, ash_emit__as_held(e, loop, const_index(e, from)),
+                 ash_emit__as_held(e, loop, const_index(e, limit)), copies, false);
     emit_bodies(e, loop, NULL, limit, rest);
 }
 
 static void emit_loop(ash_emit *e, ash_ref loop) {
     const ash_inst *inst = ash_nest_at(e->nest, loop);
-    LLVMValueRef from = as_held(e, loop, ash_emit__held(e, inst->a)),
-                 to = as_held(e, loop, ash_emit__held(e, inst->b));
+    LLVMValueRef from = ash_emit__as_held(e, loop, ash_emit__held(e, inst->a)),
+                 to = ash_emit__as_held(e, loop, ash_emit__held(e, inst->b));
     int64_t first, end;
     if (index_value(from, &first) && index_value(to, &end)) {
         emit_counted_loop(e, loop, first, end);
         return;
     }
     if (inst->unroll > 1) {
-        LLVMValueRef ahead = as_held(e, loop, const_index(e, inst->i * ((int64_t)inst->unroll - 1)));
+        LLVMValueRef ahead =
+            ash_emit__as_held(e, loop, const_index(e, inst->i * ((int64_t)inst->unroll - 1)));
         from = emit_rotated(e, loop, from, LLVMBuildNSWSub(e->b, to, ahead, ""), inst->unroll, true);
     }
     emit_rotated(e, loop, from, to, 1, true);
@@ -443,9 +421,9 @@ static bool divides(const ash_inst *inst) {
     return inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
 }
 
-/* Whether an instruction on indices has 32 bits for each. Those of a sum, a difference, a product or a choice
- * are those of its operands alone; all else takes whole operands, which 32 bits have to hold. Processors
- * divide and multiply vectors of 32 bits. */
+/* Whether an instruction on indices has 32 bits for each. Those of a sum, a difference, a product or a
+ * choice are those of its operands alone; all else takes whole operands, which 32 bits have to hold.
+ * Processors divide and multiply vectors of 32 bits. */
 static bool is_narrow(const ash_emit *e, const ash_inst *inst) {
     const ash_inst *a = ash_nest_at(e->nest, inst->a), *b = ash_nest_at(e->nest, inst->b);
     if (a->dtype != ASH_I64 && inst->dtype != ASH_I64) return false;
@@ -578,41 +556,18 @@ static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
     return LLVMBuildZExt(e->b, out, ash_emit__type(e, ASH_I64, inst->lanes), "");
 }
 
-/* Notes in e->of_cell, in one pass, what depends on the cell; whether a branch does. */
-static bool decides_once(ash_emit *e, ash_ref cell, bool *more) {
-    bool *from = e->of_cell;
-    for (ash_ref ref = cell + 1; ref < e->nest->code.len; ref++) {
-        const ash_inst *inst = ash_nest_at(e->nest, ref);
-        const ash_ref refs[] = {inst->a, inst->b, inst->c};
-        bool found = false;
-        for (size_t i = 0; i < ASH_COUNT(refs); i++) found |= refs[i] != ASH_NO_REF && from[refs[i]];
-        if (!found) continue;
-        if (inst->op == ASH_NEST_IF || inst->op == ASH_NEST_LOOP) return true;
-        ash_ref to = inst->op == ASH_NEST_SET ? inst->a : ref;
-        *more |= !from[to];
-        from[to] = true;
-    }
-    return false;
-}
-
-static bool decides(ash_emit *e, ash_ref cell) {
-    bool more = true, branch = false;
-    memset(e->of_cell, 0, e->nest->code.len * sizeof *e->of_cell);
-    e->of_cell[cell] = true;
-    while (more && !branch) {
-        more = false;
-        branch = decides_once(e, cell, &more);
-    }
-    return branch;
+/* Whether a cell counts for a block, from a number on, and no branch depends on it. What is the same for
+ * all threads the assembler keeps in registers of their own, out of which each address takes a move. */
+static bool counts_aside(ash_emit *e, ash_ref ref) {
+    const ash_inst *cell = ash_nest_at(e->nest, ref);
+    const bool integer = !ash_dtype_is_float((ash_dtype)cell->dtype) && cell->dtype != ASH_BOOL;
+    return e->kind->differ && e->nest->threads && integer && cell->lanes == 1 &&
+           LLVMIsConstant(ash_emit__held(e, cell->a)) && !ash_emit__decides(e, ref);
 }
 
 static LLVMValueRef emit_cell(ash_emit *e, ash_ref ref) {
-    const ash_inst *inst = ash_nest_at(e->nest, ref);
-    LLVMValueRef init = as_held(e, ref, ash_emit__held(e, inst->a));
-    if (e->kind->differ && e->nest->threads && inst->lanes == 1 &&
-        !ash_dtype_is_float((ash_dtype)inst->dtype) && inst->dtype != ASH_BOOL && LLVMIsConstant(init) &&
-        !decides(e, ref))
-        init = e->kind->differ(e, init);
+    LLVMValueRef init = ash_emit__as_held(e, ref, ash_emit__held(e, ash_nest_at(e->nest, ref)->a));
+    if (counts_aside(e, ref)) init = e->kind->differ(e, init);
     LLVMValueRef cell = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(init), "");
     LLVMBuildStore(e->b, init, cell);
     return cell;
@@ -708,7 +663,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
             break;
         case ASH_NEST_IF: ref = emit_if(e, ref); break;
         case ASH_NEST_SET:
-            LLVMBuildStore(e->b, as_held(e, inst->a, ash_emit__held(e, inst->b)),
+            LLVMBuildStore(e->b, ash_emit__as_held(e, inst->a, ash_emit__held(e, inst->b)),
                            ash_emit__held(e, inst->a));
             break;
         case ASH_NEST_LOAD:
@@ -731,7 +686,7 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_CELL: e->slots[ref].value = emit_cell(e, ref); break;
         default: {
             LLVMValueRef v = emit_value(e, ref);
-            e->slots[ref] = (ash_slot_value){v ? as_held(e, ref, v) : NULL, NULL, 0};
+            e->slots[ref] = (ash_slot_value){v ? ash_emit__as_held(e, ref, v) : NULL, NULL, 0};
         }
         }
     }

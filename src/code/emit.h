@@ -147,8 +147,11 @@ static inline LLVMValueRef ash_emit__held(const ash_emit *e, ash_ref ref) {
     return e->slots[ref].value;
 }
 bool ash_emit__is_narrow(const ash_emit *e, ash_ref ref); /* whether it is such an i32 */
-/* An index, or a vector of them, in 32 bits or in 64. */
+/* An index, or a vector of them, in 32 bits or in 64; as the instruction holds it, if it is one. */
 LLVMValueRef ash_emit__resize(ash_emit *e, LLVMValueRef index, bool narrow);
+LLVMValueRef ash_emit__as_held(ash_emit *e, ash_ref ref, LLVMValueRef value);
+/* Whether a branch, or how often a loop runs, depends on what a cell holds. */
+bool ash_emit__decides(ash_emit *e, ash_ref cell);
 /* The result as its dtype says. */
 LLVMValueRef ash_emit__value(ash_emit *e, ash_ref ref);
 

@@ -161,9 +161,9 @@ static const struct index_term *alone_at(const struct index_form *f, uint32_t de
     return found;
 }
 
-/* The sum of the terms that vary in exactly `depth` loops, or NULL, in units of so many bytes. A narrow term
- * that is alone becomes wide as it is multiplied, which is one instruction; a sum does as it is added to an
- * address, and multiplied by the element's size on the way. */
+/* The sum of the terms that vary in exactly `depth` loops, or NULL, in units of so many bytes. A narrow
+ * term that is alone becomes wide as it is multiplied, which is one instruction; a sum does as it is added
+ * to an address, and multiplied by the element's size on the way. */
 static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t depth, int64_t *unit) {
     const struct index_term *alone = f->narrow ? alone_at(f, depth) : NULL;
     LLVMValueRef sum = NULL;

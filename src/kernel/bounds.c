@@ -3,8 +3,8 @@
  *
  * Bounds are known of constants, variables, chunks, loop variables, and of cells by all that is put into
  * them, which takes some rounds over the nest; a bound that still moves after these is given up. How far
- * two values are apart at most is asked of both as sums of multiples of other values, so that what they have
- * in common goes away. */
+ * two values are apart at most is asked of both as sums of multiples of other values, so that what they
+ * have in common goes away. */
 #include "bounds.h"
 
 #include "kern.h"
@@ -198,13 +198,13 @@ static range range_of_dtype(ash_dtype dtype) {
 
 enum { FACTORS = 8 };
 
-typedef struct product {
+typedef struct factors {
     ash_ref at[FACTORS];
     unsigned count;
-} product;
+} factors;
 
 /* Takes a value apart into factors; false: there are too many. */
-static bool add_factors(const survey *s, product *p, ash_ref ref) {
+static bool add_factors(const survey *s, factors *p, ash_ref ref) {
     const ash_inst *inst = at(s, ref);
     if (computes(inst, ASH_OP_MUL)) return add_factors(s, p, inst->a) && add_factors(s, p, inst->b);
     if (p->count == FACTORS) return false;
@@ -219,7 +219,7 @@ static bool same_value(const survey *s, ash_ref a, ash_ref b) {
 }
 
 /* Takes all factors of `part` out of the product; false: it has not got them all. */
-static bool take_out(const survey *s, product *p, const product *part) {
+static bool take_out(const survey *s, factors *p, const factors *part) {
     for (unsigned i = 0; i < part->count; i++) {
         unsigned k = 0;
         while (k < p->count && !same_value(s, p->at[k], part->at[i])) k++;
@@ -230,7 +230,7 @@ static bool take_out(const survey *s, product *p, const product *part) {
 }
 
 /* The most of a product of factors that are not negative: a / b * b is at most a, as is a / b. */
-static int64_t most_of_product(const survey *s, const product *p) {
+static int64_t most_of_product(const survey *s, const factors *p) {
     int64_t most = 1;
     for (unsigned i = 0; i < p->count; i++) {
         const range r = s->ranges[p->at[i]];
@@ -239,10 +239,10 @@ static int64_t most_of_product(const survey *s, const product *p) {
     }
     for (unsigned i = 0; i < p->count; i++) {
         const ash_inst *inst = at(s, p->at[i]);
-        product rest = *p, divisor = {.count = 0};
+        factors rest = *p, divisor = {.count = 0};
         if (inst->op != ASH_NEST_IDIV || inst->lanes != 1) continue;
         rest.at[i] = rest.at[--rest.count];
-        product without = rest;
+        factors without = rest;
         if (add_factors(s, &divisor, inst->b) && take_out(s, &without, &divisor)) rest = without;
         if (!add_factors(s, &rest, inst->a)) continue;
         int64_t whole = most_of_product(s, &rest);
@@ -253,7 +253,7 @@ static int64_t most_of_product(const survey *s, const product *p) {
 
 static range range_of_product(const survey *s, const ash_inst *inst) {
     range r = ash_bounds__times(s->ranges[inst->a], s->ranges[inst->b]);
-    product p = {.count = 0};
+    factors p = {.count = 0};
     if (s->ranges[inst->a].low < 0 || s->ranges[inst->b].low < 0 || inst->lanes != 1) return r;
     if (!add_factors(s, &p, inst->a) || !add_factors(s, &p, inst->b)) return r;
     int64_t most = most_of_product(s, &p);

@@ -200,8 +200,8 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
     return name;
 }
 
-/* A chunk that can take milliseconds looks on its way whether it is to stop; indices say how wide they are.
- */
+/* A chunk that can take milliseconds looks on its way whether it is to stop; indices say how wide they
+ * are. */
 static ash_status finish_nest(ash_kern *k, int64_t chunks, double *work) {
     ash_lowering *low = k->low;
     const ash_dims *dims = low->program->dims;

@@ -6,8 +6,8 @@
  * bits, and multiply few of them.
  *
  * An address is not computed as its index is written: code generation takes the index apart into multiples
- * of other values, and adds up first what varies least. So of an index it is also asked whether all of these
- * sums are narrow, whatever is left out: the sum of what is positive, and that of what is negative. */
+ * of other values, and adds up first what varies least. So of an index it is also asked whether all of
+ * these sums are narrow, whatever is left out: that of what is positive, and that of what is negative. */
 #include "bounds.h"
 #include "kern.h"
 
@@ -54,8 +54,8 @@ static terms terms_of(const ash_bounds *b, const terms *all, ash_ref ref) {
     return out;
 }
 
-/* Whether a loop that is laid out `unroll` times counts in 32 bits, also where it looks ahead, and behind its
- * last iteration. */
+/* Whether a loop that is laid out `unroll` times counts in 32 bits, also where it looks ahead, and behind
+ * its last iteration. */
 static bool counts_narrow(const ash_bounds *b, const ash_inst *loop) {
     const ash_range from = b->ranges[loop->a], to = b->ranges[loop->b];
     const int64_t ahead = ash_bounds__mul(loop->i, ASH_MAX(loop->unroll, 1u));

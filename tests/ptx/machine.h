@@ -604,8 +604,8 @@ static inline unsigned ptx_of_warp(const ptx_block *b, unsigned i) {
 /* mma.c: d = a * b + c of a whole warp. False when something was found. */
 bool ptx_mma_warp(ptx_block *b, const ptx_insn *in, unsigned warp);
 
-/* count.c: what an access of some threads of a warp costs, `address` by thread: sectors, *scattered of which
- * are beyond those that as many bytes side by side touch from the same first one on; and wavefronts,
+/* count.c: what an access of some threads of a warp costs, `address` by thread: sectors, *scattered of
+ * which are beyond those that as many bytes side by side touch from the same first one on; and wavefronts,
  * *conflicts of which are beyond the access's width. */
 unsigned ptx_sectors(const uint64_t *address, const uint16_t *threads, unsigned n, unsigned bytes,
                      unsigned *scattered);

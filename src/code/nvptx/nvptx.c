@@ -173,8 +173,8 @@ static LLVMValueRef least(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
 }
 
 /* The number of the thread, or an end of its range; of the block, where that takes chunks together. What is
- * computed twice, LLVM finds. Ends that are narrow lie below 2^31, and fewer threads than chunks and a block
- * have been launched: what lies behind the end lies below 2^32. */
+ * computed twice, LLVM finds. Ends that are narrow lie below 2^31, and there are no more threads than
+ * chunks and a block: what lies behind the end lies below 2^32. */
 static LLVMValueRef special(ash_emit *e, ash_nest_op op, bool narrow) {
     LLVMBuilderRef b = e->at_entry;
     LLVMTypeRef type = narrow ? LLVMInt32TypeInContext(e->ctx) : LLVMInt64TypeInContext(e->ctx);
