@@ -588,7 +588,6 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_LANES: return emit_lanes(e, inst->lanes);
     case ASH_NEST_EXTRACT: return emit_extract(e, inst);
     case ASH_NEST_SHUFFLE: return emit_shuffle(e, inst);
-
     case ASH_NEST_GET:
         return LLVMBuildLoad2(e->b, LLVMGetAllocatedType(ash_emit__held(e, inst->a)),
                               ash_emit__held(e, inst->a), "");

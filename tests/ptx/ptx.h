@@ -84,8 +84,8 @@ void ptx_check_set(ptx_check check, bool on);
 /* From now on nothing is done for a warp at once, until the next ptx_reset: the same numbers and findings,
  * slowly. For tests of the stand-in itself. */
 void ptx_one_by_one(void);
-/* From now on launches of more blocks (in x) have so many, until the next ptx_reset: the same to kernels
- * whose blocks share out what there is, by how many they are. */
+/* From now on the GPU says that launches have so many blocks (in x) at most, and refuses others, until the
+ * next ptx_reset: those that there are share out what there is. */
 void ptx_few_blocks(unsigned most);
 /* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
 void ptx_fail_at(uint64_t n, CUresult code);

@@ -160,7 +160,7 @@ LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
 
 LLVMValueRef ash_nvptx__differ(ash_emit *e, LLVMValueRef value) {
     LLVMValueRef zero = narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.y");
-    return LLVMBuildAdd(e->b, value, LLVMBuildZExtOrBitCast(e->b, zero, LLVMTypeOf(value), ""), "");
+    return LLVMBuildAdd(e->b, value, LLVMBuildIntCast2(e->b, zero, LLVMTypeOf(value), false, ""), "");
 }
 
 /* Loads, which copies are before sm_80, reach megabytes. */
