@@ -214,16 +214,47 @@ static inline void interp_hreduce(interp *in, ash_ref ref, const ash_inst *inst)
     interp_poison(in, ref)[0] = bad;
 }
 
+/* Between which numbers the sums of some of an index's terms lie, as code generation may add them up. */
+static inline void interp_sums(interp *in, ash_ref ref, unsigned lane, int64_t sums[2]) {
+    const ash_inst *inst = &in->nest->code.at[ref];
+    const int64_t value = interp_at(in, ref)[in->places[ref].lanes > 1 ? lane : 0].i;
+    sums[0] = ASH_MIN(value, 0);
+    sums[1] = ASH_MAX(value, 0);
+    if (inst->op != ASH_NEST_COMPUTE || inst->dtype != ASH_I64) return;
+    if (inst->i != ASH_OP_ADD && inst->i != ASH_OP_SUB && inst->i != ASH_OP_MUL) return;
+    int64_t a[2], b[2];
+    interp_sums(in, inst->a, lane, a);
+    interp_sums(in, inst->b, lane, b);
+    const int64_t x = a[0] + a[1], y = b[0] + b[1]; /* the values: what is positive and what is negative */
+    for (int end = 0; end < 2; end++) {
+        const int64_t of_a = y < 0 ? a[!end] * y : a[end] * y, of_b = x < 0 ? b[!end] * x : b[end] * x;
+        sums[end] = inst->i == ASH_OP_ADD   ? a[end] + b[end]
+                    : inst->i == ASH_OP_SUB ? a[end] - b[!end]
+                    : end                   ? ASH_MAX(of_a, of_b)
+                                            : ASH_MIN(of_a, of_b);
+    }
+}
+
 /* What is said to be narrow is. */
-static inline void interp_narrow(interp *in, ash_ref ref, const ash_inst *inst, unsigned lanes) {
-    if (inst->unroll != ASH_NEST_NARROW) return;
-    const interp_lane *a = interp_at(in, inst->a), *b = interp_at(in, inst->b);
-    const bool *bad_a = interp_poison(in, inst->a), *bad_b = interp_poison(in, inst->b);
-    for (unsigned lane = 0; lane < lanes; lane++)
-        if (!bad_a[lane] && !bad_b[lane] &&
-            (a[lane].i != (int32_t)a[lane].i || b[lane].i != (int32_t)b[lane].i))
-            interp_fail(in, ref, "%lld and %lld do not fit 32 bits", (long long)a[lane].i,
-                        (long long)b[lane].i);
+static inline void interp_width(interp *in, ash_ref ref, const ash_inst *inst, unsigned lanes) {
+    const interp_lane *v = interp_at(in, ref);
+    const bool *bad = interp_poison(in, ref);
+    for (unsigned lane = 0; lane < lanes && inst->width; lane++)
+        if (!bad[lane] && v[lane].i != (int32_t)v[lane].i)
+            interp_fail(in, ref, "%lld does not fit 32 bits", (long long)v[lane].i);
+}
+
+/* So are the sums of which an address is made. */
+static inline void interp_index(interp *in, ash_ref ref, ash_ref index) {
+    if (in->nest->code.at[index].width != ASH_NEST_NARROW_SUMS) return;
+    for (unsigned lane = 0; lane < in->places[index].lanes; lane++) {
+        int64_t sums[2];
+        if (interp_poison(in, index)[lane]) continue;
+        interp_sums(in, index, lane, sums);
+        if (sums[0] < INT32_MIN || sums[1] > INT32_MAX)
+            interp_fail(in, ref, "sums from %lld to %lld do not fit 32 bits", (long long)sums[0],
+                        (long long)sums[1]);
+    }
 }
 
 /* Of `lanes` lanes from those of the present thread on; what asks for the lane or the thread takes a
@@ -522,6 +553,9 @@ static inline void interp_loop(interp *in, ash_ref ref, const ash_inst *inst, co
             if (v[t] >= interp_at(in, inst->b)->i) continue;
             interp_at(in, ref)->i = v[t];
             *interp_poison(in, ref) = false;
+            if (inst->width && v[t] + inst->i * ASH_MAX(inst->unroll, 1u) > INT32_MAX)
+                interp_fail(in, ref, "32 bits do not count past %lld", (long long)v[t]);
+            interp_width(in, ref, inst, 1);
             if (chunks) in->chunk = (int32_t)(v[t] + 1);
             v[t] += inst->i;
             at[n++] = t;
@@ -561,7 +595,7 @@ static inline void interp_set(interp *in, const ash_inst *inst, unsigned lanes) 
 }
 
 /* One instruction without blocks, by the present thread. */
-static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
+static inline void interp_alone(interp *in, ash_ref ref, const ash_inst *inst) {
     switch (inst->op) {
     case ASH_NEST_SET: interp_set(in, inst, in->places[inst->b].lanes); break;
     case ASH_NEST_LOAD:
@@ -576,15 +610,7 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_TILE_PUT: interp_tiles(in, ref, inst); break;
     case ASH_NEST_PREFETCH:
     case ASH_NEST_POLL: break; /* nobody asks */
-    case ASH_NEST_COMPUTE:
-        interp_narrow(in, ref, inst, inst->lanes);
-        interp_compute(in, ref, inst, inst->lanes);
-        break;
-    case ASH_NEST_IDIV:
-    case ASH_NEST_IMOD:
-        interp_narrow(in, ref, inst, inst->lanes);
-        interp_value(in, ref, inst, inst->lanes);
-        break;
+    case ASH_NEST_COMPUTE: interp_compute(in, ref, inst, inst->lanes); break;
     case ASH_NEST_HREDUCE: interp_hreduce(in, ref, inst); break;
     case ASH_NEST_COPY_ASYNC: interp_copy_async(in, ref, inst); break;
     case ASH_NEST_COPY_COMMIT: in->groups[in->thread]++; break;
@@ -593,19 +619,31 @@ static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
     }
 }
 
+static inline void interp_one(interp *in, ash_ref ref, const ash_inst *inst) {
+    switch (inst->op) {
+    case ASH_NEST_LOAD:
+    case ASH_NEST_STORE:
+    case ASH_NEST_GATHER:
+    case ASH_NEST_SCATTER:
+    case ASH_NEST_ATOMIC: interp_index(in, ref, inst->a); break;
+    case ASH_NEST_COPY_ASYNC:
+        interp_index(in, ref, inst->a);
+        interp_index(in, ref, inst->b);
+        break;
+    default: break;
+    }
+    interp_alone(in, ref, inst);
+    if (!in->error[0]) interp_width(in, ref, inst, inst->lanes);
+}
+
 /* By all threads of the block in one call, where that makes no difference; false: it may. */
 static inline bool interp_all(interp *in, ash_ref ref, const ash_inst *inst) {
     const unsigned lanes = inst->lanes * (unsigned)in->threads;
     in->thread = 0;
     switch (inst->op) {
     case ASH_NEST_COMPUTE:
-        interp_narrow(in, ref, inst, lanes);
         interp_compute(in, ref, inst, lanes);
-        return true;
-    case ASH_NEST_IDIV:
-    case ASH_NEST_IMOD:
-        interp_narrow(in, ref, inst, lanes);
-        interp_value(in, ref, inst, lanes);
+        interp_width(in, ref, inst, lanes);
         return true;
     case ASH_NEST_SET: interp_set(in, inst, in->places[inst->b].lanes * (unsigned)in->threads); return true;
     case ASH_NEST_BEGIN_ARG:
@@ -617,7 +655,12 @@ static inline bool interp_all(interp *in, ash_ref ref, const ash_inst *inst) {
     case ASH_NEST_GET:
     case ASH_NEST_FMA:
     case ASH_NEST_WHOLE:
-    case ASH_NEST_TF32: interp_value(in, ref, inst, lanes); return true;
+    case ASH_NEST_TF32:
+    case ASH_NEST_IDIV:
+    case ASH_NEST_IMOD:
+        interp_value(in, ref, inst, lanes);
+        interp_width(in, ref, inst, lanes);
+        return true;
     default: return false;
     }
 }

@@ -22,7 +22,10 @@ static const ptx_machine ptx_steps_machine = {.devices = 1,
 static inline void ptx_step_run(ptx_room *room, const ash_program *p, const ash_step *step,
                                 const CUdeviceptr *memory, int64_t chunks, ptx_text_fn *text_of) {
     const ash_nest *nest = &p->nests.at[step->nest];
-    int64_t record[] = {0, ash_dims_eval(p->dims, step->chunks, NULL)};
+    const int64_t n_chunks = ash_dims_eval(p->dims, step->chunks, NULL);
+    const unsigned threads = nest->threads ? nest->threads : 64,
+                   grid = (unsigned)ash_ceil_div(n_chunks, nest->threads ? chunks : threads);
+    const int64_t record[] = {0, n_chunks, ash_ceil_div(n_chunks, grid * (nest->threads ? 1 : threads))};
     static const int32_t words[2] = {0};
     CUdeviceptr at[66];
     void *params[66];
@@ -40,8 +43,6 @@ static inline void ptx_step_run(ptx_room *room, const ash_program *p, const ash_
     text_of(&p->target, nest, &text);
     ash_text_add_bytes(&text, "", 1);
     assert_cu(cuModuleLoadData(&room->module, text.at));
-    unsigned threads = nest->threads ? nest->threads : 64,
-             grid = (unsigned)ash_ceil_div(record[1], nest->threads ? chunks : threads);
     CUfunction function = ptx_room_function(room, "kernel");
     uint64_t bytes = ash_nest_shared_at(nest, nest->shared.len);
     const unsigned shared = bytes > ASH_CUDA_SHARED ? (unsigned)bytes : 0;

@@ -106,7 +106,8 @@ static void identities_say_everything(void **state) {
         ash_inst *inst = &b.code.at[i];
         DIFFERS(inst->op, (uint16_t)(inst->op + 1));
         DIFFERS(inst->lanes, (uint16_t)(inst->lanes + 128));
-        DIFFERS(inst->dtype, (uint16_t)(inst->dtype ^ 1));
+        DIFFERS(inst->dtype, (uint8_t)(inst->dtype ^ 1));
+        DIFFERS(inst->width, (uint8_t)(inst->width + 1));
         DIFFERS(inst->buf, (uint16_t)(inst->buf + 1));
         DIFFERS(inst->a, inst->a ^ 1u);
         DIFFERS(inst->b, inst->b ^ 0x80000000u);

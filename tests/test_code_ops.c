@@ -480,7 +480,7 @@ static void check_narrow_division(test_code *t, unsigned lanes) {
     ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, lanes, ASH_NO_REF);
     ash_ref by = ash_nest_splat(&n, ash_nest_var(&n, 0), lanes);
     ash_ref div = ash_nest_idiv(&n, v, by), mod = ash_nest_imod(&n, v, by);
-    n.code.at[div].unroll = n.code.at[mod].unroll = ASH_NEST_NARROW;
+    n.code.at[v].width = n.code.at[by].width = ASH_NEST_NARROW;
     ash_nest_store(&n, q, zero, div, ASH_NO_REF);
     ash_nest_store(&n, r, zero, mod, ASH_NO_REF);
     ash_code *code;

@@ -58,6 +58,35 @@ static void check_bytes(const ash_nest *nest, const char *ptx) {
         if (strstr(ptx, wide[i])) fail_msg("%s in\n%s", wide[i], ptx);
 }
 
+/* Whether all indices of a nest are known to fit 32 bits, and nothing else has 64. */
+static bool is_narrow(const ash_nest *nest) {
+    for (size_t i = 0; i < nest->code.len; i++) {
+        const ash_inst *inst = &nest->code.at[i];
+        if (!inst->lanes || ash_dtype_size((ash_dtype)inst->dtype) < 8) continue;
+        if (inst->dtype != ASH_I64 || inst->width != ASH_NEST_NARROW_SUMS) return false;
+    }
+    return true;
+}
+
+/* Of such a nest nothing but an address has 64 bits: a base, and what is added to it, which was narrow
+ * before it was multiplied by bytes. */
+static void check_indices(const char *ptx) {
+    static const char *const fine[] = {"ld.",      "mov.u64",   "cvta.",     "add.s64",  "shl.b64",
+                                       "mul.wide", "cvt.u64.u", "cvt.s64.s", "cp.async."};
+    for (const char *line = ptx; line; line = strchr(line, '\n')) {
+        char name[32], last[32];
+        const char *type;
+        line += strspn(line, "\n");
+        if (sscanf(line, " %31[a-z0-9_.]", name) != 1 || name[0] == '.') continue;
+        if (!(type = strstr(name, "64")) || !strchr("sub", type[-1])) continue;
+        bool good = false;
+        for (size_t i = 0; i < ASH_COUNT(fine); i++) good |= !strncmp(name, fine[i], strlen(fine[i]));
+        if (!strcmp(name, "shl.b64") || !strcmp(name, "mul.lo.s64")) /* by a number */
+            good = sscanf(line, " %*s %*[^,], %*[^,], %31[-0-9]", last) == 1;
+        if (!good) fail_msg("%.60s in\n%s", line, ptx);
+    }
+}
+
 static const char *ptxas(void) {
     static char path[256];
     return path[0] ? path : find_tool("PTXAS", "ptxas", path);
@@ -149,7 +178,7 @@ static void make_every_shape(fixture *f, bool assembler) {
     static const char *const kinds[] = {"sm_70", "sm_80", "sm_90"};
     for (size_t k = 0; k < ASH_COUNT(kinds); k++) {
         ash_target target;
-        size_t polls = 0, vars = 0;
+        size_t polls = 0, vars = 0, narrow = 0;
         char header[64];
         restart(f);
         everything(f);
@@ -170,6 +199,7 @@ static void make_every_shape(fixture *f, bool assembler) {
             assert_non_null(strstr(text.at, most));
             check_arithmetic(text.at);
             check_bytes(&p->nests.at[i], text.at);
+            if (is_narrow(&p->nests.at[i])) check_indices(text.at), narrow++;
             polls += p->nests.at[i].polls;
             for (size_t c = 0; c < p->nests.at[i].code.len; c++)
                 vars += p->nests.at[i].code.at[c].op == ASH_NEST_VAR;
@@ -178,7 +208,7 @@ static void make_every_shape(fixture *f, bool assembler) {
             if (bytes > 0) fail_msg("a stack of %d bytes\n%s", bytes, text.at);
             ash_text_free(&text);
         }
-        assert_true(polls > 0 && vars > 0);
+        assert_true(polls > 0 && vars > 0 && 2 * narrow > p->nests.len);
         print_message("%s: %zu kernels, %s\n", kinds[k], p->nests.len,
                       assembler && k ? "assembled, none has a stack" : "not assembled");
         ash_program__free(p);

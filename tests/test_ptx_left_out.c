@@ -234,7 +234,7 @@ static ash_status multiply(ash_mode mode, const char *skipped, uint64_t n, float
 /* In each mode the launch has the memory, and fails where nobody asked for it; a driver that knows nothing
  * of asking gets kernels that need not. */
 static void memory_is_asked_for(void **state) {
-    enum { ATTRIBUTE = 8 /* of those that opening a device asks for, the shared memory of a block */ };
+    enum { ATTRIBUTE = 9 /* of those that opening a device asks for, the shared memory of a block */ };
     static const ash_mode modes[] = {ASH_MODE_STREAM, ASH_MODE_GRAPH, ASH_MODE_MULTI_STREAM};
     static float want[SIDE * SIDE], got[SIDE * SIDE];
     uint64_t asked;

@@ -7,6 +7,7 @@
 #include "differential.h"
 #include "gpu_here.h"
 #include "ir/build.h"
+#include "kernel/kern.h"
 #include "one_graph.h"
 #include "opt/opt.h"
 #include "ptx_steps.h"
@@ -265,7 +266,6 @@ static void few_bits(void **state) {
         ptx_counters c = run("sm_80", 1, 1);
         assert_int_equal(c.shared_load.conflicts, 0);
         assert_int_equal(c.shared_store.conflicts, 0);
-        assert_int_equal(c.global_load.scattered, 0);
         /* the words once, a scale of 16 bits for each of them, and the rows for each block */
         uint64_t words = K * N / 2, each = (uint64_t)rows * K * 4;
         assert_true(c.global_load.sectors * 32 <= words + words / 4 * 2 + 2 * c.blocks * each + 64 * 1024);
@@ -520,8 +520,8 @@ static void transposes(void **state) {
     }
 }
 
-/* Depthwise convolutions, pools and first layers: neighbours read neighbours, whole sectors but for one
- * at each end. */
+/* Depthwise convolutions, pools and first layers: neighbours read neighbours, and no sector more than their
+ * bytes lie in. */
 static void windows(void **state) {
     (void)state;
     for (int which = 0; which < 3; which++) {
@@ -539,10 +539,89 @@ static void windows(void **state) {
                            1, 1);
         ash_graph_output(g, "y", ash_relu(g, y));
         ptx_counters c = run("sm_80", which == 2, 1);
-        assert_true(4 * c.global_load.sectors * 32 <= 5 * c.global_load.bytes);
+        assert_int_equal(c.global_load.scattered, 0);
+        assert_int_equal(c.global_store.scattered, 0);
         assert_int_equal(c.global_store.sectors * 32, c.global_store.bytes);
         assert_int_equal(c.shared_load.conflicts, 0);
+        assert_int_equal(c.shared_store.conflicts, 0);
     }
+}
+
+/* --- far ends ----------------------------------------------------------------------------------------- */
+
+enum { FAR_COUNT = 64 };
+
+/* y[i] = x[i] + 1, i = c * step + min(c, more), for the chunks c from `first` on; if there are several, in
+ * steps of 1. Buffers begin so far before what memory there is that it is all that is reached. `cut`:
+ * whatever the bounds say, 32 bits are taken to be enough. */
+static CUresult run_far(int64_t first, int64_t count, int64_t step, int64_t more, bool cut, bool *narrow) {
+    ash_target target;
+    ptx_room room;
+    ash_text text;
+    ash_nest n;
+    float numbers[FAR_COUNT], results[FAR_COUNT] = {0};
+    static const int32_t words[2] = {0};
+    ash_nest_init(&n, &ash_allocator__libc);
+    uint16_t x = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 4, 0, false}),
+             y = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 4, 1, true});
+    ash_ref c =
+        ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG), 1, 0);
+    ash_ref at = ash_nest_binary(&n, ASH_OP_MUL, c, ash_nest_index(&n, step));
+    if (more)
+        at = ash_nest_binary(&n, ASH_OP_ADD, at,
+                             ash_nest_binary(&n, ASH_OP_MIN, c, ash_nest_index(&n, more)));
+    ash_ref one = ash_nest_float(&n, ASH_F32, 1), value = ash_nest_load(&n, x, at, 1, ASH_NO_REF);
+    ash_nest_store(&n, y, at, ash_nest_binary(&n, ASH_OP_ADD, value, one), ASH_NO_REF);
+    ash_nest_end(&n);
+    assert_ok(ash_nest_narrow(&n, ASH_TARGET_GPU, NULL, first + count, &diag));
+    *narrow = n.code.at[at].width != ASH_NEST_WIDE;
+    for (size_t i = 0; i < n.code.len && cut; i++)
+        if (n.code.at[i].lanes && n.code.at[i].dtype == ASH_I64) n.code.at[i].width = ASH_NEST_NARROW_SUMS;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    ash_text_init(&text, &ash_allocator__libc);
+    assert_ok(ash_code__assembly(&target, &n, &text, &diag));
+    ash_text_add_bytes(&text, "", 1);
+    ptx_room_open(&room, seed);
+    assert_cu(cuModuleLoadData(&room.module, text.at));
+    for (int i = 0; i < FAR_COUNT; i++) numbers[i] = (float)i;
+    const int64_t record[] = {first, first + count, 1};
+    const CUdeviceptr from = ptx_room_memory(numbers, sizeof numbers),
+                      to = ptx_room_memory(results, sizeof results), far = 4 * (CUdeviceptr)(first * step);
+    CUdeviceptr all[] = {from - far, to - far, ptx_room_memory(words, sizeof words),
+                         ptx_room_memory(record, sizeof record)};
+    void *params[] = {&all[0], &all[1], &all[2], &all[3]};
+    CUresult code = ptx_room_run(ptx_room_function(&room, "kernel"), 1, FAR_COUNT, 0, params);
+    if (code == CUDA_SUCCESS) {
+        assert_cu(cuMemcpyDtoH_v2(results, to, sizeof results));
+        for (int64_t i = more; i < more + count; i++) assert_true(results[i] == numbers[i] + 1);
+    }
+    ash_text_free(&text);
+    ash_nest_free(&n);
+    return code;
+}
+
+/* Tensors of more than 2^31 elements, and of more than 2^31 bytes. */
+static void far_ends(void **state) {
+    (void)state;
+    static const struct {
+        int64_t first, count, step, more;
+        bool narrow;
+    } cases[] = {{(INT64_C(1) << 31) - 32, FAR_COUNT, 1, 0, false},
+                 {32, 1, 1 << 26, 7, false},
+                 {(INT64_C(1) << 31) - FAR_COUNT - 2, FAR_COUNT, 1, 0, true},
+                 {15, 1, 1 << 27, 7, true},
+                 {1 << 30, FAR_COUNT, 1, 0, true}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        bool narrow;
+        assert_cu(run_far(cases[i].first, cases[i].count, cases[i].step, cases[i].more, false, &narrow));
+        assert_int_equal(narrow, cases[i].narrow);
+        if (narrow) continue;
+        const CUresult code =
+            run_far(cases[i].first, cases[i].count, cases[i].step, cases[i].more, true, &narrow);
+        assert_int_not_equal(code, CUDA_SUCCESS);
+        assert_int_equal(ptx_finding_check(), PTX_BOUNDS);
+    }
+    ptx_reset(NULL, 0);
 }
 
 int main(void) {
@@ -567,6 +646,7 @@ int main(void) {
         cmocka_unit_test_teardown(maps, drop_graph),
         cmocka_unit_test_teardown(transposes, drop_graph),
         cmocka_unit_test_teardown(windows, drop_graph),
+        cmocka_unit_test(far_ends),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -19,6 +19,7 @@ struct ash_code_target {
     bool (*init)(void);
     const char *part;   /* of LLVM that this is, as it is called when LLVM is built */
     bool text;          /* kernels leave LLVM as assembly, and not as object files */
+    bool narrow;        /* registers have 32 bits: indices that need no more are computed in them */
     const char *passes; /* of LLVM's middle end, for the function of a nest */
     /* What the functions below want to know of a target: bits that they alone read (ash_emit.features). */
     unsigned (*features)(const ash_target *target);
@@ -27,10 +28,11 @@ struct ash_code_target {
 
     /* Adds the function, with its convention and attributes: ash_emit.fn. */
     void (*declare)(ash_emit *e, const char *symbol);
-    /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER, THREAD. */
-    LLVMValueRef (*special)(ash_emit *e, ash_nest_op op);
-    LLVMValueRef (*variable)(ash_emit *e, int64_t index); /* an i64 */
-    LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf);    /* its address */
+    /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER, THREAD; a variable. An
+     * i64, or, where it is known to be `narrow`, an i32. */
+    LLVMValueRef (*special)(ash_emit *e, ash_nest_op op, bool narrow);
+    LLVMValueRef (*variable)(ash_emit *e, int64_t index, bool narrow);
+    LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf); /* its address */
     LLVMValueRef (*shared)(ash_emit *e,
                            uint16_t number); /* that of a memory of the block, or of the call */
     /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where
@@ -87,6 +89,8 @@ struct ash_code_target {
      * constant. */
     int64_t (*copy_reach)(const ash_emit *e);
     LLVMValueRef (*add)(ash_emit *e, LLVMValueRef address, int64_t bytes);
+    /* The same integer, of which the assembler does not know that it is the same for all threads. */
+    LLVMValueRef (*differ)(ash_emit *e, LLVMValueRef value);
     /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
     void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);
 

@@ -200,9 +200,9 @@ static bool is_laid_out(const ash_nest *n, ash_ref loop) {
 static void emit_bodies(ash_emit *e, ash_ref loop, LLVMValueRef base, int64_t offset, uint64_t copies) {
     int64_t step = ash_nest_at(e->nest, loop)->i;
     for (uint64_t k = 0; k < copies; k++, offset += step) {
-        LLVMValueRef value = base ? base : const_index(e, offset);
+        LLVMValueRef value = base ? base : ash_emit__as_held(e, loop, const_index(e, offset));
         if (base && offset) {
-            value = LLVMBuildAdd(e->b, base, const_index(e, offset), "");
+            value = LLVMBuildAdd(e->b, base, ash_emit__as_held(e, loop, const_index(e, offset)), "");
             if (LLVMIsAInstruction(value)) LLVMSetNSW(value, true);
         }
         e->slots[loop] = (ash_slot_value){value, base, offset};
@@ -292,7 +292,8 @@ static LLVMValueRef count_on(ash_emit *e, LLVMValueRef variable, int64_t step) {
         for (unsigned i = 0; i < l->walking; i++) count_one_on(e, &l->walkers[i], step, here);
         for (unsigned i = 0; i < l->counting; i++) count_one_on(e, &l->counters[i], step, here);
     }
-    return LLVMBuildNSWAdd(e->b, variable, const_index(e, step), "");
+    LLVMValueRef by = LLVMConstInt(LLVMTypeOf(variable), (uint64_t)step, true);
+    return LLVMBuildNSWAdd(e->b, variable, by, "");
 }
 
 /* Says a word about a loop to LLVM. */
@@ -327,37 +328,22 @@ static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64
         note_loop(e, branch, "llvm.licm.disable");
 }
 
-/* Whether text has registers of 32 bits that are enough to count a loop with. */
-static bool counts_narrow(const ash_emit *e, LLVMValueRef from, LLVMValueRef limit) {
-    int64_t first, last;
-    return e->kind->text && index_value(from, &first) && index_value(limit, &last) && first >= 0 &&
-           last <= INT32_MAX / 2;
-}
-
 /* A loop whose body is `copies` bodies: runs while the variable is below `limit`, from `from`, which is
  * known to be below it when `guarded` is false. Returns the variable's value behind the loop. */
 static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef limit,
                                  uint64_t copies, bool guarded) {
-    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
+    LLVMTypeRef type = LLVMTypeOf(from);
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), body = new_block(e), after = new_block(e);
-    const bool narrow = !guarded && counts_narrow(e, from, limit);
-    if (narrow) {
-        from = LLVMConstTrunc(from, i32);
-        limit = LLVMConstTrunc(limit, i32);
-    }
     if (guarded)
         LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, from, limit, ""), body, after);
     else
         LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef phi = LLVMBuildPhi(e->b, narrow ? i32 : i64, ""),
-                 variable = narrow ? LLVMBuildZExt(e->b, phi, i64, "") : hidden(e, loop, phi);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, type, ""), variable = hidden(e, loop, phi);
     e->inner = (ash_emit_inner){.loop = loop, .from = from, .before = before, .head = body};
-    if (variable != phi && !narrow && !has_inner_loop(e, loop)) e->inner.variable = variable;
+    if (variable != phi && !has_inner_loop(e, loop)) e->inner.variable = variable;
     emit_bodies(e, loop, variable, 0, copies);
-    const int64_t step = ash_nest_at(e->nest, loop)->i * (int64_t)copies;
-    LLVMValueRef next = narrow ? LLVMBuildNSWAdd(e->b, phi, LLVMConstInt(i32, (uint64_t)step, true), "")
-                               : count_on(e, variable, step);
+    LLVMValueRef next = count_on(e, variable, ash_nest_at(e->nest, loop)->i * (int64_t)copies);
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
     LLVMValueRef again =
         LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, limit, ""), body, after);
@@ -367,7 +353,7 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
     LLVMPositionBuilderAtEnd(e->b, after);
     e->inner.variable = NULL;
     if (!guarded) return next;
-    LLVMValueRef end = LLVMBuildPhi(e->b, i64, "");
+    LLVMValueRef end = LLVMBuildPhi(e->b, type, "");
     LLVMAddIncoming(end, (LLVMValueRef[]){from, next}, (LLVMBasicBlockRef[]){before, latch}, 2);
     return end;
 }
@@ -381,20 +367,23 @@ static void emit_counted_loop(ash_emit *e, ash_ref loop, int64_t from, int64_t t
         return;
     }
     int64_t limit = from + (int64_t)(trips - rest) * inst->i;
-    emit_rotated(e, loop, const_index(e, from), const_index(e, limit), copies, false);
+    emit_rotated(e, loop, ash_emit__as_held(e, loop, const_index(e, from)),
+                 ash_emit__as_held(e, loop, const_index(e, limit)), copies, false);
     emit_bodies(e, loop, NULL, limit, rest);
 }
 
 static void emit_loop(ash_emit *e, ash_ref loop) {
     const ash_inst *inst = ash_nest_at(e->nest, loop);
-    LLVMValueRef from = ash_emit__value(e, inst->a), to = ash_emit__value(e, inst->b);
+    LLVMValueRef from = ash_emit__as_held(e, loop, ash_emit__held(e, inst->a)),
+                 to = ash_emit__as_held(e, loop, ash_emit__held(e, inst->b));
     int64_t first, end;
     if (index_value(from, &first) && index_value(to, &end)) {
         emit_counted_loop(e, loop, first, end);
         return;
     }
     if (inst->unroll > 1) {
-        LLVMValueRef ahead = const_index(e, inst->i * ((int64_t)inst->unroll - 1));
+        LLVMValueRef ahead =
+            ash_emit__as_held(e, loop, const_index(e, inst->i * ((int64_t)inst->unroll - 1)));
         from = emit_rotated(e, loop, from, LLVMBuildNSWSub(e->b, to, ahead, ""), inst->unroll, true);
     }
     emit_rotated(e, loop, from, to, 1, true);
@@ -428,10 +417,48 @@ static LLVMValueRef emit_lanes(ash_emit *e, unsigned lanes) {
     return lanes == 1 ? const_index(e, 0) : ash_emit__numbers(i64, 0, lanes, lanes);
 }
 
+static bool divides(const ash_inst *inst) {
+    return inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
+}
+
+/* Whether an instruction on indices has 32 bits for each. Those of a sum, a difference, a product or a
+ * choice are those of its operands alone; all else takes whole operands, which 32 bits have to hold.
+ * Processors divide and multiply vectors of 32 bits. */
+static bool is_narrow(const ash_emit *e, const ash_inst *inst) {
+    const ash_inst *a = ash_nest_at(e->nest, inst->a), *b = ash_nest_at(e->nest, inst->b);
+    if (a->dtype != ASH_I64 && inst->dtype != ASH_I64) return false;
+    const bool fits = a->dtype == ASH_I64 && a->width && (inst->b == ASH_NO_REF || b->width);
+    if (!e->kind->narrow)
+        return inst->lanes > 1 && fits &&
+               (divides(inst) || (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL));
+    if (divides(inst)) return fits;
+    if (inst->op == ASH_NEST_SHUFFLE) return inst->width;
+    if (inst->op != ASH_NEST_COMPUTE) return false;
+    switch (inst->i) {
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL:
+    case ASH_OP_SELECT: return inst->width;
+    case ASH_OP_MIN:
+    case ASH_OP_MAX:
+    case ASH_OP_EQ:
+    case ASH_OP_LT:
+    case ASH_OP_LE:
+    case ASH_OP_CAST: return fits;
+    default: return false;
+    }
+}
+
+/* An operand in the bits that the instruction has for it. */
+static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
+    if (ash_nest_at(e->nest, ref)->dtype != ASH_I64) return ash_emit__value(e, ref);
+    return ash_emit__resize(e, ash_emit__held(e, ref), is_narrow(e, inst));
+}
+
 static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
-    LLVMValueRef a = ash_emit__value(e, inst->a);
-    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : ash_emit__value(e, inst->b);
+    LLVMValueRef a = operand(e, inst, inst->a);
+    LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
     unsigned lanes = ash_emit__lanes(a);
     const int32_t *pick = e->nest->shuffles.at + inst->i;
     LLVMValueRef own = e->kind->shuffle ? e->kind->shuffle(e, a, b, pick, inst->lanes) : NULL;
@@ -448,17 +475,10 @@ static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
 
 static LLVMValueRef emit_extract(ash_emit *e, const ash_inst *inst) {
     const int32_t pick = (int32_t)inst->i;
-    LLVMValueRef a = ash_emit__value(e, inst->a);
+    LLVMValueRef a = ash_emit__held(e, inst->a);
     if (ash_emit__lanes(a) == 1) return a;
     LLVMValueRef own = e->kind->shuffle ? e->kind->shuffle(e, a, NULL, &pick, 1) : NULL;
     return own ? own : LLVMBuildExtractElement(e->b, a, const_index(e, inst->i), "");
-}
-
-/* An operand of an instruction that may be narrow. */
-static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
-    LLVMValueRef v = ash_emit__value(e, ref);
-    LLVMTypeRef i32 = ash_emit__type(e, ASH_I32, inst->lanes);
-    return inst->unroll == ASH_NEST_NARROW ? LLVMBuildTrunc(e->b, v, i32, "") : v;
 }
 
 /* Whether an instruction is the cast of a rounded f32 to at most 16 bits: quantisation. */
@@ -490,14 +510,16 @@ static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
                                           ash_emit__value(e, ash_nest_at(e->nest, inst->a)->a));
     LLVMValueRef a = operand(e, inst, inst->a);
     LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
-    bool narrow = inst->unroll == ASH_NEST_NARROW;
-    ash_dtype from = narrow ? ASH_I32 : (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype;
-    if (narrow && inst->i == ASH_OP_MUL) { /* one instruction of vectors, where 64 bits take three */
-        LLVMTypeRef wide = LLVMTypeOf(ash_emit__value(e, inst->a));
-        return LLVMBuildMul(e->b, LLVMBuildSExt(e->b, a, wide, ""), LLVMBuildSExt(e->b, b, wide, ""), "");
+    const bool narrow = is_narrow(e, inst);
+    const ash_dtype type = (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype,
+                    from = narrow && type == ASH_I64 ? ASH_I32 : type;
+    if (narrow && inst->i == ASH_OP_MUL && !e->kind->narrow) /* one instruction, where 64 bits take three */
+        return LLVMBuildMul(e->b, ash_emit__resize(e, a, false), ash_emit__resize(e, b, false), "");
+    if (inst->i == ASH_OP_SELECT) return emit_select(e, a, b, operand(e, inst, inst->c));
+    if (inst->i == ASH_OP_CAST) {
+        bool fits = e->kind->narrow && inst->dtype == ASH_I64 && inst->width;
+        return ash_emit__cast(e, from, fits ? ASH_I32 : (ash_dtype)inst->dtype, a);
     }
-    if (inst->i == ASH_OP_SELECT) return emit_select(e, a, b, ash_emit__value(e, inst->c));
-    if (inst->i == ASH_OP_CAST) return ash_emit__cast(e, from, (ash_dtype)inst->dtype, a);
     if (inst->i == ASH_OP_BITCAST)
         return LLVMBuildBitCast(e->b, a, ash_emit__type(e, (ash_dtype)inst->dtype, inst->lanes), "");
     return ash_emit__compute(e, (ash_op)inst->i, from, a, b);
@@ -523,18 +545,29 @@ static LLVMValueRef emit_vector_quotient(ash_emit *e, LLVMValueRef a, LLVMValueR
 /* Division of numbers that are not negative: unsigned, which is cheaper. */
 static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
     LLVMValueRef a = operand(e, inst, inst->a), b = operand(e, inst, inst->b), out;
-    bool quotient = inst->op == ASH_NEST_IDIV, narrow = inst->unroll == ASH_NEST_NARROW;
+    bool quotient = inst->op == ASH_NEST_IDIV, narrow = is_narrow(e, inst);
     if (narrow && inst->lanes > 1 && !LLVMIsConstant(b)) {
         out = emit_vector_quotient(e, a, b);
         if (!quotient) out = LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, out, b, ""), "");
     } else {
         out = quotient ? LLVMBuildUDiv(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
     }
-    return narrow ? LLVMBuildZExt(e->b, out, ash_emit__type(e, ASH_I64, inst->lanes), "") : out;
+    if (!narrow || e->kind->narrow) return out;
+    return LLVMBuildZExt(e->b, out, ash_emit__type(e, ASH_I64, inst->lanes), "");
 }
 
-static LLVMValueRef emit_cell(ash_emit *e, const ash_inst *inst) {
-    LLVMValueRef init = ash_emit__value(e, inst->a);
+/* Whether a cell counts for a block, from a number on, and no branch depends on it. What is the same for
+ * all threads the assembler keeps in registers of their own, out of which each address takes a move. */
+static bool counts_aside(ash_emit *e, ash_ref ref) {
+    const ash_inst *cell = ash_nest_at(e->nest, ref);
+    const bool integer = !ash_dtype_is_float((ash_dtype)cell->dtype) && cell->dtype != ASH_BOOL;
+    return e->kind->differ && e->nest->threads && integer && cell->lanes == 1 &&
+           LLVMIsConstant(ash_emit__held(e, cell->a)) && !ash_emit__decides(e, ref);
+}
+
+static LLVMValueRef emit_cell(ash_emit *e, ash_ref ref) {
+    LLVMValueRef init = ash_emit__as_held(e, ref, ash_emit__held(e, ash_nest_at(e->nest, ref)->a));
+    if (counts_aside(e, ref)) init = e->kind->differ(e, init);
     LLVMValueRef cell = LLVMBuildAlloca(e->at_entry, LLVMTypeOf(init), "");
     LLVMBuildStore(e->b, init, cell);
     return cell;
@@ -546,19 +579,18 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_BEGIN_ARG:
     case ASH_NEST_END_ARG:
     case ASH_NEST_WORKER:
-    case ASH_NEST_THREAD: return e->kind->special(e, (ash_nest_op)inst->op);
-    case ASH_NEST_VAR: return e->kind->variable(e, inst->i);
+    case ASH_NEST_THREAD: return e->kind->special(e, (ash_nest_op)inst->op, ash_emit__is_narrow(e, ref));
+    case ASH_NEST_VAR: return e->kind->variable(e, inst->i, ash_emit__is_narrow(e, ref));
     case ASH_NEST_INT:
         return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);
     case ASH_NEST_FLOAT: return emit_float(e, (ash_dtype)inst->dtype, inst->f);
-    case ASH_NEST_SPLAT: return ash_emit__splat(e, ash_emit__value(e, inst->a), inst->lanes);
+    case ASH_NEST_SPLAT: return ash_emit__splat(e, ash_emit__held(e, inst->a), inst->lanes);
     case ASH_NEST_LANES: return emit_lanes(e, inst->lanes);
     case ASH_NEST_EXTRACT: return emit_extract(e, inst);
     case ASH_NEST_SHUFFLE: return emit_shuffle(e, inst);
-    case ASH_NEST_CELL: return emit_cell(e, inst);
     case ASH_NEST_GET:
-        return LLVMBuildLoad2(e->b, ash_emit__type(e, (ash_dtype)inst->dtype, inst->lanes),
-                              ash_emit__value(e, inst->a), "");
+        return LLVMBuildLoad2(e->b, LLVMGetAllocatedType(ash_emit__held(e, inst->a)),
+                              ash_emit__held(e, inst->a), "");
     case ASH_NEST_COMPUTE: return emit_compute(e, inst);
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD: return emit_divide(e, inst);
@@ -630,7 +662,8 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
             break;
         case ASH_NEST_IF: ref = emit_if(e, ref); break;
         case ASH_NEST_SET:
-            LLVMBuildStore(e->b, ash_emit__value(e, inst->b), ash_emit__value(e, inst->a));
+            LLVMBuildStore(e->b, ash_emit__as_held(e, inst->a, ash_emit__held(e, inst->b)),
+                           ash_emit__held(e, inst->a));
             break;
         case ASH_NEST_LOAD:
         case ASH_NEST_STORE:
@@ -649,7 +682,11 @@ static void emit_range(ash_emit *e, ash_ref from, ash_ref to) {
         case ASH_NEST_COPY_COMMIT:
         case ASH_NEST_COPY_WAIT: e->kind->block(e, inst, NULL); break;
         case ASH_NEST_POLL: emit_poll(e); break;
-        default: e->slots[ref] = (ash_slot_value){emit_value(e, ref), NULL, 0};
+        case ASH_NEST_CELL: e->slots[ref].value = emit_cell(e, ref); break;
+        default: {
+            LLVMValueRef v = emit_value(e, ref);
+            e->slots[ref] = (ash_slot_value){v ? ash_emit__as_held(e, ref, v) : NULL, NULL, 0};
+        }
         }
     }
 }
@@ -686,11 +723,13 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     e.slots = ash_mem_calloc(a, n, sizeof *e.slots);
     e.close = ash_mem_alloc(a, n, sizeof *e.close);
     e.depth = ash_mem_alloc(a, n, sizeof *e.depth);
+    e.of_cell = ash_mem_alloc(a, n, sizeof *e.of_cell);
     e.bases = ash_mem_calloc(a, bases, sizeof *e.bases);
     e.scope = ash_mem_calloc(a, buffers, sizeof *e.scope);
     e.others = ash_mem_calloc(a, buffers, sizeof *e.others);
     e.constant = ash_mem_calloc(a, buffers, sizeof *e.constant);
-    bool room = open && e.slots && e.close && e.depth && e.bases && e.scope && e.others && e.constant;
+    bool room =
+        open && e.slots && e.close && e.depth && e.of_cell && e.bases && e.scope && e.others && e.constant;
     ash_status status = room ? ASH_OK : ASH_NO_MEMORY(diag);
     if (status == ASH_OK) {
         e.ctx = LLVMGetModuleContext(module);
@@ -707,6 +746,7 @@ ash_status ash_emit__nest(const ash_code_target *kind, const ash_target *target,
     ash_mem_free(a, e.slots, n, sizeof *e.slots);
     ash_mem_free(a, e.close, n, sizeof *e.close);
     ash_mem_free(a, e.depth, n, sizeof *e.depth);
+    ash_mem_free(a, e.of_cell, n, sizeof *e.of_cell);
     ash_mem_free(a, e.bases, bases, sizeof *e.bases);
     ash_mem_free(a, e.scope, buffers, sizeof *e.scope);
     ash_mem_free(a, e.others, buffers, sizeof *e.others);

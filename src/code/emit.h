@@ -87,6 +87,7 @@ typedef struct ash_emit {
     ash_slot_value *slots;        /* per instruction */
     ash_ref *close;               /* per instruction: LOOP, IF, ELSE: the ELSE or END that closes it */
     uint32_t *depth;              /* per instruction: loops that its value varies in, 0 for none */
+    bool *of_cell;                /* per instruction: what depends on the cell that is looked at */
     LLVMValueRef *bases;     /* per buffer, then per memory of the block: its address, NULL until used */
     LLVMMetadataRef *scope;  /* per buffer: alias scope list of its group */
     LLVMMetadataRef *others; /* per buffer: scopes of all other groups */
@@ -140,9 +141,19 @@ LLVMValueRef ash_emit__walker(ash_emit *e, const ash_emit_place *place, LLVMValu
 
 /* --- concepts ---------------------------------------------------------------------------------------- */
 
-static inline LLVMValueRef ash_emit__value(const ash_emit *e, ash_ref ref) {
+/* What an instruction's result is held in: an i64 that 32 bits hold is an i32, where registers have no more
+ * (ash_code_target.narrow). */
+static inline LLVMValueRef ash_emit__held(const ash_emit *e, ash_ref ref) {
     return e->slots[ref].value;
 }
+bool ash_emit__is_narrow(const ash_emit *e, ash_ref ref); /* whether it is such an i32 */
+/* An index, or a vector of them, in 32 bits or in 64; as the instruction holds it, if it is one. */
+LLVMValueRef ash_emit__resize(ash_emit *e, LLVMValueRef index, bool narrow);
+LLVMValueRef ash_emit__as_held(ash_emit *e, ash_ref ref, LLVMValueRef value);
+/* Whether a branch, or how often a loop runs, depends on what a cell holds. */
+bool ash_emit__decides(ash_emit *e, ash_ref cell);
+/* The result as its dtype says. */
+LLVMValueRef ash_emit__value(ash_emit *e, ash_ref ref);
 
 void ash_emit__memory_begin(ash_emit *e);        /* scopes of the buffer groups */
 void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH, TILE_... */

@@ -29,6 +29,8 @@ struct index_form {
     unsigned count, nodes;
     int64_t constant;
     bool overflow; /* too much to take apart, or a coefficient past 64 bits */
+    bool narrow;   /* 32 bits hold the sums of its terms */
+    int64_t size;  /* bytes of an element */
 };
 
 /* --- taking an index apart --------------------------------------------------------------------------- */
@@ -87,7 +89,7 @@ static void add_term(const ash_emit *e, struct index_form *f, LLVMValueRef value
 }
 
 static bool as_number(const ash_emit *e, ash_ref ref, int64_t *value) {
-    LLVMValueRef v = ash_emit__value(e, ref);
+    LLVMValueRef v = ash_emit__held(e, ref);
     if (!LLVMIsAConstantInt(v)) return false;
     *value = LLVMConstIntGetSExtValue(v);
     return true;
@@ -123,7 +125,7 @@ static void take_apart(const ash_emit *e, struct index_form *f, ash_ref ref, int
             return;
         }
     }
-    add_term(e, f, ash_emit__value(e, ref), ref, coef);
+    add_term(e, f, ash_emit__held(e, ref), ref, coef);
 }
 
 /* --- addresses --------------------------------------------------------------------------------------- */
@@ -144,15 +146,38 @@ static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr
     return LLVMBuildGEP2(e->b, element, ptr, &index, 1, "");
 }
 
-/* The sum of the terms that vary in exactly `depth` loops, or NULL. */
-static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t depth) {
-    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+static LLVMValueRef times(ash_emit *e, LLVMValueRef v, int64_t by) {
+    return LLVMBuildMul(e->b, v, LLVMConstInt(LLVMTypeOf(v), (uint64_t)by, true), "");
+}
+
+/* The one term that varies in exactly `depth` loops; NULL: there are several, or none. */
+static const struct index_term *alone_at(const struct index_form *f, uint32_t depth) {
+    const struct index_term *found = NULL;
+    for (unsigned i = 0; i < f->count; i++) {
+        if (f->terms[i].depth != depth || !f->terms[i].coef) continue;
+        if (found) return NULL;
+        found = &f->terms[i];
+    }
+    return found;
+}
+
+/* The sum of the terms that vary in exactly `depth` loops, or NULL, in units of so many bytes. A narrow
+ * term that is alone becomes wide as it is multiplied, which is one instruction; a sum does as it is added
+ * to an address, and multiplied by the element's size on the way. */
+static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t depth, int64_t *unit) {
+    const struct index_term *alone = f->narrow ? alone_at(f, depth) : NULL;
     LLVMValueRef sum = NULL;
+    int64_t bytes;
+    if (alone && ash_mul_i64(alone->coef, f->size, &bytes)) {
+        *unit = 1;
+        return times(e, ash_emit__resize(e, alone->value, false), bytes);
+    }
+    *unit = f->size;
     for (unsigned i = 0; i < f->count; i++) {
         const struct index_term *t = &f->terms[i];
         if (t->depth != depth || !t->coef) continue;
-        LLVMValueRef v = t->value;
-        if (t->coef != 1) v = LLVMBuildMul(e->b, v, LLVMConstInt(i64, (uint64_t)t->coef, true), "");
+        LLVMValueRef v = ash_emit__resize(e, t->value, f->narrow);
+        if (t->coef != 1) v = times(e, v, t->coef);
         sum = sum ? LLVMBuildAdd(e->b, sum, v, "") : v;
     }
     return sum;
@@ -161,11 +186,13 @@ static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t dep
 /* What the terms at all depths add to an address, from the least varying to the most varying. */
 static LLVMValueRef add_terms(ash_emit *e, const struct index_form *f, LLVMTypeRef element,
                               LLVMValueRef ptr) {
+    LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx);
     uint32_t deepest = 0;
+    int64_t unit;
     for (unsigned i = 0; i < f->count; i++) deepest = ASH_MAX(deepest, f->terms[i].depth);
     for (uint32_t depth = 0; depth <= deepest; depth++) {
-        LLVMValueRef sum = sum_at(e, f, depth);
-        if (sum) ptr = offset_by(e, element, ptr, sum);
+        LLVMValueRef sum = sum_at(e, f, depth, &unit);
+        if (sum) ptr = offset_by(e, unit == 1 ? byte : element, ptr, sum);
     }
     return ptr;
 }
@@ -232,11 +259,13 @@ static LLVMValueRef along(ash_emit *e, uint16_t buf, struct index_form *f, LLVMT
 static LLVMValueRef address_before(ash_emit *e, uint16_t buf, ash_ref index, int64_t *constant,
                                    uint64_t *multiple) {
     ash_dtype dtype = ash_nest_dtype(e->nest, buf);
-    struct index_form f = {0};
+    bool narrow = e->kind->narrow && ash_nest_at(e->nest, index)->width == ASH_NEST_NARROW_SUMS;
+    const struct index_form none = {.narrow = narrow, .size = (int64_t)ash_dtype_size(dtype)};
+    struct index_form f = none;
     take_apart(e, &f, index, 1);
     if (f.overflow) {
-        f = (struct index_form){0};
-        add_term(e, &f, ash_emit__value(e, index), index, 1);
+        f = none;
+        add_term(e, &f, ash_emit__held(e, index), index, 1);
     }
     unsigned shift = twos(f.constant);
     for (unsigned i = 0; i < f.count; i++) shift = ASH_MIN(shift, f.terms[i].shift + twos(f.terms[i].coef));
@@ -487,7 +516,7 @@ static unsigned element_align(const ash_emit *e, const ash_inst *inst, ash_dtype
 static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
     LLVMValueRef ptrs =
-        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
+        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__held(e, inst->a)));
     LLVMValueRef args[] = {ptrs, i32_const(e, element_align(e, inst, dtype)), mask_of(e, inst, inst->lanes),
                            LLVMConstNull(vector)};
     LLVMValueRef v = masked_access(e, "llvm.masked.gather", vector, LLVMTypeOf(ptrs), args);
@@ -498,7 +527,7 @@ static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
 static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValueRef v) {
     LLVMTypeRef element = memory_element(e, dtype);
     LLVMValueRef ptrs =
-        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__value(e, inst->a)));
+        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__held(e, inst->a)));
     v = as_vector(e, v);
     LLVMValueRef args[] = {v, ptrs, i32_const(e, element_align(e, inst, dtype)),
                            mask_of(e, inst, ash_emit__lanes(v))};

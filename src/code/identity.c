@@ -42,15 +42,10 @@ static uint64_t distance(ash_ref at, ash_ref operand) {
 }
 
 static void add_instruction(ash_text *out, ash_ref at, const ash_inst *inst) {
-    const uint64_t numbers[] = {inst->op,
-                                inst->lanes,
-                                inst->dtype,
-                                inst->buf,
-                                distance(at, inst->a),
-                                distance(at, inst->b),
-                                distance(at, inst->c),
-                                inst->unroll,
-                                fold_sign(inst->i)}; /* the bits of `f` as well */
+    const uint64_t numbers[] = {
+        inst->op,     inst->lanes,           inst->dtype,           inst->width,
+        inst->buf,    distance(at, inst->a), distance(at, inst->b), distance(at, inst->c),
+        inst->unroll, fold_sign(inst->i)}; /* the bits of `f` as well */
     add(out, numbers, ASH_COUNT(numbers));
 }
 

@@ -367,16 +367,33 @@ static bool immediate(ash_kern *k, ash_value value, ash_ref *out) {
     return true;
 }
 
+static ash_dim count_of(ash_kern *k, const ash_type *type) {
+    ash_dim count = 1;
+    for (unsigned d = 0; d < type->rank; d++) count = ash_kern_product(k, count, type->dims[d]);
+    return count;
+}
+
+/* The index where the guard says that it may be read, else that of any element: the first one, or, on GPUs,
+ * the nearest, which lies in a sector that the neighbours ask for. */
+static ash_ref guarded_index(ash_kern *k, ash_ref at, ash_value value) {
+    const ash_value_place *place = &k->low->places[value];
+    ash_nest *n = &k->nest;
+    if (k->guard == ASH_NO_REF) return at;
+    if (k->low->target->kind != ASH_TARGET_GPU || !place->contiguous)
+        return ash_nest_select(n, k->guard, at, ash_kern_dim(k, place->contiguous ? 0 : place->offset));
+    ash_ref last =
+        ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, count_of(k, ash_graph__type(k->graph, value))),
+                        ash_nest_index(n, 1));
+    return ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, at, last), ash_nest_index(n, 0));
+}
+
 static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value) {
     const ash_value_place *place = &k->low->places[value];
     ash_nest *n = &k->nest;
     if (!ash_kern_is_vector(k, linear)) {
         ash_ref at;
         if (k->crossing && k->guard == ASH_NO_REF && ash_kern_crossed_load(k, buf, linear, &at)) return at;
-        at = ash_kern_index(k, linear);
-        /* where the guard says that it may not be read, the first one is */
-        if (k->guard != ASH_NO_REF)
-            at = ash_nest_select(n, k->guard, at, ash_kern_dim(k, place->contiguous ? 0 : place->offset));
+        at = guarded_index(k, ash_kern_index(k, linear), value);
         return ash_nest_load(n, buf, at, 1, ASH_NO_REF);
     }
     ash_ref mask = k->mask;
@@ -390,11 +407,7 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
                              value == k->roomy ? ASH_NO_REF : mask);
     ash_ref other, end = ASH_NO_REF;
     const ash_type *type = ash_graph__type(k->graph, value);
-    if (k->turn && mask != ASH_NO_REF && place->contiguous) {
-        ash_dim count = 1;
-        for (unsigned d = 0; d < type->rank; d++) count = ash_kern_product(k, count, type->dims[d]);
-        end = ash_kern_dim(k, count);
-    }
+    if (k->turn && mask != ASH_NO_REF && place->contiguous) end = ash_kern_dim(k, count_of(k, type));
     if (k->turn && (mask == ASH_NO_REF || end != ASH_NO_REF) &&
         ash_kern_turned_load(k, buf, linear, end, ash_type_max_count(k->ixs.dims, type), &other))
         return other;

@@ -328,10 +328,9 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
 ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_dims *dims, int64_t chunks,
                               double *work, ash_diag *diag);
 
-/* polls.c: notes which divisions and comparisons of indices 32 bits are enough for (ASH_NEST_NARROW): of
- * `scalars`, where a register has no more of them, or else which divisions and products of vectors, as no
- * processor divides those of 64 bits and few multiply them. `chunks`: how many there can be. */
-ash_status ash_nest_narrow(ash_nest *nest, const ash_dims *dims, int64_t chunks, bool scalars,
+/* narrow.c: notes of each index whether 32 bits hold it (ash_inst.width): for GPUs always, for processors
+ * where vectors of them are divided or multiplied. `chunks`: how many there can be. */
+ash_status ash_nest_narrow(ash_nest *nest, ash_target_kind kind, const ash_dims *dims, int64_t chunks,
                            ash_diag *diag);
 
 /* Settled variables: settle.c. The step of a node that settles one; and access records for those that a

@@ -200,13 +200,14 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
     return name;
 }
 
-/* A chunk that can take milliseconds looks on its way whether it is to stop. */
-static ash_status make_stoppable(ash_kern *k, int64_t chunks, double *work) {
+/* A chunk that can take milliseconds looks on its way whether it is to stop; indices say how wide they
+ * are. */
+static ash_status finish_nest(ash_kern *k, int64_t chunks, double *work) {
     ash_lowering *low = k->low;
+    const ash_dims *dims = low->program->dims;
     ASH_TRY(ash_nest_verify(&k->nest, low->diag));
-    bool gpu = low->target->kind == ASH_TARGET_GPU;
-    ASH_TRY(ash_nest_narrow(&k->nest, low->program->dims, chunks, gpu, low->diag));
-    ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, low->program->dims, chunks, work, low->diag));
+    ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, dims, chunks, work, low->diag));
+    ASH_TRY(ash_nest_narrow(&k->nest, low->target->kind, dims, chunks, low->diag));
     return k->nest.polls ? ash_nest_verify(&k->nest, low->diag) : ASH_OK;
 }
 
@@ -226,7 +227,7 @@ static ash_status add_kernel(ash_kern *k, ash_dim chunks, ash_step *step) {
         step->chunk_work = plain->work;
         if (plain->chunks == most && same_nest(&low->program->nests.at[plain->id], &k->nest)) return ASH_OK;
     }
-    ASH_TRY(make_stoppable(k, most, &step->chunk_work));
+    ASH_TRY(finish_nest(k, most, &step->chunk_work));
     bool plain = !found && !k->nest.polls && low->target->kind == ASH_TARGET_CPU;
     ASH_TRY(ash_lower__add_nest(low, &k->nest, &step->nest));
     if (!plain) return ASH_OK;

@@ -37,7 +37,9 @@ struct ash_text;
 typedef uint32_t ash_ref; /* an instruction, and its result */
 #define ASH_NO_REF UINT32_MAX
 
-enum { ASH_NEST_NARROW = 32 };
+/* What is known of an index, an i64: nothing; 32 bits hold it; and also each sum of some of the terms that
+ * it is the sum of (narrow.c). */
+enum { ASH_NEST_WIDE, ASH_NEST_NARROW, ASH_NEST_NARROW_SUMS };
 enum { ASH_NEST_MMA_UNSIGNED_A = 0x100, ASH_NEST_MMA_UNSIGNED_B = 0x200 };
 
 /* Fields: a b c operands; i f immediates; buf buffer; "type" is the result's dtype and lanes. */
@@ -149,10 +151,10 @@ enum { ASH_NEST_LANES_MAX = 1024 };
 typedef struct ash_inst {
     uint16_t op;    /* ash_nest_op */
     uint16_t lanes; /* of the result; 1 is a scalar, 0 no result */
-    uint16_t dtype; /* ash_dtype of the result */
+    uint8_t dtype;  /* ash_dtype of the result */
+    uint8_t width;  /* of an i64: how narrow it is known to be; of a CELL: whatever it holds */
     uint16_t buf;   /* a buffer, or with ASH_NEST_SHARED in it a memory of the block */
     ash_ref a, b, c;
-    /* IDIV, IMOD, MUL, comparisons: ASH_NEST_NARROW where 32 bits hold both operands, i64; else 0 */
     uint32_t
         unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none */
     union {

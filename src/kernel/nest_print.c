@@ -139,7 +139,6 @@ static void value(const ash_nest *n, const ash_inst *inst, ash_text *out) {
         for (size_t i = 0; i < inst->lanes && (size_t)inst->i + i < n->shuffles.len; i++)
             ash_text_add(out, "%s%" PRId32, i ? " " : " [", n->shuffles.at[(size_t)inst->i + i]);
     if (inst->op == ASH_NEST_SHUFFLE) ash_text_add(out, "]");
-    if (inst->op != ASH_NEST_REDUCE && inst->unroll == ASH_NEST_NARROW) ash_text_add(out, " narrow");
     if (inst->op == ASH_NEST_REDUCE) ash_text_add(out, " of %u threads", inst->unroll);
 }
 

@@ -217,7 +217,7 @@ static void value(printer *p, const ash_inst *inst) {
     case ASH_NEST_BEGIN_ARG: ash_text_add(p->out, "begin_of<%s>(record)", blocks); break;
     case ASH_NEST_END_ARG: ash_text_add(p->out, "end_of<%s>(record)", blocks); break;
     case ASH_NEST_THREAD: ash_text_add(p->out, "threadIdx.x"); break;
-    case ASH_NEST_VAR: ash_text_add(p->out, "record[2 + %" PRId64 "]", inst->i); break;
+    case ASH_NEST_VAR: ash_text_add(p->out, "record[3 + %" PRId64 "]", inst->i); break;
     case ASH_NEST_SPLAT:
         ash_text_add(p->out, "splat<%u>(", inst->lanes);
         operand(p, inst->a);

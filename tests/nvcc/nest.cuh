@@ -227,13 +227,12 @@ template <int LEFT> __device__ __forceinline__ void wait() {
 // --- the kernel's range of chunks, a block's or a thread's; being asked to stop ----------------------------
 
 template <bool BLOCKS> __device__ __forceinline__ i64 begin_of(const i64 *record) {
-    const i64 size = BLOCKS ? 1 : blockDim.x, threads = gridDim.x * size,
-              number = blockIdx.x * size + (BLOCKS ? 0 : threadIdx.x);
-    return record[0] + number * ((record[1] - record[0] + threads - 1) / threads);
+    const i64 number = BLOCKS ? blockIdx.x : blockIdx.x * (i64)blockDim.x + threadIdx.x;
+    const i64 begin = record[0] + number * record[2];
+    return begin < record[1] ? begin : record[1];
 }
 template <bool BLOCKS> __device__ __forceinline__ i64 end_of(const i64 *record) {
-    const i64 threads = gridDim.x * (BLOCKS ? 1 : (i64)blockDim.x);
-    const i64 end = begin_of<BLOCKS>(record) + (record[1] - record[0] + threads - 1) / threads;
+    const i64 end = begin_of<BLOCKS>(record) + record[2];
     return end < record[1] ? end : record[1];
 }
 __device__ __forceinline__ bool stopped(int *words) {

@@ -209,7 +209,7 @@ void ptx_run_ld(ptx_block *b, const ptx_insn *in) {
         some = ptx_of_warp(b, i);
         const unsigned char *data =
             some == PTX_WARP ? ptx_reach_warp(b, first, &request, address + first, pattern) : NULL;
-        if (data) ptx_count(b, space, pattern->made, pattern->conflicts, PTX_WARP, bytes, false);
+        if (data) ptx_count(b, space, pattern->made, pattern->beyond, PTX_WARP, bytes, false);
         if (data && words) {
             load_words(rows, n, first, data, pattern);
             continue;
@@ -242,7 +242,7 @@ void ptx_run_st(ptx_block *b, const ptx_insn *in) {
         some = ptx_of_warp(b, i);
         unsigned char *data =
             some == PTX_WARP ? ptx_reach_warp(b, first, &request, address + first, pattern) : NULL;
-        if (data) ptx_count(b, space, pattern->made, pattern->conflicts, PTX_WARP, bytes, true);
+        if (data) ptx_count(b, space, pattern->made, pattern->beyond, PTX_WARP, bytes, true);
         if (data && words) {
             store_words(rows, n, first, data, pattern);
             continue;

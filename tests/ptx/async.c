@@ -65,8 +65,8 @@ static bool copy_warp(ptx_block *b, const ptx_insn *in, unsigned first, const ui
     }
     if (threads && !data) return false;
     if (!ptx_reach_warp(b, first, &writing, to, into)) return false;
-    ptx_count(b, SPACE_GLOBAL, all->made, 0, PTX_WARP, bytes, false);
-    ptx_count(b, SPACE_SHARED, into->made, into->conflicts, PTX_WARP, bytes, true);
+    ptx_count(b, SPACE_GLOBAL, all->made, all->beyond, PTX_WARP, bytes, false);
+    ptx_count(b, SPACE_SHARED, into->made, into->beyond, PTX_WARP, bytes, true);
     ptx_async *copy = remember(b, group, first, bytes);
     copy->threads = UINT32_MAX;
     for (unsigned l = 0; l < PTX_WARP; l++) copy->to[l] = (uint32_t)to[l];

@@ -298,15 +298,15 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction 
 
 ptx_task *ptx_kernel_task(const CUDA_KERNEL_NODE_PARAMS *p, int stream, CUresult *why) {
     ptx_kernel *k = p->func;
-    const unsigned most = ptx_most_blocks, x = p->gridDimX,
-                   grid[] = {most && x > most ? most : x, p->gridDimY, p->gridDimZ},
+    const unsigned most = ptx_most_blocks ? ptx_most_blocks : INT32_MAX,
+                   grid[] = {p->gridDimX, p->gridDimY, p->gridDimZ},
                    threads[] = {p->blockDimX, p->blockDimY, p->blockDimZ};
     uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     *why = CUDA_ERROR_INVALID_HANDLE;
     if (!module_of(k)) return NULL;
     *why = CUDA_ERROR_INVALID_VALUE;
     uint64_t n = (uint64_t)threads[0] * threads[1] * threads[2];
-    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || !blocks || blocks >> 30 || !n ||
+    if (grid[0] > most || grid[1] > 65535 || grid[2] > 65535 || !blocks || blocks >> 30 || !n ||
         n > PTX_THREADS || threads[2] > 64 || (k->most_threads && n > k->most_threads) ||
         (k->n_params && !p->kernelParams) || p->extra)
         return NULL;

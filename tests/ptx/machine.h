@@ -347,9 +347,11 @@ typedef struct ptx_pattern {
     int32_t step;        /* they are 0, step, 2 * step, ...; else PTX_NO_STEP */
     uint8_t bytes;       /* of an access; 0: there is no pattern yet */
     bool shared, aligned;
-    uint16_t n_spots, made, conflicts; /* made: sectors, or wavefronts */
-    uint8_t sectors[32];  /* by where in its sector the first address lies; 0: not counted yet */
-    ptx_allocation *near; /* that was accessed last */
+    uint16_t n_spots, made,
+        beyond; /* sectors, or wavefronts, and those of them that a better one had not */
+    uint8_t sectors[32], scattered[32]; /* by where in its sector the first address lies; 0 sectors: not
+                                           counted yet */
+    ptx_allocation *near;               /* that was accessed last */
     ptx_spot spot[PTX_WARP];
 } ptx_pattern;
 
@@ -611,13 +613,16 @@ static inline unsigned ptx_of_warp(const ptx_block *b, unsigned i) {
 /* mma.c: d = a * b + c of a whole warp. False when something was found. */
 bool ptx_mma_warp(ptx_block *b, const ptx_insn *in, unsigned warp);
 
-/* count.c: what an access of some threads of a warp costs, `address` by thread: sectors, and
- * wavefronts, *conflicts of which are beyond the access's width. */
-unsigned ptx_sectors(const uint64_t *address, const uint16_t *threads, unsigned n);
+/* count.c: what an access of some threads of a warp costs, `address` by thread: sectors, *scattered of
+ * which are beyond those that as many bytes side by side touch from the same first one on; and wavefronts,
+ * *conflicts of which are beyond the access's width. */
+unsigned ptx_sectors(const uint64_t *address, const uint16_t *threads, unsigned n, unsigned bytes,
+                     unsigned *scattered);
 unsigned ptx_wavefronts(const uint64_t *address, const uint16_t *threads, unsigned n, unsigned bytes,
                         unsigned *conflicts);
-/* Adds a request to the counters: of `n` threads, in a space that has them. */
-void ptx_count(ptx_block *b, int space, unsigned made, unsigned conflicts, unsigned n, unsigned bytes,
+/* Adds a request to the counters: of `n` threads, in a space that has them. `beyond`: conflicts, or what is
+ * scattered. */
+void ptx_count(ptx_block *b, int space, unsigned made, unsigned beyond, unsigned n, unsigned bytes,
                bool store);
 /* Both of these, of n active threads of a warp. */
 void ptx_count_threads(ptx_block *b, int space, const uint64_t *address, const uint16_t *threads,

@@ -67,7 +67,7 @@ static bool make(ptx_pattern *p, const uint64_t *address, unsigned bytes, bool s
         p->n_spots = (uint16_t)rows_of_bytes(p->apart, bytes, p->spot);
         memset(p->sectors, 0, sizeof p->sectors);
     }
-    p->conflicts = (uint16_t)conflicts;
+    p->beyond = (uint16_t)conflicts;
     return true;
 }
 
@@ -84,9 +84,12 @@ bool ptx_pattern_fit(ptx_pattern *p, const uint64_t *address, unsigned bytes, bo
     if (!fits(p, address, bytes, shared) && !make(p, address, bytes, shared)) return false;
     if (shared) return true;
     /* Sectors are the same where the first byte lies in one as before. */
-    uint8_t *sectors = &p->sectors[address[0] & 31];
-    if (!*sectors) *sectors = (uint8_t)ptx_sectors(address, all_threads, PTX_WARP);
+    uint8_t *sectors = &p->sectors[address[0] & 31], *scattered = &p->scattered[address[0] & 31];
+    unsigned beyond = *scattered;
+    if (!*sectors) *sectors = (uint8_t)ptx_sectors(address, all_threads, PTX_WARP, bytes, &beyond);
+    *scattered = (uint8_t)beyond;
     p->made = *sectors;
+    p->beyond = *scattered;
     return true;
 }
 

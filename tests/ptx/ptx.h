@@ -58,8 +58,9 @@ typedef struct ptx_counters {
     } shared_load, shared_store, matrix_load;
     struct {
         uint64_t requests, sectors, bytes; /* sectors of 32 bytes; bytes that lanes asked for */
-        uint64_t scattered; /* sectors of a request beyond those that its bytes fill, and one more for where
-                               they begin */
+        uint64_t scattered; /* sectors of a request beyond those that as many bytes touch which lie side by
+                               side from its first one on */
+        uint64_t by_one;    /* requests that have one of these */
     } global_load, global_store; /* copies by cp.async are loads */
 } ptx_counters;
 
@@ -91,8 +92,8 @@ void ptx_one_by_one(void);
  * `touched` may call nothing of the driver's. */
 typedef void ptx_touched(void *user, uint64_t launch, uint64_t address, uint64_t bytes, bool writes);
 void ptx_watch(ptx_touched *touched, void *user);
-/* From now on launches of more blocks (in x) have so many, until the next ptx_reset: the same to kernels
- * whose blocks share out what there is, by how many they are. */
+/* From now on the GPU says that launches have so many blocks (in x) at most, and refuses others, until the
+ * next ptx_reset: those that there are share out what there is. */
 void ptx_few_blocks(unsigned most);
 /* The n-th driver call from now (1: the next one) does nothing and answers `code`; 0 takes it back. */
 void ptx_fail_at(uint64_t n, CUresult code);

@@ -95,7 +95,8 @@ static void declare(ash_emit *e, const char *symbol) {
         add_text_attribute(e, "stackrealign", ""); /* or what is spilled lies across two lines */
 }
 
-static LLVMValueRef special(ash_emit *e, ash_nest_op op) {
+static LLVMValueRef special(ash_emit *e, ash_nest_op op, bool narrow) {
+    (void)narrow;
     return LLVMGetParam(e->fn, op == ASH_NEST_BEGIN_ARG ? BEGIN : op == ASH_NEST_END_ARG ? END : WORKER);
 }
 
@@ -113,7 +114,8 @@ static LLVMValueRef constant_entry_of(ash_emit *e, unsigned param, LLVMTypeRef t
     return value;
 }
 
-static LLVMValueRef variable(ash_emit *e, int64_t index) {
+static LLVMValueRef variable(ash_emit *e, int64_t index, bool narrow) {
+    (void)narrow;
     return constant_entry_of(e, VARS, LLVMInt64TypeInContext(e->ctx), index);
 }
 

@@ -7,9 +7,9 @@
  *     buffer   an address for each of the nest's buffers, in the order of the launch's table; for nests
  *              that poll the table ends with the address of the words, as on every machine
  *     words    i32 asked, i32 left_out: a kernel that finds one of them set leaves, and sets the second
- *     record   i64 begin, i64 end, i64 variable 0, 1, ...
+ *     record   i64 begin, i64 end, i64 each, i64 variable 0, 1, ...
  *
- * With T threads in the grid and n chunks, thread t has ceil(n / T) of them from t * ceil(n / T) on: one
+ * With T threads in the grid and n chunks, thread t has `each`, ceil(n / T), of them from t * each on: one
  * each where there are as many threads as chunks, in which case neighbours read neighbouring vectors. A
  * nest that asks for the worker gets the thread's number; whoever launches it has scratch memory for so
  * many.
@@ -32,7 +32,7 @@ enum {
     PTX_KERNEL = 71,  /* calling convention */
     MOST_PARAMS = 500 /* pointers: there is room for 4 KiB of parameters */
 };
-enum { BEGIN, END, FIRST_VARIABLE }; /* of a record */
+enum { BEGIN, END, EACH, FIRST_VARIABLE }; /* of a record */
 
 static const char passes[] = "always-inline,function(sroa,early-cse,loop-mssa(licm),early-cse<memssa>)";
 
@@ -123,11 +123,12 @@ static LLVMValueRef number(ash_emit *e, int64_t value) {
     return LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)value, true);
 }
 
-static LLVMValueRef recorded(ash_emit *e, int64_t index) {
-    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx);
+/* A number of the record, or, of a narrow one, its lower half. */
+static LLVMValueRef recorded(ash_emit *e, int64_t index, bool narrow) {
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
     LLVMValueRef at = number(e, index), record = param(e, table_len(e) + 1);
-    LLVMValueRef value =
-        LLVMBuildLoad2(e->at_entry, i64, LLVMBuildGEP2(e->at_entry, i64, record, &at, 1, ""), "");
+    LLVMValueRef value = LLVMBuildLoad2(e->at_entry, narrow ? i32 : i64,
+                                        LLVMBuildGEP2(e->at_entry, i64, record, &at, 1, ""), "");
     LLVMSetMetadata(value, e->kind_invariant,
                     LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
     return value;
@@ -137,10 +138,6 @@ static LLVMValueRef narrow_register(ash_emit *e, const char *name) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0);
     return LLVMBuildCall2(e->at_entry, LLVMIntrinsicGetType(e->ctx, id, NULL, 0), fn, NULL, 0, "");
-}
-
-static LLVMValueRef special_register(ash_emit *e, const char *name) {
-    return LLVMBuildZExt(e->at_entry, narrow_register(e, name), LLVMInt64TypeInContext(e->ctx), "");
 }
 
 /* A multiply-add of 64 bits, where the assembler has two additions of 32 for what it knows to be a
@@ -161,39 +158,43 @@ LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
     return LLVMBuildCall2(e->b, type, add, (LLVMValueRef[]){address, by}, 2, "");
 }
 
+LLVMValueRef ash_nvptx__differ(ash_emit *e, LLVMValueRef value) {
+    LLVMValueRef zero = narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.y");
+    return LLVMBuildAdd(e->b, value, LLVMBuildIntCast2(e->b, zero, LLVMTypeOf(value), false, ""), "");
+}
+
 /* Loads, which copies are before sm_80, reach megabytes. */
 static int64_t copy_reach(const ash_emit *e) {
     return e->features & ASH_NVPTX_COPIES ? 2048 : 0;
 }
 
 static LLVMValueRef least(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
-    return LLVMBuildSelect(e->at_entry, LLVMBuildICmp(e->at_entry, LLVMIntSLT, a, b, ""), a, b, "");
+    return LLVMBuildSelect(e->at_entry, LLVMBuildICmp(e->at_entry, LLVMIntULT, a, b, ""), a, b, "");
 }
 
 /* The number of the thread, or an end of its range; of the block, where that takes chunks together. What is
- * computed twice, LLVM finds. */
-static LLVMValueRef special(ash_emit *e, ash_nest_op op) {
+ * computed twice, LLVM finds. Ends that are narrow lie below 2^31, and there are no more threads than
+ * chunks and a block: what lies behind the end lies below 2^32. */
+static LLVMValueRef special(ash_emit *e, ash_nest_op op, bool narrow) {
     LLVMBuilderRef b = e->at_entry;
-    if (op == ASH_NEST_THREAD) return special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
-    LLVMValueRef thread = special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
-    LLVMValueRef threads = special_register(e, "llvm.nvvm.read.ptx.sreg.nctaid.x");
+    LLVMTypeRef type = narrow ? LLVMInt32TypeInContext(e->ctx) : LLVMInt64TypeInContext(e->ctx);
+    if (op == ASH_NEST_THREAD) return narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+    LLVMValueRef thread = LLVMBuildZExt(b, narrow_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x"), type, "");
     if (!e->nest->threads) {
-        LLVMValueRef size = special_register(e, "llvm.nvvm.read.ptx.sreg.ntid.x");
-        thread = LLVMBuildNSWAdd(b, LLVMBuildNSWMul(b, thread, size, ""),
-                                 special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x"), "");
-        threads = LLVMBuildNSWMul(b, threads, size, "");
+        LLVMValueRef size = narrow_register(e, "llvm.nvvm.read.ptx.sreg.ntid.x"),
+                     own = narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+        thread = LLVMBuildAdd(b, LLVMBuildMul(b, thread, LLVMBuildZExt(b, size, type, ""), ""),
+                              LLVMBuildZExt(b, own, type, ""), "");
     }
     if (op == ASH_NEST_WORKER) return thread;
-    LLVMValueRef first = recorded(e, BEGIN), end = recorded(e, END);
-    LLVMValueRef chunks = LLVMBuildNSWSub(b, end, first, "");
-    LLVMValueRef up = LLVMBuildNSWAdd(b, chunks, LLVMBuildNSWSub(b, threads, number(e, 1), ""), "");
-    LLVMValueRef per = LLVMBuildSDiv(b, up, threads, "");
-    LLVMValueRef from = LLVMBuildNSWAdd(b, first, LLVMBuildNSWMul(b, thread, per, ""), "");
-    return op == ASH_NEST_BEGIN_ARG ? from : least(e, LLVMBuildNSWAdd(b, from, per, ""), end);
+    LLVMValueRef first = recorded(e, BEGIN, narrow), end = recorded(e, END, narrow),
+                 each = recorded(e, EACH, narrow);
+    LLVMValueRef from = least(e, LLVMBuildAdd(b, first, LLVMBuildMul(b, thread, each, ""), ""), end);
+    return op == ASH_NEST_BEGIN_ARG ? from : least(e, LLVMBuildAdd(b, from, each, ""), end);
 }
 
-static LLVMValueRef variable(ash_emit *e, int64_t index) {
-    return recorded(e, FIRST_VARIABLE + index);
+static LLVMValueRef variable(ash_emit *e, int64_t index, bool narrow) {
+    return recorded(e, FIRST_VARIABLE + index, narrow);
 }
 
 static LLVMValueRef buffer(ash_emit *e, uint16_t buf) {
@@ -220,6 +221,7 @@ const ash_code_target ash_code__nvptx = {
     .init = init,
     .part = "NVPTX",
     .text = true,
+    .narrow = true,
     .passes = passes,
     .features = features,
     .declare = declare,
@@ -240,6 +242,7 @@ const ash_code_target ash_code__nvptx = {
     .block = ash_nvptx__block,
     .copy_reach = copy_reach,
     .add = ash_nvptx__add,
+    .differ = ash_nvptx__differ,
     .copy = ash_nvptx__copy,
     .mma = ash_nvptx__mma,
     .tf32 = ash_nvptx__tf32,

@@ -23,6 +23,7 @@ enum { CUDA_STAGING_FIRST = 64 << 10, CUDA_STAGING_MOST = 8 << 20 };
 typedef struct cuda_device {
     cu_driver driver;
     int device;
+    int most_blocks;    /* of a launch */
     cu_context context; /* the device's primary one */
     ash_target target;
     atomic_int lost;      /* the result after which nothing works any more, or 0 */

@@ -95,6 +95,7 @@ static ash_status describe(ash_device *device, cuda_device *d, ash_diag *diag) {
         int *value, attribute;
     } asked[] = {{&major, CU_CAPABILITY_MAJOR},
                  {&minor, CU_CAPABILITY_MINOR},
+                 {&d->most_blocks, CU_MOST_BLOCKS},
                  {&processors, CU_MULTIPROCESSORS},
                  {&clock, CU_CLOCK},
                  {&memory_clock, CU_MEMORY_CLOCK},

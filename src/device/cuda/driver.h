@@ -41,7 +41,8 @@ enum { /* of what the functions return */
 };
 /* attributes of devices */
 enum {
-    CU_CLOCK = 13, /* kHz */
+    CU_MOST_BLOCKS = 5, /* of a launch, along x */
+    CU_CLOCK = 13,      /* kHz */
     CU_MULTIPROCESSORS = 16,
     CU_MEMORY_CLOCK = 36, /* kHz */
     CU_MEMORY_BITS = 37,

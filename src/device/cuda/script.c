@@ -6,13 +6,14 @@
 
 enum {
     NO_SEGMENT = UINT32_MAX,
-    MOST_THREADS = 1 << 21, /* of a launch; threads take several chunks past that */
-    MOST_BLOCKS = 1 << 16,  /* the same of blocks that take a chunk together */
-    RANGE = 2,              /* i64s of a launch's record before the variables */
-    FILL_WORDS = 3,         /* of a fill's */
-    OPERAND_ALIGN = 64,     /* of what a function of the host gets */
-    VECTOR = 16,            /* bytes that a thread of a copy or a fill moves at once */
-    SLOT = 64               /* bytes: segments begin at multiples, and so do shared numbers */
+    MOST_THREADS =
+        1 << 30, /* of a launch; threads take several chunks past that, which are no neighbours' */
+    MOST_BLOCKS = 1 << 16, /* the same of blocks that take a chunk together */
+    RANGE = 3,             /* i64s of a launch's record before the variables */
+    FILL_WORDS = 3,        /* of a fill's */
+    OPERAND_ALIGN = 64,    /* of what a function of the host gets */
+    VECTOR = 16,           /* bytes that a thread of a copy or a fill moves at once */
+    SLOT = 64              /* bytes: segments begin at multiples, and so do shared numbers */
 };
 
 /* One pass over the commands. */
@@ -158,6 +159,10 @@ static bool add_params(struct maker *m, cuda_item *item, uint32_t count) {
     return true;
 }
 
+static int64_t most_threads(const cuda_device *d) {
+    return ASH_MIN((int64_t)d->most_blocks * ASH_CUDA_BLOCK, MOST_THREADS);
+}
+
 static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_item *item) {
     const ash_kernel *kernel = launch->kernel;
     int64_t chunks = ASH_MAX(launch->chunks.end - launch->chunks.begin, 1), threads = chunks;
@@ -167,23 +172,23 @@ static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_i
     item->shared = kernel->shared;
     if (kernel->threads) { /* a block for each chunk */
         item->block = kernel->threads;
-        item->grid = (unsigned)ASH_MIN(chunks, MOST_BLOCKS);
+        item->grid = (unsigned)ASH_MIN(ASH_MIN(chunks, MOST_BLOCKS), m->streams->cuda->most_blocks);
         return;
     }
     if (kernel->by_worker)
         threads = launch->chunks.parallel
                       ? (int64_t)ASH_MIN(ASH_MAX(m->streams->options.threads, 1u), (unsigned)ASH_CUDA_BLOCK)
                       : 1;
-    threads = ASH_MIN(threads, MOST_THREADS);
+    threads = ASH_MIN(threads, most_threads(m->streams->cuda));
     item->block = (unsigned)ASH_MIN(threads, ASH_CUDA_BLOCK);
     item->grid = (unsigned)((threads + item->block - 1) / item->block);
 }
 
 /* A vector to a thread; bytes, where addresses are not even, are several. */
-static void shape_bytes(int64_t bytes, cuda_item *item) {
+static void shape_bytes(const struct maker *m, int64_t bytes, cuda_item *item) {
     int64_t blocks = ash_ceil_div(ASH_MAX(bytes, 1), (int64_t)VECTOR * ASH_CUDA_BLOCK);
     item->block = ASH_CUDA_BLOCK;
-    item->grid = (unsigned)ASH_MIN(blocks, MOST_THREADS / ASH_CUDA_BLOCK);
+    item->grid = (unsigned)ASH_MIN(blocks, most_threads(m->streams->cuda) / ASH_CUDA_BLOCK);
 }
 
 /* Fills that share a number. */
@@ -209,13 +214,13 @@ static bool add_item(struct maker *m, uint32_t stream, const ash_command *comman
     case ASH_COMMAND_COPY:
         item.function = m->streams->cuda->copy_kernel;
         item.words = 1;
-        shape_bytes(command->copy->bytes, &item);
+        shape_bytes(m, command->copy->bytes, &item);
         added = add_params(m, &item, 4);
         break;
     default:
         item.function = m->streams->cuda->fill_kernel;
         item.words = FILL_WORDS;
-        shape_bytes((int64_t)ASH_MIN(command->fill->bytes, (uint64_t)INT64_MAX / 2), &item);
+        shape_bytes(m, (int64_t)ASH_MIN(command->fill->bytes, (uint64_t)INT64_MAX / 2), &item);
         added = add_params(m, &item, 3) && (!command->fill->left || share(m, command->fill, &item));
     }
     uint32_t index = (uint32_t)m->script->items.len;
@@ -495,6 +500,11 @@ static bool put(int64_t *at, int64_t number) {
     return other;
 }
 
+/* What a launch's chunks are shared out among: blocks, or threads. */
+static int64_t takers_of(const cuda_item *item) {
+    return (int64_t)item->grid * (item->command->launch->kernel->threads ? 1 : item->block);
+}
+
 static bool refresh_item(const cuda_script *script, const cuda_item *item, bool stopped) {
     int64_t *record = __builtin_assume_aligned(script->mirror + item->record, sizeof *record);
     const ash_command *c = item->command;
@@ -503,6 +513,7 @@ static bool refresh_item(const cuda_script *script, const cuda_item *item, bool 
     case ASH_COMMAND_LAUNCH:
         changed = put(&record[0], c->launch->chunks.begin);
         changed |= put(&record[1], stopped ? record[0] : present(&c->launch->chunks.end));
+        changed |= put(&record[2], ash_ceil_div(ASH_MAX(record[1] - record[0], 0), takers_of(item)));
         for (uint32_t i = RANGE; i < item->words; i++)
             changed |= put(&record[i], present(&c->launch->vars[i - RANGE]));
         return changed;
