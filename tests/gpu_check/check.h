@@ -94,8 +94,9 @@ typedef struct check_kernel {
 
 /* A row that has passed so far, of which nothing is measured. */
 check_row check_row_of(const char *group, const char *name, const char *mode);
-/* The row fails, or is skipped where what failed is not to be had here; adds it. */
-void check_row_end(check_row *row, ash_status status, bool can_be_missing, const ash_diag *diag);
+/* Adds the row, which fails with a status that is none of success, or is skipped where what failed is
+ * missing here. */
+void check_row_end(check_row *row, ash_status status, bool missing, const ash_diag *diag);
 /* The first reason why a row fails stands. */
 __attribute__((format(printf, 2, 3))) void check_row_fail(check_row *row, const char *fmt, ...);
 

@@ -115,11 +115,11 @@ void check_row_fail(check_row *row, const char *fmt, ...) {
     va_end(args);
 }
 
-void check_row_end(check_row *row, ash_status status, bool can_be_missing, const ash_diag *diag) {
+void check_row_end(check_row *row, ash_status status, bool missing, const ash_diag *diag) {
     if (status != ASH_OK) {
         row->bits = false;
+        row->skipped = missing && row->passed;
         check_row_fail(row, "%s: %.200s", ash_status_text(status), diag->message);
-        row->skipped = status == ASH_ERROR_UNSUPPORTED && can_be_missing;
         row->passed = row->skipped;
     }
     table_add(row);

@@ -393,7 +393,8 @@ static ash_status check_eager(const check_run *run, const found *of, check_row *
 
 /* GPUs without the matrices refuse the precision. */
 static void end_row(const check_case *which, check_row *row, ash_status status, const ash_diag *diag) {
-    check_row_end(row, status, which->precision != ASH_PRECISION_IEEE, diag);
+    bool missing = status == ASH_ERROR_UNSUPPORTED && which->precision != ASH_PRECISION_IEEE;
+    check_row_end(row, status, missing, diag);
 }
 
 static ash_status processor(const check_run *run, const check_case *which, const ash_graph *graph,
