@@ -54,7 +54,7 @@ static ash_status compare_results(bare *b, const grind *g, check_row *row, ash_d
 static ash_status run_mill(check_run *run, bare *b, const mill *m, check_row *row, ash_diag *diag) {
     uint32_t numbers[MILL_LANES][MILL_NUMBERS];
     uint64_t clocks = 0;
-    const ash_gpu *usual = ash_gpu__usual(&b->gpu->target);
+    const ash_gpu *usual = run->device->gpu;
     grind g = {.m = m, .turns = run->options.quick ? 2 : 64};
     g.blocks = run->options.quick ? QUICK_BLOCKS : (unsigned)run->facts.multiprocessors * MILL_BLOCKS;
     char *text = mill_text(m);
@@ -177,7 +177,7 @@ static void check_bytes(check_run *run) {
         double moved = (double)bytes * (w == WAY_ON ? 2 : 1);
         row.us = us[w];
         if (us[w] > 0) row.gbytes = moved / us[w] / 1000;
-        if (w == WAY_ON) row.predicted = moved / ash_gpu__usual(&b.gpu->target)->dram / 1000;
+        if (w == WAY_ON) row.predicted = moved / run->device->gpu->dram / 1000;
         if (status == ASH_OK && same < bytes / 4)
             check_row_fail(&row, "other bytes came back from %llu on", (unsigned long long)(4 * same));
         if (w == WAY_ON && row.passed && status == ASH_OK) run->peaks.bytes = row.gbytes;

@@ -472,7 +472,7 @@ ash_status ash_cuda_script__make(cuda_streams *s, const ash_command *commands, s
 ash_status ash_cuda_script__measure(const ash_allocator *a, const ash_streams_options *options,
                                     const ash_command *commands, size_t count, ash_streams_memory *out,
                                     ash_diag *diag) {
-    cuda_device none = {0};
+    cuda_device none = {.most_blocks = INT32_MAX}; /* grids take no memory */
     cuda_streams s = {.allocator = a, .options = *options, .cuda = &none};
     cuda_script *script;
     if (!commands) {
