@@ -62,23 +62,27 @@ static unsigned assemble(const char *ptx, const char *sm, unsigned *spills) {
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 ? registers : 0;
 }
 
-/* Per kernel of the plan. The caller frees it. */
-static unsigned *find_registers(struct session *s, unsigned *spills) {
+/* Per kernel of the plan, 0 of those that are a library's. The caller frees it. *known: all others are. */
+static unsigned *find_registers(struct session *s, unsigned *spills, bool *known) {
     size_t kernels = ash_plan_kernel_count(s->plan);
     unsigned *registers = calloc(kernels + 1, sizeof *registers);
     char folder[] = "/tmp/ashlar.XXXXXX", path[64], sm[32] = "";
+    *known = false;
     if (!registers || !mkdtemp(folder)) return registers;
     snprintf(path, sizeof path, "%s/kernel.ptx", folder);
     for (size_t k = 0; k < kernels; k++) {
         char *text;
         uint64_t size;
-        if (ash_plan_kernel_source(s->plan, k, ASH_SOURCE_ASSEMBLY, &text, &size, NULL) != ASH_OK) break;
+        ash_status status = ash_plan_kernel_source(s->plan, k, ASH_SOURCE_ASSEMBLY, &text, &size, NULL);
+        if (status == ASH_ERROR_UNSUPPORTED) continue;
+        if (status != ASH_OK) break;
         const char *target = strstr(text, ".target ");
         if (target) sscanf(target + 8, "%31[a-z0-9_]", sm);
         bool written = target && write_text(path, text, size);
         ash_context_free_text(s->context, text, size);
         registers[k] = written ? assemble(path, sm, spills) : 0;
-        if (!registers[k]) break; /* there is none, or it is too old */
+        *known = registers[k] != 0;
+        if (!*known) break; /* there is none, or it is too old */
     }
     unlink(path);
     rmdir(folder);
@@ -98,7 +102,8 @@ static void print_op(size_t index, const ash_prepared_op *op, const ash_op_forec
 }
 
 bool show_forecast(struct session *s) {
-    unsigned spills = 0, *registers = find_registers(s, &spills);
+    bool of_ptxas;
+    unsigned spills = 0, *registers = find_registers(s, &spills, &of_ptxas);
     double ns = 0, stream = 0, graph = 0, flops = 0, bytes = 0;
     size_t count = ash_plan_op_count(s->plan);
     const char *gpu = "";
@@ -128,7 +133,7 @@ bool show_forecast(struct session *s) {
                "graph\n"
                "registers: %s; %u bytes spilled; a forecast from tables, not a measurement\n",
                gpu, count, show_count(flops).text, show_bytes((uint64_t)bytes).text, ns / 1000,
-               stream / 1000, graph / 1000, registers[0] ? "of ptxas" : "estimated (~), there is no ptxas",
+               stream / 1000, graph / 1000, of_ptxas ? "of ptxas" : "estimated (~), there is no ptxas",
                spills);
     free(registers);
     return good;

@@ -67,6 +67,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
          "AVX512_BF16 "
          "bf16",
          OPTION_PRECISION, &o->precision},
+        {"--cublas", NULL, "large products on a GPU by cuBLASLt, where that is not slower", OPTION_FLAG,
+         &o->cublas},
         {"--keep-denormals", NULL, "compute with numbers below 1.2e-38, which are zero otherwise",
          OPTION_FLAG, &o->keep_denormals},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},

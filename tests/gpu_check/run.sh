@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 # gpu_check where no GPU is: on the stand-in for the driver all of it passes, and what fails is said.
 #
-#   tests/gpu_check/run.sh GPU_CHECK STAND_IN
+#   tests/gpu_check/run.sh GPU_CHECK STAND_IN CUBLAS
 set -u
 check=$1 driver=$2
+export ASHLAR_CUBLASLT="$3" # a stand-in, too
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bad=0

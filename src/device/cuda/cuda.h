@@ -4,6 +4,8 @@
  *   driver.c    the driver's library, found at run time
  *   device.c    devices: context, memory, copies
  *   module.c    kernels: PTX to functions, and those of our own
+ *   blas.c      cuBLASLt's library, found at run time
+ *   product.c   kernels that are products of cuBLASLt
  *   script.c    lists of commands as operations of the driver
  *   stream.c    streams: operations that are issued, or made into a graph
  *   peer.c      the way from one GPU to another
@@ -12,6 +14,7 @@
 #define ASH_CUDA_H
 
 #include "base/target.h"
+#include "blas.h"
 #include "device/device.h"
 #include "driver.h"
 
@@ -31,8 +34,13 @@ typedef struct cuda_device {
     uint64_t room;
     cu_module builtin; /* kernels of our own */
     cu_function copy_kernel, fill_kernel, store_kernel;
+    cu_blas blas;            /* where there is a handle: */
+    cu_blas_handle products; /* made by the first plan that asks; NULL: not yet */
     char detail[256];
 } cuda_device;
+
+/* How cuBLASLt does a product: product.c. */
+typedef struct cuda_product cuda_product;
 
 /* What an image becomes. */
 struct ash_kernel {
@@ -40,6 +48,7 @@ struct ash_kernel {
     cu_function function;
     uint32_t vars, threads, shared;
     bool by_worker;
+    cuda_product *product; /* NULL: a function; else it has no module */
 };
 
 static inline cuda_device *ash_cuda__of(const ash_device *device) {
@@ -64,6 +73,15 @@ ash_status ash_cuda__load_builtin(cuda_device *d, ash_diag *diag);
 ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out,
                           ash_diag *diag);
 void ash_cuda__unload(ash_device *device, ash_kernel *kernel);
+
+/* product.c. As in the class; then within the context. The handle is given back with the device. */
+ash_status ash_cuda__need_products(ash_device *device, ash_diag *diag);
+ash_status ash_cuda_product__load(ash_device *device, const ash_product *of, cuda_product **out,
+                                  ash_diag *diag);
+void ash_cuda_product__unload(ash_device *device, cuda_product *product);
+/* Puts the product into a stream; `table`: addresses, as a launch has them. */
+ash_status ash_cuda_product__issue(cuda_device *d, const cuda_product *product, const cu_address *table,
+                                   cu_stream stream, ash_diag *diag);
 
 /* stream.c */
 ash_status ash_cuda__create_streams(ash_device *device, const ash_streams_options *options,

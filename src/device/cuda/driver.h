@@ -51,6 +51,7 @@ enum {
     CU_CAPABILITY_MINOR = 76
 };
 enum { CU_NON_BLOCKING = 1 };          /* streams */
+enum { CU_THREAD_LOCAL = 1 };          /* captures of streams */
 enum { CU_MOST_DYNAMIC = 8 };          /* attributes of functions: bytes of shared memory in a launch */
 enum { CU_DISABLE_TIMING = 2 };        /* events */
 enum { CU_LOG = 5, CU_LOG_BYTES = 6 }; /* options of modules */
