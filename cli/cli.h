@@ -125,7 +125,7 @@ struct session {
  * any. */
 struct session session_defaults(void);
 /* Rows for the options above; they point into `session`. Of COUNT SESSION_OPTIONS, and an end. */
-enum { SESSION_OPTIONS = 22 };
+enum { SESSION_OPTIONS = 23 };
 void session_options(struct session *session, struct option rows[SESSION_OPTIONS + 1]);
 bool session_open(struct session *session, const char *path);  /* the next two; prints why not */
 bool session_start(struct session *session, const char *path); /* the context */

@@ -134,7 +134,9 @@ static struct facts *find_facts(struct session *s) {
     for (size_t k = 0; k < kernels; k++) {
         char *text;
         uint64_t size;
-        if (ash_plan_kernel_source(s->plan, k, ASH_SOURCE_ASSEMBLY, &text, &size, NULL) != ASH_OK) break;
+        ash_status status = ash_plan_kernel_source(s->plan, k, ASH_SOURCE_ASSEMBLY, &text, &size, NULL);
+        if (status == ASH_ERROR_UNSUPPORTED) continue; /* a library's */
+        if (status != ASH_OK) break;
         const char *target = strstr(text, ".target ");
         if (target) sscanf(target + 8, "%31[a-z0-9_]", sm);
         bool written = target && write_text(path, text, size);
@@ -185,8 +187,8 @@ struct sums {
 
 static void print_sums(const char *gpu, size_t count, const struct sums *all, const struct facts *facts,
                        size_t kernels) {
-    bool loops = false;
-    for (size_t k = 0; k < kernels; k++) loops |= facts[k].share > 0;
+    bool loops = false, registers = false;
+    for (size_t k = 0; k < kernels; k++) loops |= facts[k].share > 0, registers |= facts[k].registers != 0;
     printf("\n%s: %zu operations, %s flop, %s; %.1f us of kernels, %.1f us in mode stream, %.1f us in mode "
            "graph\n",
            gpu, count, show_count(all->flops).text, show_bytes((uint64_t)all->bytes).text, all->ns / 1000,
@@ -194,7 +196,7 @@ static void print_sums(const char *gpu, size_t count, const struct sums *all, co
     printf("tile: rows x columns of a block / slices of its sums; split: parts of sums, which a later "
            "operation adds\n");
     printf("registers: %s; %u bytes spilled; loop, multiply-adds among its instructions: %s\n",
-           facts[0].registers ? "of ptxas" : "estimated (~), there is no ptxas", all->spills,
+           registers ? "of ptxas" : "estimated (~), there is no ptxas", all->spills,
            loops ? "of nvdisasm, or estimated (~)" : "estimated (~)");
     printf("a forecast from tables, not a measurement\n");
 }

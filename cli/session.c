@@ -66,6 +66,8 @@ void session_options(struct session *s, struct option rows[SESSION_OPTIONS + 1])
          "of products of f32: ieee (default); on GPUs from sm_80 on tf32x3, tf32; on processors with "
          "AVX512_BF16 bf16, with AMX-BF16 bf16x3 (f16 as well)",
          OPTION_PRECISION, &o->precision},
+        {"--cublas", NULL, "large products on a GPU by cuBLASLt, where that is not slower", OPTION_FLAG,
+         &o->cublas},
         {"--keep-denormals", NULL, "compute with numbers below 1.2e-38, which are zero otherwise",
          OPTION_FLAG, &o->keep_denormals},
         {"--poison", NULL, "fill dead bytes with NaNs between operations", OPTION_FLAG, &o->poison},

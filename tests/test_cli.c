@@ -539,6 +539,17 @@ static void devices(void **state) {
     assert_int_equal(unsetenv("ASHLAR_CUDA_DRIVER"), 0);
 }
 
+/* A product that is large. */
+static void write_large(void) {
+    ash_graph *g;
+    const ash_type type = {ASH_F32, 2, {4096, 4096}};
+    assert_ok(ash_graph_create(room.context, "large", &g, &diag));
+    ash_value a = ash_graph_input(g, "a", &type), b = ash_graph_input(g, "b", &type);
+    ash_graph_output(g, "y", ash_matmul(g, a, b));
+    assert_ok(ash_onnx_write(g, path_of("large.onnx"), NULL, &diag));
+    ash_graph_destroy(g);
+}
+
 /* A forecast needs no GPU; on a processor it is refused. */
 static void explain(void **state) {
     (void)state;
@@ -556,6 +567,18 @@ static void explain(void **state) {
     assert_int_not_equal(ashlar("plan %s/model.onnx --device CUDA:sm_80 --precision half"), 0);
     assert_int_not_equal(ashlar("plan %s/model.onnx --precision tf32"), 0);
     assert_non_null(strstr(room.out, "products in tf32 are for GPUs from sm_80 on, and CPU is none"));
+    write_large(); /* what cuBLAS does is named, where that is asked for; a processor has none */
+    assert_int_equal(ashlar("plan %s/large.onnx --device CUDA:sm_90 --cublas --explain"), 0);
+    assert_non_null(strstr(room.out, "0  matmul@cublas"));
+    assert_non_null(strstr(room.out, "expected on H100"));
+    assert_int_equal(ashlar("plan %s/large.onnx --device CUDA:sm_90"), 0);
+    assert_null(strstr(room.out, "cublas"));
+    assert_int_equal(ashlar("inspect nest %s/large.onnx --device CUDA:sm_90 --cublas"), 0);
+    assert_non_null(strstr(room.out, "product 4096 x 4096 x 4096 times 1 f32"));
+    assert_int_not_equal(ashlar("inspect asm %s/large.onnx --device CUDA:sm_90 --cublas --kernel 0"), 0);
+    assert_non_null(strstr(room.out, "is a product of cuBLAS"));
+    assert_int_equal(ashlar("plan %s/large.onnx --cublas"), 1);
+    assert_non_null(strstr(room.out, "products by cuBLAS are for GPUs, and CPU is none"));
     assert_int_equal(unsetenv("PTXAS"), 0);
 }
 

@@ -291,6 +291,12 @@ static void refuses_internal_forms(void **state) {
     assert_status(ash_graph_add(g, ASH_OP_MATMUL_WIDE, halves, 2, attrs, 2, &y), ASH_ERROR_UNSUPPORTED);
     assert_int_equal(y, ASH_NO_VALUE);
     assert_status(ash_graph_status(g, &diag), ASH_ERROR_UNSUPPORTED);
+    g = fresh(f);
+    const ash_attr by_library[] = {ASH_ATTR_I(N, 0), ASH_ATTR_I(B_BLOCK, 0), ASH_ATTR_I(LIBRARY, 1)};
+    const ash_value others[] = {INPUT(g, "x", F16, 3, 6), INPUT(g, "w", F16, 6, 2)};
+    assert_status(ash_graph_add(g, ASH_OP_MATMUL_LIBRARY, others, 2, by_library, 3, &y),
+                  ASH_ERROR_UNSUPPORTED);
+    assert_status(ash_graph_status(g, &diag), ASH_ERROR_UNSUPPORTED);
 }
 
 static void derived_graphs_share_dims_and_data(void **state) {

@@ -8,6 +8,47 @@
 #ifdef PTX_TOOLKIT
 #include <cuda.h>
 #endif
+#if defined(PTX_TOOLKIT) && defined(__has_include) && __has_include(<cublasLt.h>)
+#define LT_TOOLKIT
+#include <cublasLt.h>
+
+#include "device/cuda/blas.h"
+#include "ptx/blas/lt.h"
+
+/* The stand-in for cuBLASLt, and what the library knows of it (src/device/cuda/blas.h, blas.def). */
+#define FUNCTION(name, result, params)                                                                     \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(name), result params), #name);
+#include "ptx/blas/lt.def"
+#undef FUNCTION
+#define NUMBER(name, value) _Static_assert((int)name == value, #name);
+LT_NUMBERS(NUMBER)
+#undef NUMBER
+#define EQUAL(own, theirs) _Static_assert((int)(own) == (int)(theirs), #own);
+EQUAL(BLAS_OK, CUBLAS_STATUS_SUCCESS)
+EQUAL(BLAS_NO_MEMORY, CUBLAS_STATUS_ALLOC_FAILED)
+EQUAL(BLAS_UNSUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED)
+EQUAL(BLAS_F32, CUDA_R_32F)
+EQUAL(BLAS_F16, CUDA_R_16F)
+EQUAL(BLAS_BF16, CUDA_R_16BF)
+EQUAL(BLAS_SUMS_F32, CUBLAS_COMPUTE_32F)
+EQUAL(BLAS_SUMS_PEDANTIC, CUBLAS_COMPUTE_32F_PEDANTIC)
+EQUAL(BLAS_SUMS_TF32, CUBLAS_COMPUTE_32F_FAST_TF32)
+EQUAL(BLAS_TRANSPOSE_A, CUBLASLT_MATMUL_DESC_TRANSA)
+EQUAL(BLAS_TRANSPOSE_B, CUBLASLT_MATMUL_DESC_TRANSB)
+EQUAL(BLAS_TRANSPOSED, CUBLAS_OP_T)
+EQUAL(BLAS_BATCHES, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+EQUAL(BLAS_BATCH_APART, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+EQUAL(BLAS_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+EQUAL(BLAS_ALIGN_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
+EQUAL(BLAS_ALIGN_B, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES)
+EQUAL(BLAS_ALIGN_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES)
+EQUAL(BLAS_ALIGN_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+EQUAL(sizeof(cu_blas_way), sizeof(cublasLtMatmulAlgo_t))
+EQUAL(sizeof(cu_blas_choice), sizeof(cublasLtMatmulHeuristicResult_t))
+EQUAL(offsetof(cu_blas_choice, workspace), offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize))
+EQUAL(offsetof(cu_blas_choice, status), offsetof(cublasLtMatmulHeuristicResult_t, state))
+EQUAL(sizeof(((cu_blas_choice *)0)->status), sizeof(cublasStatus_t))
+#endif
 
 #if defined(PTX_TOOLKIT) && CUDA_VERSION >= 12000
 #include <cudaTypedefs.h>
@@ -45,6 +86,7 @@
 #define cu_attribute          CUdevice_attribute
 #define cu_function_attribute CUfunction_attribute
 #define cu_option             CUjit_option
+#define cu_capture_mode       CUstreamCaptureMode
 #define cu_kernel_params      CUDA_KERNEL_NODE_PARAMS
 #define cu_copy_params        CUDA_MEMCPY3D
 #define cu_host_params        CUDA_HOST_NODE_PARAMS
@@ -58,12 +100,14 @@
 #undef cu_attribute
 #undef cu_function_attribute
 #undef cu_option
+#undef cu_capture_mode
 #undef cu_kernel_params
 #undef cu_copy_params
 #undef cu_host_params
 _Static_assert(sizeof(CUresult) == sizeof(cu_result) && sizeof(CUjit_option) == sizeof(cu_option) &&
                    sizeof(CUdevice_attribute) == sizeof(cu_attribute) &&
-                   sizeof(CUfunction_attribute) == sizeof(cu_function_attribute),
+                   sizeof(CUfunction_attribute) == sizeof(cu_function_attribute) &&
+                   sizeof(CUstreamCaptureMode) == sizeof(cu_capture_mode),
                "enumerations");
 
 #define SAME(own, theirs) _Static_assert((int)(own) == (int)(theirs), #own);

@@ -724,6 +724,16 @@ def wide_sums(g):
                    [(dtype, blocked(x, 1, xb) if xb else x), (dtype, block_weights(w, 2, xb, wb) if wb else w)], [("f32", y)])
 
 
+def library_products(g):
+    """What a library of the device does: products like any other."""
+    own = np.random.default_rng(29)
+    numbers = lambda dtype, *shape: arr(dtype, own.integers(-9, 10, int(np.prod(shape))).tolist(), shape)
+    for dtype in "f32", "f16":
+        a, b = numbers(dtype, 2, 3, 5), numbers(dtype, 2, 5, 4)
+        g.case(f"matmul_library {dtype}", "matmul_library", {"n": 0, "b_block": 0, "library": 1}, [(dtype, a), (dtype, b)],
+               [(dtype, a @ b)])
+
+
 def paired_terms(g):
     """The same with two terms side by side in the weights."""
     own = np.random.default_rng(23)
@@ -939,7 +949,8 @@ def main():
     folder = Path(__file__).resolve().parent.parent / "tests" / "data"
     g = Golden(folder)
     for name, parts in {"elementwise": (unary, binary, select, cast, bitcast), "movement": (movement,),
-                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients, attention, wide_sums, paired_terms),
+                        "reduce": (reductions, pools, scans, orders, sums), "contract": (products, convolutions, extremes, winograds, few_bits, weights_gradients, attention, wide_sums, paired_terms,
+                                     library_products),
                         "index": (gathers, scatters, choices)}.items():
         for part in parts:
             part(g)

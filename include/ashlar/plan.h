@@ -137,6 +137,12 @@ typedef struct ash_plan_options {
                             they are a hundred times slower than others, and trained weights often have
                             them. Functions of the caller run with them in any case, and the mode of the
                             calling thread is the same after a call as before */
+    bool cublas; /* products whose sizes are numbers may be done by cuBLASLt, those that are not expected
+                    to be slower so (docs/cuda.md): of f32 without rounding, but where `precision` is TF32,
+                    and of f16 and bf16, summed in f32. The library is looked for when a plan asks for the
+                    first time; where there is none, or it is too old or does not start, that is
+                    ASH_ERROR_DEVICE with the reason. Plans on one GPU alone: elsewhere
+                    ASH_ERROR_UNSUPPORTED */
     const ash_value *keep; /* values of the graph whose results can be read after every execution; what
                               is computed at prepare is kept among the weights */
     size_t keep_count;
@@ -675,8 +681,8 @@ ASH_API ash_status ash_plan_prologue_access(const ash_plan *plan, size_t index, 
 
 typedef enum ash_source { ASH_SOURCE_NEST, ASH_SOURCE_IR, ASH_SOURCE_ASSEMBLY } ash_source;
 
-/* Distinct kernels, and their text: loop nest, LLVM IR, assembly. *out is freed with
- * ash_context_free_text. */
+/* Distinct kernels, and their text: loop nest, LLVM IR, assembly. Of a product of cuBLASLt, whose code is
+ * not ours, the first alone: else ASH_ERROR_UNSUPPORTED. *out is freed with ash_context_free_text. */
 ASH_API size_t ash_plan_kernel_count(const ash_plan *plan);
 ASH_API ash_status ash_plan_kernel_source(const ash_plan *plan, size_t kernel, ash_source source,
                                           char **out, uint64_t *size, ash_diag *diag);

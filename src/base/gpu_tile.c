@@ -391,3 +391,52 @@ int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
     time *= target->costs.parts_gain;
     return finer(work, &other) && choose_parts(target, &other, &others) < time ? others : parts;
 }
+
+double ash_gpu_time(const ash_target *target, const ash_gpu_work *work) {
+    ash_gpu_work other;
+    int64_t parts;
+    double time = choose_parts(target, work, &parts);
+    if (!finer(work, &other)) return time;
+    double others = choose_parts(target, &other, &parts);
+    return others < time * target->costs.parts_gain ? others : time;
+}
+
+/* --- libraries --------------------------------------------------------------------------------------- */
+
+/* Multiply-adds of a multiprocessor in a cycle. */
+static double library_rate(const ash_target *target, ash_gpu_math math) {
+    if (math == ASH_GPU_FMA) return target->adds * target->costs.library_singles;
+    return target->peak * target->costs.library_halves / (math == ASH_GPU_TF32 ? 2 : 1);
+}
+
+/* In the best of our tiles, which a multiprocessor does one after the other. */
+static double library_in(const ash_target *target, const ash_gpu_work *work, ash_gpu_math math) {
+    double rate = library_rate(target, math), least = 0;
+    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
+        const ash_gpu_shape s = shapes[i].shape;
+        if (s.math != math) continue;
+        double rows = ash_gpu_rows(s), columns = ash_gpu_columns(s);
+        double blocks = __builtin_ceil((double)work->rows / rows) *
+                        __builtin_ceil((double)work->columns / columns) * work->batches;
+        double time =
+            __builtin_ceil(blocks / target->multiprocessors) * rows * columns * (double)work->terms / rate;
+        if (least <= 0 || time < least) least = time;
+    }
+    return least;
+}
+
+double ash_gpu_library_time(const ash_target *target, const ash_gpu_work *work, bool followed,
+                            ash_library *how) {
+    const ash_costs *c = &target->costs;
+    const double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms,
+                 size = ash_gpu_math_bytes(work->math), result = rows * columns * work->batches * size;
+    double bytes = (rows + columns) * terms * work->batches * size + result;
+    double time = library_in(target, work, work->math == ASH_GPU_HALVES ? ASH_GPU_HALVES : ASH_GPU_FMA);
+    *how = ASH_LIBRARY_PLAIN;
+    if (work->math == ASH_GPU_TF32 && target->peak) {
+        double rounded = library_in(target, work, ASH_GPU_TF32);
+        if (rounded < time / c->parts_gain) time = rounded, *how = ASH_LIBRARY_TF32;
+    }
+    time = ASH_MAX(time, bytes / target->memory) + c->library_begin;
+    return followed ? time + c->kernel_begin + 2 * result / (target->memory * c->near_memory) : time;
+}

@@ -141,4 +141,16 @@ unsigned ash_gpu_strip_groups(const ash_target *target, const ash_gpu_work *work
  * second kernel: a divisor of `terms`, 1 where that is not worth it. */
 int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work);
 
+/* How long they take so, in that shape or in those parts, in cycles. */
+double ash_gpu_time(const ash_target *target, const ash_gpu_work *work);
+
+/* Who does a product: a kernel of our own, or a library of the device, f32 as it is or rounded to TF32. */
+typedef enum ash_library { ASH_LIBRARY_NONE, ASH_LIBRARY_PLAIN, ASH_LIBRARY_TF32 } ash_library;
+
+/* How long a library takes for products whose `math` is allowed, with another kernel behind it for what
+ * follows, if anything does; and how it multiplies them. It is taken to cut them as tiles here are cut, at
+ * the rate that others report. */
+double ash_gpu_library_time(const ash_target *target, const ash_gpu_work *work, bool followed,
+                            ash_library *how);
+
 #endif

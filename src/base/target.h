@@ -46,7 +46,9 @@ typedef struct ash_target {
     /* of a GPU, in a cycle of one core: multiply-adds of f32, and of half floats by warps (0: it has
        none) */
     unsigned adds, halves;
+    unsigned peak; /* of a GPU: multiply-adds of half floats in a cycle of one core at the vendor's peak */
     ash_gpu_math singles; /* of a GPU: how f32 is multiplied, FMA, TF32 or TF32X3 */
+    bool library;         /* of a GPU: a library does products (ash_plan_options.cublas) */
     unsigned memory;      /* of a GPU: bytes a cycle of all its memory */
     unsigned near;        /* the same of its second-level cache */
     /* of a GPU: bytes of shared memory that a block may ask for, that a core has for all of its blocks, and

@@ -50,6 +50,9 @@ typedef struct ash_device_class {
     /* What kernels are made for, as long as the device is open. NULL: for the processor that this process
      * runs on. */
     const struct ash_target *(*target)(const ash_device *device);
+    /* Readies the library that does products (ash_product), for as long as the device is open; a failure
+     * says why there is none. NULL: it has no such library. */
+    ash_status (*need_products)(ash_device *device, ash_diag *diag);
     /* A kernel is unloaded before the device is closed. */
     ash_status (*load)(ash_device *device, const ash_kernel_image *image, ash_kernel **out, ash_diag *diag);
     void (*unload)(ash_device *device, ash_kernel *kernel);

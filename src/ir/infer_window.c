@@ -90,6 +90,17 @@ static ash_status dtype_of_sums(const ash_inference *c, ash_dtype *out) {
 
 /* --- matrix products ------------------------------------------------------------------------------ */
 
+static ash_status check_library(const ash_inference *c, int64_t block) {
+    const int64_t library = ash_infer__attr(c, ASH_ATTR_LIBRARY)->i;
+    const ash_dtype dtype = c->ins[0].dtype;
+    ASH_INFER_FAIL_IF(dtype != ASH_F32 && dtype != ASH_F16 && dtype != ASH_BF16, c, ASH_ERROR_TYPE,
+                      "operand 0 is no f32, f16 or bf16");
+    ASH_INFER_FAIL_IF(library < 1 || library > (dtype == ASH_F32 ? 2 : 1) || block, c,
+                      ASH_ERROR_INVALID_ARGUMENT, "library is %lld, b_block is %lld", (long long)library,
+                      (long long)block);
+    return ASH_OK;
+}
+
 ash_status ash_infer__matmul(const ash_inference *c) {
     const ash_type *a = &c->ins[0], *b = &c->ins[1];
     int64_t block = ash_infer__attr(c, ASH_ATTR_B_BLOCK)->i;
@@ -118,6 +129,7 @@ ash_status ash_infer__matmul(const ash_inference *c) {
                           c, ASH_ERROR_SHAPE, "operand 1 is not n columns in blocks of %lld",
                           (long long)block);
     }
+    if (c->op == ASH_OP_MATMUL_LIBRARY) ASH_TRY(check_library(c, block));
     c->outs[0] = *a;
     c->outs[0].dims[batch + 1] = block ? n : b->dims[batch + 1];
     return dtype_of_sums(c, &c->outs[0].dtype);

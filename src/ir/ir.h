@@ -400,7 +400,8 @@ static inline bool ash_op__is_wide(ash_op op) {
     return op == ASH_OP_MATMUL_WIDE || op == ASH_OP_CONV_WIDE || ash_op__is_pairs(op);
 }
 static inline bool ash_op__is_matmul(ash_op op) { /* of two numbers a term, stored as they are */
-    return op == ASH_OP_MATMUL || op == ASH_OP_MATMUL_WIDE || op == ASH_OP_MATMUL_PAIRS;
+    return op == ASH_OP_MATMUL || op == ASH_OP_MATMUL_WIDE || op == ASH_OP_MATMUL_PAIRS ||
+           op == ASH_OP_MATMUL_LIBRARY;
 }
 static inline bool ash_op__is_conv(ash_op op) {
     return op == ASH_OP_CONV || op == ASH_OP_CONV_WIDE || op == ASH_OP_CONV_PAIRS;

@@ -670,7 +670,8 @@ static bool is_deep(const fuser *f, const ash_node *node) {
 
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = f->packed[node->out] || is_deep(f, node) || node->n_outs > 1;
+    bool must_store = f->packed[node->out] || is_deep(f, node) || node->n_outs > 1 ||
+                      node->op == ASH_OP_MATMUL_LIBRARY; /* which does that alone */
     for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
     bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(f->graph, node);

@@ -16,8 +16,8 @@ static bool same_buffer(const ash_nest_buffer *a, const ash_nest_buffer *b) {
 static bool same_nest(const ash_nest *a, const ash_nest *b) {
     bool same = a->code.len == b->code.len && a->buffers.len == b->buffers.len &&
                 a->shuffles.len == b->shuffles.len && a->threads == b->threads &&
-                a->shared.len == b->shared.len &&
-                !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at) &&
+                a->shared.len == b->shared.len && !memcmp(&a->product, &b->product, sizeof a->product) &&
+                (!a->code.len || !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at)) &&
                 (!a->shuffles.len ||
                  !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
     for (size_t i = 0; i < a->buffers.len && same; i++)
@@ -35,6 +35,7 @@ static uint64_t hash_nest(const ash_nest *nest, uint64_t seed) {
         uint32_t key[] = {b->dtype, b->align, b->group, b->written};
         hash = ash_hash(key, sizeof key, hash);
     }
+    if (ash_nest_is_product(nest)) hash = ash_hash(&nest->product, sizeof nest->product, hash);
     for (size_t i = 0; i < nest->shared.len; i++) {
         uint32_t key[] = {nest->shared.at[i].dtype, nest->shared.at[i].count, nest->threads};
         hash = ash_hash(key, sizeof key, hash);
@@ -192,7 +193,9 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
             ash_text_add(&text, "+%u more", g->n_nodes - i);
             break;
         }
-        ash_text_add(&text, "%s%s", i ? "+" : "", ash_op_name(low->graph->nodes.at[g->nodes[i]].op));
+        const ash_op op = low->graph->nodes.at[g->nodes[i]].op;
+        ash_text_add(&text, "%s%s", i ? "+" : "",
+                     ash_op_name(op == ASH_OP_MATMUL_LIBRARY ? ASH_OP_MATMUL : op)); /* by us after all */
     }
     char *name =
         text.failed ? NULL : ash_arena_strndup(&low->program->arena, text.at ? text.at : "", text.len);
@@ -256,7 +259,8 @@ static ash_status add_step_of(ash_kern *k, ash_dim chunks, task what, const char
     uint32_t *buffers = ash_arena_alloc(&p->arena, k->uses.len, sizeof *buffers);
     ash_access *accesses = ash_arena_copy(&p->arena, k->accesses.at, k->accesses.len, sizeof *accesses);
     const char **nodes = ash_arena_alloc(&p->arena, g->n_nodes, sizeof *nodes);
-    step.name = name ? name : step_name(low, g);
+    step.one_worker = ash_nest_is_product(&k->nest); /* so is its scratch memory */
+    step.name = name ? name : step.one_worker ? "matmul@cublas" : step_name(low, g);
     if (!buffers || !accesses || !nodes || !step.name) return ASH_NO_MEMORY(low->diag);
     for (size_t i = 0; i < k->uses.len; i++) buffers[i] = k->uses.at[i].buffer;
     for (uint32_t i = 0; i < g->n_nodes; i++) {

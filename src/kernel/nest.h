@@ -225,10 +225,16 @@ typedef struct ash_nest {
                          is one thread's */
     ash_nest_tile tile;
     ASH_VEC(ash_nest_shared) shared;
-    bool failed;    /* building failed: what was added after is lost */
-    bool too_large; /* and why: more than references can name; else out of memory */
-    bool polls;     /* it contains a POLL */
+    bool failed;         /* building failed: what was added after is lost */
+    bool too_large;      /* and why: more than references can name; else out of memory */
+    bool polls;          /* it contains a POLL */
+    ash_product product; /* rows > 0: a library of the device does this, with the nest's buffers as its
+                            table, and there is no code */
 } ash_nest;
+
+static inline bool ash_nest_is_product(const ash_nest *nest) {
+    return nest->product.rows > 0;
+}
 
 void ash_nest_init(ash_nest *nest, const ash_allocator *allocator);
 void ash_nest_free(ash_nest *nest);
@@ -241,6 +247,9 @@ ash_status ash_nest_verify(const ash_nest *nest, ash_diag *diag);
 ash_status ash_nest__verify_block(const ash_nest *nest, ash_diag *diag);
 /* Readable text: nested loops, one instruction a line. */
 void ash_nest_print(const ash_nest *nest, struct ash_text *out);
+
+/* The same of what a library does, on one line without its end. */
+void ash_nest_print_product(const ash_product *product, struct ash_text *out);
 
 /* --- building: each appends and returns the result --------------------------------------------------- */
 

@@ -202,6 +202,22 @@ static void effect(const ash_nest *n, ash_ref ref, ash_text *out) {
     }
 }
 
+static void matrix(const char *name, const ash_product_matrix *m, ash_text *out) {
+    ash_text_add(
+        out, " %s b%" PRId64 " from byte %" PRId64 "%s apart %" PRId64 " batch %" PRId64 " align %" PRId64,
+        name, m->entry, m->first, m->turned ? " turned" : "", m->apart, m->batch, m->align);
+}
+
+void ash_nest_print_product(const ash_product *p, ash_text *out) {
+    ash_text_add(out, "product %" PRId64 " x %" PRId64 " x %" PRId64 " times %" PRId64 " %s%s", p->rows,
+                 p->terms, p->columns, p->batches, ash_dtype_name((ash_dtype)p->dtype),
+                 p->tf32 ? " tf32" : "");
+    matrix("a", &p->a, out);
+    matrix("b", &p->b, out);
+    matrix("out", &p->out, out);
+    ash_text_add(out, " room b%" PRId64 " bytes %" PRId64, p->room, p->room_bytes);
+}
+
 void ash_nest_print(const ash_nest *n, ash_text *out) {
     if (n->threads) ash_text_add(out, "threads %u\n", n->threads);
     for (size_t i = 0; i < n->buffers.len; i++) {
@@ -212,6 +228,10 @@ void ash_nest_print(const ash_nest *n, ash_text *out) {
     for (size_t i = 0; i < n->shared.len; i++)
         ash_text_add(out, "shared s%zu: %s %u\n", i, ash_dtype_name(n->shared.at[i].dtype),
                      n->shared.at[i].count);
+    if (ash_nest_is_product(n)) {
+        ash_nest_print_product(&n->product, out);
+        ash_text_add(out, "\n");
+    }
     int depth = 0;
     for (ash_ref ref = 0; ref < n->code.len; ref++) {
         const ash_inst *inst = ash_nest_at(n, ref);

@@ -330,11 +330,11 @@ static void count_sizes(sharer *s) {
 }
 
 /* Fills the words of nest `i`: its outline, or its number (no outline is one word) where no other nest has
- * its size. */
+ * its size, or there is no code. */
 static void describe(sharer *s, uint32_t i) {
     const ash_nest *n = &s->low->program->nests.at[i];
     uint64_t count = 0;
-    if (ash_map_get(&s->sizes, size_of(n), &count) && count > 1) {
+    if (!ash_nest_is_product(n) && ash_map_get(&s->sizes, size_of(n), &count) && count > 1) {
         outline(s, i);
         return;
     }

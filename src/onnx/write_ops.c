@@ -564,7 +564,7 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     case ASH_CLASS_SCAN: write_cumsum(w, node); break;
     case ASH_CLASS_TOPK: write_topk(w, node); break;
     case ASH_CLASS_MATMUL:
-        if (node->op == ASH_OP_ATTEND || ash_op__is_wide(node->op) ||
+        if (node->op == ASH_OP_ATTEND || node->op == ASH_OP_MATMUL_LIBRARY || ash_op__is_wide(node->op) ||
             ash_node_int(node, ASH_ATTR_B_BLOCK)) /* so has matmul_bits */
             ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "a form of one target");
         else

@@ -10,10 +10,10 @@
  * 1 / c. lookup comes after the last fold, whose functions are not those of
  * kernels. widen comes after affine, so that a normalisation is still next to its convolution, and before
  * layout, which knows f32 alone. layout comes after everything that speaks of channels as dim 1; winograd
- * reads the weights as it has packed them; parts and filters are what GPUs have instead of both, in this
- * order, so that the weights are packed as the parts read them. What they insert is then cleaned up by the
- * same passes. sums and ranges are last: the one asks what has operands in common, and simplify would undo
- * the other.
+ * reads the weights as it has packed them; library, parts and filters are what GPUs have instead of both,
+ * in this order, so that the weights are packed as the parts read them. What they insert is then cleaned
+ * up by the same passes. sums and ranges are last: the one asks what has operands in common, and simplify
+ * would undo the other.
  *
  * A pass that rewrites around certain operators is passed over when the graph has none of them: it would
  * build the same graph once more. */
@@ -64,6 +64,11 @@ static bool has_multiprocessors(const ash_target *target) {
     return has_blocks(target) && target->multiprocessors;
 }
 
+/* Products that are not kernels of ours. */
+static bool has_library(const ash_target *target) {
+    return has_multiprocessors(target) && target->library;
+}
+
 /* Products with weights that stay packed. */
 static bool keeps_few_bits(const ash_target *target) {
     return has_vectors(target) || has_blocks(target);
@@ -79,7 +84,7 @@ static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP
                     least[] = {ASH_OP_REDUCE_MIN, ASH_OP_COUNT},
                     totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_CONV_WIDE, ASH_OP_MATMUL, ASH_OP_COUNT},
-                    exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
+                    matrices[] = {ASH_OP_MATMUL, ASH_OP_COUNT}, exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
 
 static const pass_row pipeline[] = {
     /* name, function, level, needs, breaks, provides, when, about */
@@ -101,6 +106,7 @@ static const pass_row pipeline[] = {
     {"widen", ash_opt__widen, ASH_OPT_FULL, PLAIN, CANONICAL, 0, NULL, products},
     {"layout", ash_opt__layout, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_vectors, NULL},
     {"winograd", ash_opt__winograd, ASH_OPT_FULL, 0, CANONICAL, 0, has_vectors, convolutions},
+    {"library", ash_opt__library, ASH_OPT_FULL, PLAIN, COMMON, 0, has_library, matrices},
     {"parts", ash_opt__parts, ASH_OPT_FULL, PLAIN, CANONICAL | COMMON, 0, has_multiprocessors, products},
     {"filters", ash_opt__filters, ASH_OPT_FULL, PLAIN, PLAIN | CANONICAL | COMMON, 0, has_blocks, products},
     {"simplify", ash_opt__simplify, ASH_OPT_EXACT, 0, 0, CANONICAL, NULL, NULL},

@@ -164,6 +164,11 @@ static ash_status print_kernels(const ash_plan_core *core, ash_text *out, ash_di
     for (size_t i = 0; i < p->nests.len; i++) {
         const ash_nest *nest = &p->nests.at[i];
         ash_text_add(out, "  k%zu ", i);
+        if (ash_nest_is_product(nest)) {
+            ash_nest_print_product(&nest->product, out);
+            ash_text_add(out, "\n");
+            continue;
+        }
         ASH_TRY(
             ash_code__print_key(ash_program__target(p, ash_program__nest_device(p, i)), nest, out, diag));
         ash_text_add(out, ": %zu buffers, %zu instructions%s\n", nest->buffers.len, nest->code.len,

@@ -192,6 +192,30 @@ static void forecast_kernel(const ash_plan *plan, const ash_program *p, const as
     f->stream_ns = ASH_MAX(f->ns + stream_gap_ns, issue_ns);
 }
 
+/* A product of the library: its threads and blocks are its own affair, and its time is what it was chosen
+ * by. */
+static void forecast_product(const ash_plan *plan, const ash_program *p, const ash_step *step,
+                             const ash_gpu *g, ash_op_forecast *f) {
+    const ash_product *product = &plan->program->nests.at[step->nest].product;
+    const ash_gpu_work work = {.rows = product->rows,
+                               .columns = product->columns,
+                               .terms = product->terms,
+                               .batches = (double)product->batches,
+                               .runs = 1,
+                               .math = product->dtype != ASH_F32 ? ASH_GPU_HALVES
+                                       : product->tf32           ? ASH_GPU_TF32
+                                                                 : ASH_GPU_FMA};
+    ash_library how;
+    double cycles = ash_gpu_library_time(ash_program__target(p, step->device), &work, false, &how),
+           most = 0;
+    f->bound = "launch";
+    bound(f, "issue", cycles * 1000 / g->mhz, &most);
+    bound(f, "memory", step->bytes / g->dram, &most);
+    f->ns = launch_ns + most;
+    f->graph_ns = f->ns + graph_gap_ns;
+    f->stream_ns = ASH_MAX(f->ns + stream_gap_ns, issue_ns);
+}
+
 static void forecast(const ash_plan *plan, const ash_program *p, const ash_step *step, const ash_gpu *g,
                      uint32_t registers, ash_op_forecast *f);
 
@@ -216,7 +240,12 @@ static void forecast_loop(const ash_plan *plan, const ash_program *p, const ash_
 static void forecast(const ash_plan *plan, const ash_program *p, const ash_step *step, const ash_gpu *g,
                      uint32_t registers, ash_op_forecast *f) {
     switch (step->kind) {
-    case ASH_STEP_KERNEL: forecast_kernel(plan, p, step, g, registers, f); break;
+    case ASH_STEP_KERNEL:
+        if (ash_nest_is_product(&plan->program->nests.at[step->nest]))
+            forecast_product(plan, p, step, g, f);
+        else
+            forecast_kernel(plan, p, step, g, registers, f);
+        break;
     case ASH_STEP_LOOP: forecast_loop(plan, p, step, g, f); break;
     case ASH_STEP_COPY: {
         double bytes = 2 * (double)(step->accesses[0].end - step->accesses[0].begin);

@@ -44,6 +44,18 @@ static ash_status set_precision(ash_target *target, ash_precision precision, con
     return ASH_OK;
 }
 
+/* Products by the device's library, of plans on one GPU. */
+static ash_status set_library(ash_target *target, const ash_plan_options *options, bool placed,
+                              ash_diag *diag) {
+    ash_device *device = options->device;
+    if (!options->cublas) return ASH_OK;
+    ASH_FAIL_IF(placed, diag, ASH_ERROR_UNSUPPORTED, "products by cuBLAS are of plans on one device");
+    ASH_FAIL_IF(!device->class->need_products, diag, ASH_ERROR_UNSUPPORTED,
+                "products by cuBLAS are for GPUs, and %.100s is none", device->name);
+    target->library = true;
+    return device->class->need_products(device, diag);
+}
+
 static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag) {
     int64_t start = ash_clock__now();
     const ash_target *target;
@@ -53,6 +65,7 @@ static ash_status lower(struct making *m, const ash_graph *graph, ash_diag *diag
                 "products in %s are of plans on one device", ash_precision_text(m->options->precision));
     ash_target own = *target;
     ASH_TRY(set_precision(&own, m->options->precision, m->options->device, diag));
+    ASH_TRY(set_library(&own, m->options, placed, diag));
     const ash_fit_part part = {graph, &own, m->options, m->seeds};
     const ash_fit_job job = {.context = m->context, .options = m->options, .parts = &part, .count = 1};
     ASH_TRY(placed ? ash_placed__lower(m->context, graph, m->seeds, m->options, &m->fitted, diag)
@@ -88,10 +101,12 @@ static ash_status compile_part(struct making *m, uint32_t device, size_t first, 
                                const ash_nest **nests, ash_code **out, ash_diag *diag) {
     const ash_program *p = m->fitted.program;
     ash_code_stats stats = {0};
-    for (size_t i = first; i < end; i++) nests[i - first] = &p->nests.at[i];
+    size_t count = 0;
+    for (size_t i = first; i < end; i++)
+        if (!ash_nest_is_product(&p->nests.at[i])) nests[count++] = &p->nests.at[i];
     const ash_code_job job = {.target = ash_program__target(p, device),
                               .nests = nests,
-                              .count = end - first,
+                              .count = count,
                               .progress = &m->options->progress,
                               .stats = &stats};
     ASH_TRY(ash_code__compile(m->compiler, &job, out, diag));
@@ -118,8 +133,11 @@ static ash_status compile(struct making *m, ash_kernel_image *images, ash_kernel
     for (uint32_t d = 0; d <= p->others.len && status == ASH_OK; d++) {
         size_t end = d < p->others.len ? p->others.at[d].first_nest : n;
         status = compile_part(m, d, first, end, nests, &codes->at[d], diag);
-        for (size_t i = first; i < end && status == ASH_OK; i++)
-            images[i] = ash_code__image(codes->at[d], i - first);
+        for (size_t i = first, code = 0; i < end && status == ASH_OK; i++) {
+            const ash_nest *nest = &p->nests.at[i];
+            images[i] = ash_nest_is_product(nest) ? (ash_kernel_image){.product = &nest->product}
+                                                  : ash_code__image(codes->at[d], code++);
+        }
         first = end;
     }
     ash_mem_free(a, nests, n, sizeof *nests);
@@ -269,9 +287,9 @@ ash_status ash_plan_prepare(ash_context *context, const ash_graph *graph, const 
 static ash_status check_late(const ash_plan_options *first, const ash_plan_options *late, ash_diag *diag) {
 #define SAME(field) (!late->field || late->field == first->field)
     bool same = SAME(order) && SAME(threads) && SAME(no_optimize) && SAME(no_winograd) && SAME(no_fuse) &&
-                SAME(fuse_freely) && SAME(precision) && SAME(poison) && SAME(reuse_inputs) &&
-                SAME(keep_count) && SAME(device) && SAME(device_count) && SAME(place_count) &&
-                SAME(capacities) && SAME(keep_denormals) && SAME(memory.omit_inputs) &&
+                SAME(fuse_freely) && SAME(precision) && SAME(cublas) && SAME(poison) &&
+                SAME(reuse_inputs) && SAME(keep_count) && SAME(device) && SAME(device_count) &&
+                SAME(place_count) && SAME(capacities) && SAME(keep_denormals) && SAME(memory.omit_inputs) &&
                 SAME(memory.omit_constants) && SAME(memory.arena_no_reuse) &&
                 SAME(memory.pin_output_ancestors) && SAME(memory.mode) && SAME(memory.strategy) &&
                 SAME(memory.node_budget) && SAME(memory.time_limit_ns) && SAME(memory.capacity) &&

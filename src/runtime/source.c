@@ -9,6 +9,8 @@ static ash_status print(const ash_plan *plan, size_t kernel, ash_source source, 
     const ash_program *p = plan->program;
     const ash_nest *nest = &p->nests.at[kernel];
     const ash_target *target = ash_program__target(p, ash_program__nest_device(p, kernel));
+    ASH_FAIL_IF(source != ASH_SOURCE_NEST && ash_nest_is_product(nest), diag, ASH_ERROR_UNSUPPORTED,
+                "kernel %zu is a product of cuBLAS, whose code is not ours", kernel);
     switch (source) {
     case ASH_SOURCE_NEST: ash_nest_print(nest, text); return ash_text_status(text, diag);
     case ASH_SOURCE_IR: return ash_code__ir(target, nest, text, diag);

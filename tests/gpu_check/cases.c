@@ -412,7 +412,7 @@ CASE(net_bert) {
 }
 
 /* In the arithmetic of f32. */
-#define IEEE(...) {__VA_ARGS__, ASH_PRECISION_IEEE}
+#define IEEE(...) {__VA_ARGS__, ASH_PRECISION_IEEE, false}
 
 const check_case check_cases[] = {
     IEEE("elementwise", "arithmetic", arithmetic, 2048, 20, 0, 1),
@@ -429,14 +429,17 @@ const check_case check_cases[] = {
     IEEE("products", "weights of 4 bits", few_bits, 4096, 96, 1e-5, 1),
     IEEE("products", "f16", f16, 4096, 48, 2e-3, 1),
     IEEE("products", "bf16, odd", bf16, 2048, 45, 2e-2, 1),
-    {"products", "tf32", square, 4096, 70, 5e-3, 1, ASH_PRECISION_TF32},
-    {"products", "tf32x3", square, 4096, 70, 1e-5, 1, ASH_PRECISION_TF32X3},
+    {"products", "tf32", square, 4096, 70, 5e-3, 1, ASH_PRECISION_TF32, false},
+    {"products", "tf32x3", square, 4096, 70, 1e-5, 1, ASH_PRECISION_TF32X3, false},
+    {"products", "square, cuBLAS", square, 4096, 70, 1e-5, 1, ASH_PRECISION_IEEE, true},
+    {"products", "tf32, cuBLAS", square, 4096, 70, 5e-3, 1, ASH_PRECISION_TF32, true},
+    {"products", "f16, cuBLAS", f16, 4096, 48, 2e-3, 1, ASH_PRECISION_IEEE, true},
     IEEE("products", "bytes", bytes, 512, 20, 0, 1),
     IEEE("convolutions", "3x3", window, 128, 16, 1e-5, 1),
     IEEE("convolutions", "1x1", point, 256, 24, 1e-5, 1),
     IEEE("convolutions", "7x7 of 3 channels", first_layer, 224, 20, 1e-5, 1),
     IEEE("convolutions", "3x3, f16", half_window, 128, 16, 2e-3, 1),
-    {"convolutions", "3x3, tf32", window, 128, 16, 5e-3, 1, ASH_PRECISION_TF32},
+    {"convolutions", "3x3, tf32", window, 128, 16, 5e-3, 1, ASH_PRECISION_TF32, false},
     IEEE("convolutions", "depthwise", depthwise, 256, 8, 1e-5, 1),
     IEEE("convolutions", "pool", pools, 112, 9, 0, 1),
     IEEE("rows", "softmax", softmax, 2048, 20, 1e-5, 1),

@@ -35,6 +35,7 @@ typedef struct check_case {
                         are promised, where the processor multiplies and adds in one */
     unsigned rounds; /* executions that follow each other: more than one where there are states */
     ash_precision precision;
+    bool cublas; /* products may be cuBLASLt's, where there is one */
 } check_case;
 
 extern const check_case check_cases[];

@@ -124,6 +124,7 @@ ash_plan_options check_plan_options(const check_case *which, ash_device *device,
     options.mode = mode;
     options.streams = mode == ASH_MODE_MULTI_STREAM ? 3 : 1;
     if (device) options.precision = which->precision;
+    if (device) options.cublas = which->cublas;
     return options;
 }
 
@@ -391,9 +392,10 @@ static ash_status check_eager(const check_run *run, const found *of, check_row *
     return status;
 }
 
-/* GPUs without the matrices refuse the precision. */
+/* GPUs without the matrices refuse the precision; machines may have no cuBLASLt. */
 static void end_row(const check_case *which, check_row *row, ash_status status, const ash_diag *diag) {
-    bool missing = status == ASH_ERROR_UNSUPPORTED && which->precision != ASH_PRECISION_IEEE;
+    bool missing = (status == ASH_ERROR_UNSUPPORTED && which->precision != ASH_PRECISION_IEEE) ||
+                   (status == ASH_ERROR_DEVICE && which->cublas && strstr(diag->message, "no cuBLASLt"));
     check_row_end(row, status, missing, diag);
 }
 

@@ -3,9 +3,10 @@
 # gpu_check where no GPU is: on the stand-in for the driver all of it passes, and what fails is said. In each section a
 # defect of the stand-in (tests/ptx/ptx.h) is found, by the row that is about it and by no other.
 #
-#   tests/gpu_check/run.sh GPU_CHECK STAND_IN GPU_TABLE
+#   tests/gpu_check/run.sh GPU_CHECK STAND_IN GPU_TABLE CUBLAS
 set -u
 check=$1 driver=$2 table=$3
+export ASHLAR_CUBLASLT="$4" # a stand-in, too
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 bad=0

@@ -21,7 +21,8 @@ enum ptx_abi_number {
 
 /* Enumerations of the interface are 32 bits wide. */
 typedef int CUresult, CUdevice, CUdevice_attribute, CUjit_option, CUjitInputType, CUfunction_attribute,
-    CUfunc_cache, CUmemorytype, CUpointer_attribute, CUgraphNodeType, CUdriverProcAddressQueryResult;
+    CUfunc_cache, CUmemorytype, CUpointer_attribute, CUgraphNodeType, CUdriverProcAddressQueryResult,
+    CUstreamCaptureMode;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;

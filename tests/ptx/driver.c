@@ -16,6 +16,8 @@ static const char *failed;
 static ptx_context contexts[MOST_DEVICES];
 static _Thread_local ptx_context *current[MOST_CURRENT]; /* a stack */
 static _Thread_local unsigned n_current;
+static _Thread_local int captures_here; /* of streams, that this thread began and has not ended */
+static int captures_global;             /* of all threads, in mode GLOBAL */
 static _Thread_local uint64_t current_era;
 static uint64_t era; /* of ptx_reset: stacks of threads from before are void */
 
@@ -28,7 +30,7 @@ static const char *const names[] = {
 /* --- the frame ------------------------------------------------------------------------------------ */
 
 ptx_context *ptx_current(void) {
-    if (current_era != era) n_current = 0;
+    if (current_era != era) n_current = 0, captures_here = 0;
     current_era = era;
     return n_current ? current[n_current - 1] : NULL;
 }
@@ -58,6 +60,40 @@ static void set_up_by_environment(void) {
     defect("PTX_WRONG", ptx_wrong);
 }
 
+const void *ptx_this_thread(void) {
+    return &n_current;
+}
+
+void ptx_capture_note(CUstreamCaptureMode mode, int more) {
+    ptx_current(); /* which forgets those of before a reset */
+    if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) captures_here += more;
+    if (mode == CU_STREAM_CAPTURE_MODE_GLOBAL) captures_global += more;
+}
+
+/* Calls that may allocate, or wait for what is captured. */
+static bool is_unsafe(const char *name) {
+    static const char *const parts[] = {"MemAlloc",    "MemFree",     "ModuleLoad", "ModuleUnload",
+                                        "Synchronize", "StreamQuery", "EventQuery"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i])) return true;
+    return false;
+}
+
+CUresult ptx_enter_library(void) {
+    if (ptx_in_host_function()) {
+        if (ptx_checks(PTX_HOST_FUNCTION))
+            ptx_found(PTX_HOST_FUNCTION, "a function of the host calls a library");
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    pthread_mutex_lock(&lock);
+    return ptx_current() ? ptx_state() : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+bool ptx_has_context(void) {
+    __attribute__((cleanup(ptx_leave))) const CUresult entered = ptx_enter_library();
+    return !entered;
+}
+
 CUresult ptx_enter(ptx_call call, ptx_needs needs) {
     if (ptx_in_host_function()) {
         if (ptx_checks(PTX_HOST_FUNCTION))
@@ -75,6 +111,9 @@ CUresult ptx_enter(ptx_call call, ptx_needs needs) {
     }
     if (ptx_is_waited(names[call])) ptx_wait_for_all();
     if (needs >= NEEDS_INIT && !initialised) return CUDA_ERROR_NOT_INITIALIZED;
+    ptx_current();
+    if ((captures_here || captures_global) && is_unsafe(names[call]))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (needs < NEEDS_CONTEXT) return CUDA_SUCCESS;
     return ptx_current() ? ptx_state() : CUDA_ERROR_INVALID_CONTEXT;
 }
@@ -130,6 +169,7 @@ void ptx_reset(const ptx_machine *machine, uint64_t seed) {
     ptx_check_reset(machine, seed);
     memset(calls, 0, sizeof calls);
     calls_now = fail_at = 0;
+    captures_global = 0;
     failed = NULL;
     era++;
     initialised = false;

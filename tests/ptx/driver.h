@@ -19,6 +19,8 @@ typedef enum ptx_needs { NEEDS_NOTHING, NEEDS_INIT, NEEDS_CONTEXT } ptx_needs;
 /* Takes the lock, counts the call, and says why it cannot be done. */
 CUresult ptx_enter(ptx_call call, ptx_needs needs);
 void ptx_leave(const CUresult *entered);
+/* The same for a library: no call of the driver's. */
+CUresult ptx_enter_library(void);
 
 /* The first line of every function of the driver. */
 #define ENTER(function, needs)                                                                             \
@@ -59,6 +61,9 @@ typedef struct CUstream_st {
     uint32_t lane;
     int number;
     bool blocking;
+    CUgraph capture; /* what is issued goes there instead; NULL: it runs */
+    CUstreamCaptureMode mode;
+    const void *thread; /* that captures */
 } ptx_stream;
 /* The stream of a handle, the null stream of the context for NULL; NULL when it is none. */
 ptx_stream *ptx_stream_of(CUstream handle);
@@ -73,6 +78,13 @@ typedef struct CUevent_st {
     bool recorded;
     double *when; /* kept by the event until it is destroyed, and by the command until it ran */
 } ptx_event;
+
+/* Captures that forbid calls which may wait or allocate: to the thread, and in mode GLOBAL to all. */
+void ptx_capture_note(CUstreamCaptureMode mode, int more);
+const void *ptx_this_thread(void);
+/* A graph for a capture, and a node behind its last one; the command is the graph's. */
+CUgraph ptx_graph_new(void);
+void ptx_graph_append(CUgraph graph, ptx_task *task);
 
 /* A copy between any two places. What the caller may change at once is copied now. */
 ptx_task *ptx_copy_task(uint64_t to, uint64_t from, uint64_t bytes, int stream, CUresult *why);

@@ -16,6 +16,7 @@ typedef struct CUgraphNode_st {
     const void *origin; /* of a node of an executable graph: the node that it was made from */
     ptx_task *command;  /* what launches copy; NULL: nothing */
     ptx_event *event;   /* to record or to wait for */
+    CUgraph child;      /* a graph in its place, its nodes in a line: its own copy */
     uint32_t chain;     /* in an executable graph */
     ptx_moment over;    /* of the launch that is being issued */
 } node;
@@ -38,11 +39,15 @@ typedef struct CUgraphExec_st {
 static void command_free(ptx_task *t) {
     if (!t) return;
     free(t->launch.params);
+    free((void *)t->work.arg);
     free(t);
 }
 
+static void graph_free(graph *g);
+
 static void node_free(node *n) {
     command_free(n->command);
+    if (n->child) graph_free(n->child);
     free(n->after);
     free(n->over.clock.over);
     free(n);
@@ -66,6 +71,11 @@ static ptx_task *duplicate(const ptx_task *t, int stream) {
     if (t->launch.params) {
         copy->launch.params = ptx_alloc(t->launch.kernel->param_bytes, 1);
         memcpy(copy->launch.params, t->launch.params, t->launch.kernel->param_bytes);
+    }
+    if (t->work.arg) {
+        void *arg = ptx_alloc(t->work.arg_bytes, 1);
+        memcpy(arg, t->work.arg, t->work.arg_bytes);
+        copy->work.arg = arg;
     }
     return copy;
 }
@@ -114,6 +124,27 @@ static CUresult add(CUgraphNode *handle, CUgraph g, const CUgraphNode *after, si
         if (!ptx_is_left_out("edge")) add_edge(n, after[i]);
     *handle = n;
     return CUDA_SUCCESS;
+}
+
+/* --- captures ------------------------------------------------------------------------------------- */
+
+static void graph_destroy(ptx_object *object);
+
+CUgraph ptx_graph_new(void) {
+    graph *g = ptx_alloc(1, sizeof *g);
+    ptx_object_add(&g->object, A_GRAPH, graph_destroy);
+    return g;
+}
+
+void ptx_graph_append(CUgraph g, ptx_task *task) {
+    static const CUgraphNodeType types[] = {[TASK_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
+                                            [TASK_WORK] = CU_GRAPH_NODE_TYPE_KERNEL,
+                                            [TASK_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                            [TASK_FILL] = CU_GRAPH_NODE_TYPE_MEMSET,
+                                            [TASK_HOST] = CU_GRAPH_NODE_TYPE_HOST};
+    node *last = g->n_nodes ? g->nodes[g->n_nodes - 1] : NULL, *n = append(g, types[task->kind]);
+    n->command = task;
+    if (last) add_edge(n, last);
 }
 
 /* --- nodes ---------------------------------------------------------------------------------------- */
@@ -181,9 +212,7 @@ static ptx_task *kernel_task(const CUDA_KERNEL_NODE_PARAMS *p, CUresult *why) {
 CUresult cuGraphCreate(CUgraph *phGraph, unsigned flags) {
     ENTER(cuGraphCreate, NEEDS_CONTEXT);
     REFUSE_IF(!phGraph || flags, CUDA_ERROR_INVALID_VALUE);
-    graph *g = ptx_alloc(1, sizeof *g);
-    ptx_object_add(&g->object, A_GRAPH, graph_destroy);
-    *phGraph = g;
+    *phGraph = ptx_graph_new();
     return CUDA_SUCCESS;
 }
 
@@ -262,6 +291,29 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const
                event);
 }
 
+/* One node behind the other, all of them commands. */
+static bool is_line(const graph *g) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const node *n = g->nodes[i];
+        if (!n->command || n->n_after != (i > 0) || (i && n->after[0] != g->nodes[i - 1])) return false;
+    }
+    return g->n_nodes > 0;
+}
+
+static graph *graph_copy(const graph *g);
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                  size_t numDependencies, CUgraph childGraph) {
+    ENTER(cuGraphAddChildGraphNode, NEEDS_CONTEXT);
+    GRAPH(hGraph);
+    GRAPH(childGraph);
+    REFUSE_IF(!is_line(childGraph), CUDA_ERROR_NOT_SUPPORTED);
+    CUresult code =
+        add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL, NULL);
+    if (code == CUDA_SUCCESS) (*phGraphNode)->child = graph_copy(childGraph);
+    return code;
+}
+
 CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
                                 size_t numDependencies) {
     ENTER(cuGraphAddDependencies, NEEDS_CONTEXT);
@@ -324,6 +376,7 @@ static graph *graph_copy(const graph *g) {
         n->origin = g->nodes[i];
         n->event = g->nodes[i]->event;
         if (g->nodes[i]->command) n->command = duplicate(g->nodes[i]->command, 0);
+        if (g->nodes[i]->child) n->child = graph_copy(g->nodes[i]->child);
     }
     for (size_t i = 0; i < g->n_nodes; i++)
         for (size_t j = 0; j < g->nodes[i]->n_after; j++)
@@ -452,6 +505,25 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
     return set_params(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_HOST, t, why);
 }
 
+/* The nodes must be what they were, but for what they are given. */
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
+    ENTER(cuGraphExecChildGraphNodeSetParams, NEEDS_CONTEXT);
+    EXEC(hGraphExec);
+    GRAPH(childGraph);
+    for (size_t i = 0; i < hGraphExec->graph->n_nodes; i++) {
+        node *n = hGraphExec->graph->nodes[i];
+        if (n->origin != hNode || !n->child) continue;
+        bool same = is_line(childGraph) && n->child->n_nodes == childGraph->n_nodes;
+        for (size_t k = 0; same && k < childGraph->n_nodes; k++)
+            same = n->child->nodes[k]->type == childGraph->nodes[k]->type;
+        REFUSE_IF(!same, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+        graph_free(n->child);
+        n->child = graph_copy(childGraph);
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
     ENTER(cuGraphUpload, NEEDS_CONTEXT);
     EXEC(hGraph);
@@ -488,6 +560,10 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
         for (size_t j = 0; j < n->n_after; j++) ptx_task_after(t, &n->after[j]->over);
         free(n->over.clock.over);
         n->over = ptx_task_issue(t, e->lanes[n->chain]);
+        for (size_t j = 0; n->child && j < n->child->n_nodes; j++) { /* behind it, in its lane */
+            free(n->over.clock.over);
+            n->over = ptx_task_issue(duplicate(n->child->nodes[j]->command, s->number), e->lanes[n->chain]);
+        }
         if (n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
             ptx_moment_copy(&n->event->moment, &n->over);
             n->event->recorded = true;

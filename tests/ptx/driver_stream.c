@@ -27,6 +27,10 @@ static void task_after_lane(ptx_task *task, uint32_t lane) {
 }
 
 void ptx_stream_issue(ptx_stream *s, ptx_task *task) {
+    if (s->capture) {
+        ptx_graph_append(s->capture, task);
+        return;
+    }
     ptx_stream *null = &null_streams[ptx_current()->device];
     if (s == null) {
         for (ptx_object *o = ptx_current()->objects; o; o = o->next)
@@ -79,6 +83,10 @@ static CUresult stream_wait(ptx_stream *s) {
 CUresult cuStreamDestroy_v2(CUstream hStream) {
     ENTER(cuStreamDestroy_v2, NEEDS_CONTEXT);
     REFUSE_IF(!ptx_object_is(hStream, A_STREAM), CUDA_ERROR_INVALID_HANDLE);
+    if (hStream->capture) { /* which nobody gets */
+        ptx_capture_note(hStream->mode, -1);
+        ptx_object_destroy(hStream->capture);
+    }
     CUresult code = stream_wait(hStream);
     ptx_object_destroy(hStream);
     return code;
@@ -116,12 +124,41 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned Flags) {
     ptx_stream *s = ptx_stream_of(hStream);
     REFUSE_IF(!s || !ptx_object_is(hEvent, AN_EVENT), CUDA_ERROR_INVALID_HANDLE);
     REFUSE_IF(Flags > 1, CUDA_ERROR_INVALID_VALUE);
+    REFUSE_IF(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); /* on hardware it is joined */
     if (!hEvent->recorded) return CUDA_SUCCESS;
     ptx_task *t = ptx_task_new(TASK_WAIT, ptx_current()->device, s->number);
     ptx_task_after(t, &hEvent->moment);
     ptx_stream_issue(s, t);
     ptx_run_some();
     return ptx_state();
+}
+
+/* --- captures ------------------------------------------------------------------------------------- */
+
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
+    ENTER(cuStreamBeginCapture_v2, NEEDS_CONTEXT);
+    ptx_stream *s = ptx_stream_of(hStream);
+    REFUSE_IF(!s, CUDA_ERROR_INVALID_HANDLE);
+    REFUSE_IF(mode < 0 || mode > CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
+    REFUSE_IF(!hStream || s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    s->capture = ptx_graph_new();
+    s->mode = mode;
+    s->thread = ptx_this_thread();
+    ptx_capture_note(mode, 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
+    ENTER(cuStreamEndCapture, NEEDS_CONTEXT);
+    ptx_stream *s = ptx_stream_of(hStream);
+    REFUSE_IF(!s || !phGraph, CUDA_ERROR_INVALID_VALUE);
+    REFUSE_IF(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    REFUSE_IF(s->mode != CU_STREAM_CAPTURE_MODE_RELAXED && s->thread != ptx_this_thread(),
+              CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    *phGraph = s->capture;
+    s->capture = NULL;
+    ptx_capture_note(s->mode, -1);
+    return CUDA_SUCCESS;
 }
 
 /* --- events --------------------------------------------------------------------------------------- */
@@ -156,6 +193,7 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
     ENTER(cuEventRecord, NEEDS_CONTEXT);
     ptx_stream *s = ptx_stream_of(hStream);
     REFUSE_IF(!s || !ptx_object_is(hEvent, AN_EVENT), CUDA_ERROR_INVALID_HANDLE);
+    REFUSE_IF(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ptx_task *t = ptx_task_new(TASK_EVENT, ptx_current()->device, s->number);
     t->when = hEvent->when;
     ptx_stream_issue(s, t);
@@ -228,6 +266,21 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
     ptx_task *t = ptx_task_new(TASK_HOST, ptx_current()->device, s->number);
     t->function = fn;
     t->user = userData;
+    ptx_stream_issue(s, t);
+    ptx_run_some();
+    return ptx_state();
+}
+
+CUresult ptx_launch_work(CUstream hStream, const ptx_work *work) {
+    __attribute__((cleanup(ptx_leave))) const CUresult entered = ptx_enter_library();
+    if (entered) return entered;
+    ptx_stream *s = ptx_stream_of(hStream);
+    REFUSE_IF(!s, CUDA_ERROR_INVALID_HANDLE);
+    ptx_task *t = ptx_task_new(TASK_WORK, ptx_current()->device, s->number);
+    void *arg = ptx_alloc(work->arg_bytes, 1);
+    memcpy(arg, work->arg, work->arg_bytes);
+    t->work = *work;
+    t->work.arg = arg;
     ptx_stream_issue(s, t);
     ptx_run_some();
     return ptx_state();

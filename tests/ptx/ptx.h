@@ -139,12 +139,35 @@ void *ptx_memory(uint64_t address, uint64_t bytes);
 /* Bytes of a device's memory that were asked for and not given back; with PTX_PINNED, of the host's. */
 #define PTX_PINNED (-1)
 uint64_t ptx_bytes(int device);
+/* Work of a library that has no kernels to be read: what it touches is checked as what a kernel touches is,
+ * and then `run` does it, with the memory of this process that each region begins at. */
+typedef struct ptx_region {
+    uint64_t address, bytes, /* of a run */
+        runs, apart,         /* how many, from one to the next */
+        times, further;      /* and all of them again, so many bytes further on */
+    bool writes;
+} ptx_region;
+enum { PTX_REGIONS = 4 };
+typedef struct ptx_work {
+    const char *name; /* a literal */
+    void (*run)(const void *arg, unsigned char *const *memory);
+    const void *arg; /* copied */
+    size_t arg_bytes;
+    ptx_region regions[PTX_REGIONS];
+    unsigned n_regions;
+} ptx_work;
+/* Puts it into a stream, or into the graph that the stream is captured in. A library's call is no call of
+ * the driver's: it is not counted. */
+CUresult ptx_launch_work(CUstream stream, const ptx_work *work);
+/* Whether there is a context: what a library's calls ask for. */
+bool ptx_has_context(void);
+
 /* Objects that nobody has destroyed yet: allocations, modules, streams, events, graphs, retained
  * contexts. */
 uint64_t ptx_live(void);
-/* The commands that ran since ptx_reset, in their order: "kernel NAME", "copy", "fill", "host",
- * "event", "wait". Returns the name of the n-th (from 0) and what it ran on (streams in the order of
- * their creation, from 1; 0: the null stream; nodes of graphs: the stream of the launch); NULL past the
+/* The commands that ran since ptx_reset, in their order: "kernel NAME", "work NAME", "copy", "fill",
+ * "host", "event", "wait". Returns the name of the n-th (from 0) and what it ran on (streams in the order
+ * of their creation, from 1; 0: the null stream; nodes of graphs: the stream of the launch); NULL past the
  * end. */
 const char *ptx_history(uint64_t n, int *stream);
 /* What is known of the order of commands from now on, until the next ptx_reset: whether the first (a number

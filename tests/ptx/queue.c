@@ -102,6 +102,7 @@ ptx_task *ptx_task_new(ptx_task_kind kind, int device, int stream) {
 
 static void task_free(ptx_task *t) {
     free(t->launch.params);
+    free((void *)t->work.arg);
     free(t->snapshot);
     free(t->clock.over);
     free(t->after);
@@ -225,9 +226,11 @@ static ptx_who begin(ptx_task *t) {
     ran *r = &history[n_history++];
     *r = (ran){.base = next_base, .lane = t->lane, .number = t->number, .stream = t->stream};
     r->launch = t->kind == TASK_KERNEL ? n_launches++ : UINT64_MAX;
-    static const char *const names[] = {"kernel", "copy", "fill", "host", "event", "wait"};
-    snprintf(r->name, sizeof r->name, "%s%s%.50s", names[t->kind], t->kind == TASK_KERNEL ? " " : "",
-             t->kind == TASK_KERNEL ? t->launch.kernel->name : "");
+    static const char *const names[] = {"kernel", "copy", "fill", "host", "event", "wait", "work"};
+    const char *own = t->kind == TASK_KERNEL ? t->launch.kernel->name
+                      : t->kind == TASK_WORK ? t->work.name
+                                             : "";
+    snprintf(r->name, sizeof r->name, "%s%s%.50s", names[t->kind], *own ? " " : "", own);
     if (keeps_order) ptx_clock_join(&r->clock, &t->clock);
     next_base += (uint32_t)blocks + 2;
     return who;
@@ -291,6 +294,22 @@ static void fill(const ptx_task *t, const ptx_who *who) {
     }
 }
 
+/* All that it touches, then the work itself. */
+static void do_work(const ptx_work *w, const ptx_who *who) {
+    unsigned char *memory[PTX_REGIONS] = {0};
+    for (unsigned i = 0; i < w->n_regions; i++) {
+        const ptx_region *r = &w->regions[i];
+        for (uint64_t k = 0; k < r->times * r->runs; k++) {
+            ptx_allocation *in;
+            uint64_t at = r->address + k / r->runs * r->further + k % r->runs * r->apart;
+            unsigned char *there = touch(at, r->bytes, who, r->writes, false, &in);
+            if (!there) return;
+            if (!k) memory[i] = there;
+        }
+    }
+    w->run(w->arg, memory);
+}
+
 /* Runs a piece of a kernel; true: it is over. Between pieces copies run, as long as they may; no other
  * kernel does, and what the pieces touch has one owner. */
 static bool run_kernel(ptx_task *t) {
@@ -313,6 +332,7 @@ static bool run_task(ptx_task *t) {
     case TASK_KERNEL: over = run_kernel(t); break;
     case TASK_COPY: copy(t, &who); break;
     case TASK_FILL: fill(t, &who); break;
+    case TASK_WORK: do_work(&t->work, &who); break;
     case TASK_HOST:
         in_host_function = true;
         t->function(t->user);

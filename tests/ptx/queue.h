@@ -29,13 +29,15 @@ typedef enum ptx_task_kind {
     TASK_FILL,
     TASK_HOST,
     TASK_EVENT,
-    TASK_WAIT
+    TASK_WAIT,
+    TASK_WORK
 } ptx_task_kind;
 
 typedef struct ptx_task {
     ptx_task_kind kind;
     int device, stream; /* stream: its number, for the history */
     ptx_launch launch;  /* KERNEL; owns its params */
+    ptx_work work;      /* WORK; owns its arg */
     uint64_t to, from;  /* COPY, FILL: addresses of any memory */
     uint64_t bytes;     /* COPY: in a row; FILL: elements */
     uint64_t rows, to_pitch, from_pitch;

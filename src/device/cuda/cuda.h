@@ -4,6 +4,8 @@
  *   driver.c    the driver's library, found at run time
  *   device.c    devices: context, memory, copies
  *   module.c    kernels: PTX to functions, and those of our own
+ *   blas.c      cuBLASLt's library, found at run time
+ *   product.c   kernels that are products of cuBLASLt
  *   script.c    lists of commands as operations of the driver
  *   stream.c    streams: operations that are issued, or made into a graph
  *   peer.c      the way to another GPU, and to memory of the host
@@ -14,6 +16,7 @@
 
 #include "base/gpus.h"
 #include "base/target.h"
+#include "blas.h"
 #include "device/device.h"
 #include "driver.h"
 
@@ -34,8 +37,13 @@ typedef struct cuda_device {
     uint64_t room;
     cu_module builtin; /* kernels of our own */
     cu_function copy_kernel, fill_kernel, store_kernel;
+    cu_blas blas;            /* where there is a handle: */
+    cu_blas_handle products; /* made by the first plan that asks; NULL: not yet */
     char detail[256];
 } cuda_device;
+
+/* How cuBLASLt does a product: product.c. */
+typedef struct cuda_product cuda_product;
 
 /* What an image becomes. */
 struct ash_kernel {
@@ -43,6 +51,7 @@ struct ash_kernel {
     cu_function function;
     uint32_t vars, threads, shared;
     bool by_worker;
+    cuda_product *product; /* NULL: a function; else it has no module */
 };
 
 static inline cuda_device *ash_cuda__of(const ash_device *device) {
@@ -94,6 +103,15 @@ void ash_cuda_line__free(cuda_line *line, const ash_allocator *a, uint32_t event
 /* Notes a failure that is the first, or ASH_OK. */
 void ash_cuda_line__fail(cuda_line *line, ash_status status, const ash_diag *why);
 extern const ash_stream_ahead ash_cuda__ahead;
+
+/* product.c. As in the class; then within the context. The handle is given back with the device. */
+ash_status ash_cuda__need_products(ash_device *device, ash_diag *diag);
+ash_status ash_cuda_product__load(ash_device *device, const ash_product *of, cuda_product **out,
+                                  ash_diag *diag);
+void ash_cuda_product__unload(ash_device *device, cuda_product *product);
+/* Puts the product into a stream; `table`: addresses, as a launch has them. */
+ash_status ash_cuda_product__issue(cuda_device *d, const cuda_product *product, const cu_address *table,
+                                   cu_stream stream, ash_diag *diag);
 
 /* stream.c */
 ash_status ash_cuda__create_streams(ash_device *device, const ash_streams_options *options,

@@ -67,6 +67,7 @@ static void close_device(ash_device *device) {
         }
         if (d->stream) d->driver.stream_destroy(d->stream);
         if (d->builtin) d->driver.module_unload(d->builtin);
+        if (d->products) d->blas.destroy(d->products);
         if (entered) ash_cuda__leave(d);
         d->driver.primary_release(d->device);
     }
@@ -355,6 +356,7 @@ const ash_device_class ash_device__cuda = {
     .copy = copy,
     .fill = fill,
     .staging = ash_cuda__staging,
+    .need_products = ash_cuda__need_products,
     .load = ash_cuda__load,
     .unload = ash_cuda__unload,
     .create_streams = ash_cuda__create_streams,

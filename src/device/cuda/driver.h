@@ -19,7 +19,8 @@ typedef struct CUgraph_st *cu_graph;
 typedef struct CUgraphNode_st *cu_node;
 typedef struct CUgraphExec_st *cu_exec;
 typedef void (*cu_host_fn)(void *arg);
-typedef int cu_result, cu_attribute, cu_function_attribute, cu_option; /* enumerations, of 32 bits */
+typedef int cu_result, cu_attribute, cu_function_attribute, cu_option,
+    cu_capture_mode; /* enumerations, of 32 bits */
 
 enum { /* of what the functions return */
        CU_OK = 0,
@@ -53,6 +54,7 @@ enum {
     CU_CAPABILITY_MINOR = 76
 };
 enum { CU_NON_BLOCKING = 1 };          /* streams */
+enum { CU_THREAD_LOCAL = 1 };          /* captures of streams */
 enum { CU_MOST_DYNAMIC = 8 };          /* attributes of functions: bytes of shared memory in a launch */
 enum { CU_DISABLE_TIMING = 2 };        /* events */
 enum { CU_LOG = 5, CU_LOG_BYTES = 6 }; /* options of modules */

@@ -3,6 +3,10 @@
  * records, which the first node uploads, and parameters of the nodes whose addresses are others than
  * before. Commands of several streams are issued instead.
  *
+ * What a product of the library launches is its own affair: its call is captured, alone, on a stream
+ * that nobody else has, and what that gives is one node, a child graph. Where an address is another one,
+ * the call is captured once more, and the node becomes that.
+ *
  * A repeat is cut out: what comes before it is one graph, what comes behind it another, and between the
  * two its commands are issued. Graphs that decide for themselves (conditional nodes) need a driver of
  * CUDA 12.4, and nodes with the addresses of every iteration would be as many as there are iterations; so
@@ -22,6 +26,7 @@ struct ash_capture {
     size_t n_pieces;
     bool made;        /* when the addresses that copies need are known: at the first replay at the latest */
     bool stale;       /* an update failed: nodes may have other parameters than the script remembers */
+    cu_stream own;    /* that products are captured on; NULL: there was none yet */
     cu_node *nodes;   /* per operation */
     cu_address *last; /* per operation: where a copy was told to go; 0: none of its own */
 };
@@ -61,7 +66,27 @@ static cu_address device_end(const cuda_streams *s, const cuda_script *script, c
                                  : ash_cuda_streams__left_out(s);
 }
 
-static int add_node(cuda_streams *s, ash_capture *c, cu_graph graph, size_t i, cu_node *last) {
+/* Of the call of a product, with the addresses that were read last. The caller destroys it. */
+static ash_status capture_product(cuda_streams *s, ash_capture *c, const cuda_item *item, cu_graph *out,
+                                  ash_diag *diag) {
+    cuda_device *d = s->cuda;
+    const cu_driver *f = &d->driver;
+    *out = NULL;
+    if (!c->own) ASH_TRY(ash_cuda__check(d, f->stream_create(&c->own, CU_NON_BLOCKING), "a stream", diag));
+    ASH_TRY(ash_cuda__check(d, f->capture_begin(c->own, CU_THREAD_LOCAL), "capturing a product", diag));
+    ash_status status =
+        ash_cuda_product__issue(d, item->product, &c->script->values.at[item->first], c->own, diag);
+    int result = f->capture_end(c->own, out);
+    if (status == ASH_OK) status = ash_cuda__check(d, result, "capturing a product", diag);
+    if (status == ASH_OK) return ASH_OK;
+    if (*out) f->graph_destroy(*out);
+    f->stream_destroy(c->own); /* it may be capturing still */
+    c->own = NULL;
+    return status;
+}
+
+static ash_status add_node(cuda_streams *s, ash_capture *c, cu_graph graph, size_t i, cu_node *last,
+                           ash_diag *diag) {
     cuda_script *script = c->script;
     const cu_driver *f = &s->cuda->driver;
     const cuda_op *op = &script->ops.at[i];
@@ -73,6 +98,13 @@ static int add_node(cuda_streams *s, ash_capture *c, cu_graph graph, size_t i, c
     case CUDA_KERNEL: {
         cuda_item *item = &script->items.at[op->item];
         ash_cuda_script__read_params(s, script, item);
+        if (item->product) {
+            cu_graph child;
+            ASH_TRY(capture_product(s, c, item, &child, diag));
+            result = f->graph_child(&node, graph, after, count, child);
+            f->graph_destroy(child);
+            break;
+        }
         cu_kernel_params p = kernel_params(script, item);
         result = f->graph_kernel(&node, graph, after, count, &p);
         break;
@@ -92,9 +124,10 @@ static int add_node(cuda_streams *s, ash_capture *c, cu_graph graph, size_t i, c
     }
     default: break; /* one stream needs neither records nor waits */
     }
+    ASH_TRY(ash_cuda__check(s->cuda, result, "a graph's node", diag));
     c->nodes[i] = node;
     if (node) *last = node;
-    return result;
+    return ASH_OK;
 }
 
 /* The first piece begins with the upload of all records. */
@@ -110,23 +143,45 @@ static ash_status make_piece(cuda_streams *s, ash_capture *c, struct graph_piece
                                 "a graph's node", diag));
     }
     for (size_t i = piece->begin; i < piece->end; i++)
-        ASH_TRY(ash_cuda__check(s->cuda, add_node(s, c, piece->graph, i, &last), "a graph's node", diag));
+        ASH_TRY(add_node(s, c, piece->graph, i, &last, diag));
     if (!last) return ASH_OK;
     return ash_cuda__check(s->cuda, f->graph_instantiate(&piece->exec, piece->graph, 0),
                            "instantiating a graph", diag);
 }
 
-static ash_status make(cuda_streams *s, ash_capture *c, ash_diag *diag) {
-    for (size_t i = 0; i < c->n_pieces; i++) ASH_TRY(make_piece(s, c, &c->pieces[i], diag));
-    c->made = true;
-    return ASH_OK;
+static void drop_pieces(cuda_streams *s, ash_capture *c) {
+    for (size_t i = 0; i < c->n_pieces; i++) {
+        struct graph_piece *piece = &c->pieces[i];
+        if (piece->exec) s->cuda->driver.exec_destroy(piece->exec);
+        if (piece->graph) s->cuda->driver.graph_destroy(piece->graph);
+        piece->exec = NULL;
+        piece->graph = NULL;
+    }
 }
 
-/* The driver refuses a copy to nowhere. What is in a repeat is no node. */
+static ash_status make(cuda_streams *s, ash_capture *c, ash_diag *diag) {
+    ash_status status = ASH_OK;
+    for (size_t i = 0; i < c->n_pieces && status == ASH_OK; i++)
+        status = make_piece(s, c, &c->pieces[i], diag);
+    c->made = status == ASH_OK;
+    if (!c->made) drop_pieces(s, c); /* another replay makes them anew */
+    return status;
+}
+
+static bool has_addresses(const ash_launch *launch) {
+    for (uint32_t i = 0; i < launch->count; i++)
+        if (!launch->buffers[i]) return false;
+    return true;
+}
+
+/* The driver refuses a copy to nowhere, and the library a product there. What is in a repeat is no node. */
 static bool is_placed(const cuda_streams *s, const cuda_script *script) {
     for (size_t i = 0; i < script->ops.len; i = ash_cuda_script__after(script, i)) {
         const cuda_op *op = &script->ops.at[i];
         if ((op->kind == CUDA_IN || op->kind == CUDA_OUT) && op->bytes && !device_end(s, script, op))
+            return false;
+        if (op->kind == CUDA_KERNEL && script->items.at[op->item].product &&
+            !has_addresses(script->items.at[op->item].command->launch))
             return false;
     }
     return true;
@@ -138,10 +193,8 @@ void ash_cuda_graph__free(ash_streams *streams, ash_capture *c) {
     if (!c) return;
     size_t n = c->script ? c->script->ops.len : 0;
     bool entered = ash_cuda__enter_last(s->cuda);
-    for (size_t i = 0; i < c->n_pieces; i++) {
-        if (c->pieces[i].exec) s->cuda->driver.exec_destroy(c->pieces[i].exec);
-        if (c->pieces[i].graph) s->cuda->driver.graph_destroy(c->pieces[i].graph);
-    }
+    drop_pieces(s, c);
+    if (c->own) s->cuda->driver.stream_destroy(c->own);
     ash_mem_free(a, c->pieces, c->n_pieces, sizeof *c->pieces);
     ash_mem_free(a, c->nodes, n, sizeof *c->nodes);
     ash_mem_free(a, c->last, n, sizeof *c->last);
@@ -205,32 +258,40 @@ ash_status ash_cuda_graph__instantiate(ash_streams *streams, const ash_command *
 }
 
 /* Nodes get the addresses that tables have now, where these are others. */
-static int update(cuda_streams *s, const ash_capture *c, const struct graph_piece *piece) {
+static ash_status update(cuda_streams *s, ash_capture *c, const struct graph_piece *piece, ash_diag *diag) {
     const cu_driver *f = &s->cuda->driver;
     cuda_script *script = c->script;
-    int result = CU_OK;
-    for (size_t i = piece->begin; i < piece->end && result == CU_OK; i++) {
+    for (size_t i = piece->begin; i < piece->end; i++) {
         const cuda_op *op = &script->ops.at[i];
+        int result = CU_OK;
         if (op->kind == CUDA_KERNEL) {
             cuda_item *item = &script->items.at[op->item];
             if (!ash_cuda_script__read_params(s, script, item) && !c->stale) continue;
-            cu_kernel_params p = kernel_params(script, item);
-            result = f->exec_kernel(piece->exec, c->nodes[i], &p);
+            if (item->product) {
+                cu_graph child;
+                ASH_TRY(capture_product(s, c, item, &child, diag));
+                result = f->exec_child(piece->exec, c->nodes[i], child);
+                f->graph_destroy(child);
+            } else {
+                cu_kernel_params p = kernel_params(script, item);
+                result = f->exec_kernel(piece->exec, c->nodes[i], &p);
+            }
         } else if (c->last[i] && (c->stale || c->last[i] != device_end(s, script, op))) {
             c->last[i] = device_end(s, script, op);
             cu_copy_params p = copy_params(op->kind == CUDA_IN, op->host, c->last[i], op->bytes);
             result = f->exec_copy(piece->exec, c->nodes[i], &p, s->cuda->context);
         }
+        ASH_TRY(ash_cuda__check(s->cuda, result, "a graph's node", diag));
     }
-    return result;
+    return ASH_OK;
 }
 
 static ash_status ready(cuda_streams *s, ash_capture *c, ash_diag *diag) {
     if (!c->made) return make(s, c, diag);
-    int result = CU_OK;
-    for (size_t i = 0; i < c->n_pieces && result == CU_OK; i++) result = update(s, c, &c->pieces[i]);
-    c->stale = result != CU_OK;
-    return ash_cuda__check(s->cuda, result, "a graph's node", diag);
+    ash_status status = ASH_OK;
+    for (size_t i = 0; i < c->n_pieces && status == ASH_OK; i++) status = update(s, c, &c->pieces[i], diag);
+    c->stale = status != ASH_OK;
+    return status;
 }
 
 /* Piece by piece; failures of a repeat are the round's. */

@@ -121,6 +121,13 @@ static ash_status ask(cuda_device *d, const ash_kernel *kernel, ash_diag *diag) 
     return ash_cuda__check(d, result, "shared memory of a block", diag);
 }
 
+static ash_status load_code(cuda_device *d, const ash_kernel_image *image, ash_kernel *kernel,
+                            ash_diag *diag) {
+    ASH_TRY(load(d, image->blob, image->symbol, &kernel->module, diag));
+    ASH_TRY(find(d, kernel->module, image->symbol, &kernel->function, diag));
+    return kernel->shared ? ask(d, kernel, diag) : ASH_OK;
+}
+
 ash_status ash_cuda__load_builtin(cuda_device *d, ash_diag *diag) {
     ASH_TRY(load(d, builtin, "copy", &d->builtin, diag));
     ASH_TRY(find(d, d->builtin, "ash_copy", &d->copy_kernel, diag));
@@ -131,8 +138,8 @@ ash_status ash_cuda__load_builtin(cuda_device *d, ash_diag *diag) {
 ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash_kernel **out,
                           ash_diag *diag) {
     cuda_device *d = ash_cuda__of(device);
-    ASH_FAIL_IF(!image->blob, diag, ASH_ERROR_UNSUPPORTED, "%.100s cannot run code for processors",
-                device->name);
+    ASH_FAIL_IF(!image->blob && !image->product, diag, ASH_ERROR_UNSUPPORTED,
+                "%.100s cannot run code for processors", device->name);
     ash_kernel *kernel = ash_mem_calloc(ash_device__allocator(device), 1, sizeof *kernel);
     if (!kernel) return ASH_NO_MEMORY(diag);
     kernel->vars = image->vars;
@@ -141,9 +148,8 @@ ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash
     kernel->shared = image->shared;
     ash_status status = ash_cuda__enter(d, diag);
     if (status == ASH_OK) {
-        status = load(d, image->blob, image->symbol, &kernel->module, diag);
-        if (status == ASH_OK) status = find(d, kernel->module, image->symbol, &kernel->function, diag);
-        if (status == ASH_OK && kernel->shared) status = ask(d, kernel, diag);
+        status = image->product ? ash_cuda_product__load(device, image->product, &kernel->product, diag)
+                                : load_code(d, image, kernel, diag);
         ash_cuda__leave(d);
     }
     if (status != ASH_OK) {
@@ -156,10 +162,9 @@ ash_status ash_cuda__load(ash_device *device, const ash_kernel_image *image, ash
 
 void ash_cuda__unload(ash_device *device, ash_kernel *kernel) {
     cuda_device *d = ash_cuda__of(device);
-    if (kernel->module) {
-        bool entered = ash_cuda__enter_last(d);
-        d->driver.module_unload(kernel->module);
-        if (entered) ash_cuda__leave(d);
-    }
+    bool entered = ash_cuda__enter_last(d);
+    if (kernel->module) d->driver.module_unload(kernel->module);
+    if (kernel->product) ash_cuda_product__unload(device, kernel->product);
+    if (entered) ash_cuda__leave(d);
     ash_mem_free(ash_device__allocator(device), kernel, 1, sizeof *kernel);
 }

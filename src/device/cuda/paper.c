@@ -75,10 +75,16 @@ static ash_status fill(ash_device *device, ash_address to, uint8_t value, uint64
     return ASH_OK;
 }
 
+/* Plans that ask for a library are made where there is none. */
+static ash_status need_products(ash_device *device, ash_diag *diag) {
+    (void)device, (void)diag;
+    return ASH_OK;
+}
+
 static ash_status load(ash_device *device, const ash_kernel_image *image, ash_kernel **out,
                        ash_diag *diag) {
-    ASH_FAIL_IF(!image->blob, diag, ASH_ERROR_UNSUPPORTED, "%.100s cannot run code for processors",
-                device->name);
+    ASH_FAIL_IF(!image->blob && !image->product, diag, ASH_ERROR_UNSUPPORTED,
+                "%.100s cannot run code for processors", device->name);
     ash_kernel *kernel = *out = ash_mem_calloc(ash_device__allocator(device), 1, sizeof **out);
     if (!kernel) return ASH_NO_MEMORY(diag);
     kernel->vars = image->vars;
@@ -224,6 +230,7 @@ static const ash_device_class class = {
     .copy = copy,
     .fill = fill,
     .staging = ash_cuda__staging,
+    .need_products = need_products,
     .load = load,
     .unload = unload,
     .create_streams = create_streams,

@@ -75,8 +75,8 @@ static bool is_of_kernel(const cuda_item *item, const ash_command *command) {
     const ash_launch *launch = command->launch;
     if (command->kind == ASH_COMMAND_FILL) return (item->left != 0) == (command->fill->left != NULL);
     return command->kind != ASH_COMMAND_LAUNCH ||
-           (item->function == launch->kernel->function && item->params == launch->count + 2 &&
-            item->parallel == launch->chunks.parallel);
+           (item->function == launch->kernel->function && item->product == launch->kernel->product &&
+            item->params == launch->count + 2 && item->parallel == launch->chunks.parallel);
 }
 
 /* What has been made of commands, in their order. */
@@ -167,7 +167,9 @@ static void shape_launch(const struct maker *m, const ash_launch *launch, cuda_i
     const ash_kernel *kernel = launch->kernel;
     int64_t chunks = ASH_MAX(launch->chunks.end - launch->chunks.begin, 1), threads = chunks;
     item->function = kernel->function;
+    item->product = kernel->product;
     item->parallel = launch->chunks.parallel;
+    if (item->product) return; /* the library shapes it, and looks at no record */
     item->words = RANGE + kernel->vars;
     item->shared = kernel->shared;
     if (kernel->threads) { /* a block for each chunk */
@@ -511,6 +513,7 @@ static bool refresh_item(const cuda_script *script, const cuda_item *item, bool 
     bool changed;
     switch (c->kind) {
     case ASH_COMMAND_LAUNCH:
+        if (item->product) return false;
         changed = put(&record[0], c->launch->chunks.begin);
         changed |= put(&record[1], stopped ? record[0] : present(&c->launch->chunks.end));
         changed |= put(&record[2], ash_ceil_div(ASH_MAX(record[1] - record[0], 0), takers_of(item)));

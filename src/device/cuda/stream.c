@@ -125,10 +125,17 @@ static void issue_kernel(cuda_streams *s, cuda_script *script, cuda_item *item) 
     const ash_command *c = item->command;
     ash_cuda_script__read_params(s, script, item);
     begin_time(s, c);
-    check(s,
-          f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, item->shared,
-                    s->streams[item->stream], &script->addresses.at[item->first], NULL),
-          "a launch");
+    ash_diag why = {0};
+    if (item->product)
+        ash_cuda_line__fail(&s->line,
+                            ash_cuda_product__issue(s->cuda, item->product, &script->values.at[item->first],
+                                                    s->streams[item->stream], &why),
+                            &why);
+    else
+        check(s,
+              f->launch(item->function, item->grid, 1, 1, item->block, 1, 1, item->shared,
+                        s->streams[item->stream], &script->addresses.at[item->first], NULL),
+              "a launch");
     end_time(s, c);
 }
 

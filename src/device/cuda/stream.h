@@ -77,6 +77,7 @@ typedef struct cuda_item {
     uint32_t stream, segment, words; /* i64s of its record */
     uint64_t record;                 /* bytes into the records */
     cu_function function;
+    const cuda_product *product; /* of a launch that is one of cuBLASLt: it has no function and no record */
     unsigned grid, block, shared;
     bool parallel; /* of a launch, as the chunks said */
     uint32_t first,

@@ -77,6 +77,7 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
                      .inner = a->dims[a->rank - 1]};
     ash_dim batches = 1;
     if (ash_node_int(node, ASH_ATTR_B_BLOCK)) return false;
+    if (node->op == ASH_OP_MATMUL_LIBRARY && ash_gpu_lower_library(k, chunks)) return true;
     for (unsigned d = 0; d + 2 < p.rank; d++) batches = ash_kern_product(k, batches, out->dims[d]);
     const ash_gpu_work work = {.rows = ash_kern_max(k, p.m),
                                .columns = ash_kern_max(k, p.n),

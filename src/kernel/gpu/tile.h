@@ -163,6 +163,8 @@ void ash_gpu_lower_bits(ash_kern *k,
 /* attend.c: attention whose scores are not stored. */
 void ash_gpu_lower_attend(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks);
+/* library.c: what the device's library does; false: operands or result do not lie as it takes them. */
+bool ash_gpu_lower_library(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks);
 /* patch.c: a convolution with pieces of images for tiles; `again` as above. The window of one that can be
  * so, of packed weights. */
