@@ -29,19 +29,24 @@ static const char *scalar_type(printer *p, unsigned dtype) {
     }
 }
 
-static void type(printer *p, unsigned dtype, unsigned lanes) {
-    const char *name = scalar_type(p, dtype);
-    if (lanes == 1)
+/* Indices that 32 bits hold are held in these, as they are in src/code. */
+static const char *held_type(printer *p, const ash_inst *inst) {
+    return inst->dtype == ASH_I64 && inst->width != ASH_NEST_WIDE ? "int" : scalar_type(p, inst->dtype);
+}
+
+static void type(printer *p, const ash_inst *inst) {
+    const char *name = held_type(p, inst);
+    if (inst->lanes == 1)
         ash_text_add(p->out, "%s", name);
     else
-        ash_text_add(p->out, "vec<%s, %u>", name, lanes);
+        ash_text_add(p->out, "vec<%s, %u>", name, inst->lanes);
 }
 
 /* Numbers where they are used. */
 static void operand(printer *p, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(p->nest, ref);
     if (inst->op == ASH_NEST_INT)
-        ash_text_add(p->out, "%s(%" PRId64 "ll)", scalar_type(p, inst->dtype), inst->i);
+        ash_text_add(p->out, "%s(%" PRId64 "ll)", held_type(p, inst), inst->i);
     else if (inst->op == ASH_NEST_FLOAT && isfinite(inst->f))
         ash_text_add(p->out, "%s(%a)", scalar_type(p, inst->dtype), inst->f);
     else if (inst->op == ASH_NEST_FLOAT)
@@ -53,12 +58,33 @@ static void operand(printer *p, ash_ref ref) {
         ash_text_add(p->out, "v%u", ref);
 }
 
+/* An index as what an instruction wants; all else as it is. */
+static void operand_as(printer *p, ash_ref ref, const char *index) {
+    const ash_inst *inst = ash_nest_at(p->nest, ref);
+    const bool other = inst->dtype == ASH_I64 && strcmp(held_type(p, inst), index) != 0;
+    if (other) ash_text_add(p->out, "cast<%s>(", index);
+    operand(p, ref);
+    if (other) ash_text_add(p->out, ")");
+}
+
+/* Whether an instruction takes indices in 32 bits. Those of a sum, a difference, a product or a choice are
+ * those of its operands alone; all else takes whole operands, which 32 bits have to hold. */
+static bool is_narrow(const ash_nest *n, const ash_inst *inst) {
+    const ash_inst *a = ash_nest_at(n, inst->a);
+    const bool own = inst->op == ASH_NEST_COMPUTE && (inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB ||
+                                                      inst->i == ASH_OP_MUL || inst->i == ASH_OP_SELECT);
+    if (own) return inst->dtype == ASH_I64 && inst->width != ASH_NEST_WIDE;
+    return a->dtype == ASH_I64 && a->width != ASH_NEST_WIDE &&
+           (inst->b == ASH_NO_REF || ash_nest_at(n, inst->b)->width != ASH_NEST_WIDE);
+}
+
 /* What there is, with commas between. */
 static void operands(printer *p, const ash_inst *inst) {
     const ash_ref refs[] = {inst->a, inst->b, inst->c};
+    const char *index = is_narrow(p->nest, inst) ? "int" : "i64";
     for (size_t i = 0; i < ASH_COUNT(refs) && refs[i] != ASH_NO_REF; i++) {
         if (i) ash_text_add(p->out, ", ");
-        operand(p, refs[i]);
+        operand_as(p, refs[i], index);
     }
 }
 
@@ -155,7 +181,7 @@ static void scattered(printer *p, const ash_inst *inst, unsigned lanes) {
     ash_text_add(p->out, inst->op == ASH_NEST_GATHER ? "gather<%u>(" : "scatter(", lanes);
     base(p, inst->buf);
     ash_text_add(p->out, ", ");
-    operand(p, inst->a);
+    operand_as(p, inst->a, "i64");
     if (inst->op == ASH_NEST_SCATTER) ash_text_add(p->out, ", "), operand(p, inst->c);
     ash_text_add(p->out, ", ");
     if (inst->b == ASH_NO_REF)
@@ -180,7 +206,7 @@ static void copy(printer *p, const ash_inst *inst) {
 static void shuffle(printer *p, const ash_inst *inst) {
     const unsigned first = ash_nest_at(p->nest, inst->a)->lanes;
     if (inst->lanes > 1) {
-        type(p, inst->dtype, inst->lanes);
+        type(p, inst);
         ash_text_add(p->out, "{{");
     }
     for (unsigned i = 0; i < inst->lanes; i++) {
@@ -193,12 +219,10 @@ static void shuffle(printer *p, const ash_inst *inst) {
 }
 
 static void compute(printer *p, const ash_inst *inst) {
-    if (inst->i == ASH_OP_CAST) {
-        ash_text_add(p->out, "cast<%s>(", scalar_type(p, inst->dtype));
-    } else {
-        ash_text_add(p->out, "op_%s%s(", ash_op_name((ash_op)inst->i),
-                     inst->unroll == ASH_NEST_NARROW ? "_narrow" : "");
-    }
+    if (inst->i == ASH_OP_CAST)
+        ash_text_add(p->out, "cast<%s>(", held_type(p, inst));
+    else
+        ash_text_add(p->out, "op_%s(", ash_op_name((ash_op)inst->i));
     operands(p, inst);
     ash_text_add(p->out, ")");
 }
@@ -212,10 +236,13 @@ static void call(printer *p, const char *name, const ash_inst *inst) {
 
 static void value(printer *p, const ash_inst *inst) {
     const char *blocks = p->nest->threads ? "true" : "false";
-    const bool narrow = inst->unroll == ASH_NEST_NARROW;
     switch ((ash_nest_op)inst->op) {
-    case ASH_NEST_BEGIN_ARG: ash_text_add(p->out, "begin_of<%s>(record)", blocks); break;
-    case ASH_NEST_END_ARG: ash_text_add(p->out, "end_of<%s>(record)", blocks); break;
+    case ASH_NEST_BEGIN_ARG:
+        ash_text_add(p->out, "begin_of<%s, %s>(record)", held_type(p, inst), blocks);
+        break;
+    case ASH_NEST_END_ARG:
+        ash_text_add(p->out, "end_of<%s, %s>(record)", held_type(p, inst), blocks);
+        break;
     case ASH_NEST_THREAD: ash_text_add(p->out, "threadIdx.x"); break;
     case ASH_NEST_VAR: ash_text_add(p->out, "record[3 + %" PRId64 "]", inst->i); break;
     case ASH_NEST_SPLAT:
@@ -231,8 +258,8 @@ static void value(printer *p, const ash_inst *inst) {
     case ASH_NEST_LOAD: load(p, inst); break;
     case ASH_NEST_GATHER: scattered(p, inst, inst->lanes); break;
     case ASH_NEST_COMPUTE: compute(p, inst); break;
-    case ASH_NEST_IDIV: call(p, narrow ? "idiv_narrow" : "idiv", inst); break;
-    case ASH_NEST_IMOD: call(p, narrow ? "imod_narrow" : "imod", inst); break;
+    case ASH_NEST_IDIV: call(p, "idiv", inst); break;
+    case ASH_NEST_IMOD: call(p, "imod", inst); break;
     case ASH_NEST_FMA: call(p, "fused", inst); break;
     case ASH_NEST_HREDUCE:
         ash_text_add(p->out, "hreduce_");
@@ -249,19 +276,16 @@ static void value(printer *p, const ash_inst *inst) {
 
 /* --- structure --------------------------------------------------------------------------------------- */
 
-/* As often as it is to be laid out; numbers that 32 bits hold count in these, as they do in src/code. */
+/* As often as it is to be laid out. */
 static void loop(printer *p, ash_ref ref) {
-    const ash_inst *inst = ash_nest_at(p->nest, ref), *from = ash_nest_at(p->nest, inst->a),
-                   *to = ash_nest_at(p->nest, inst->b);
-    const bool counted =
-        from->op == ASH_NEST_INT && to->op == ASH_NEST_INT && from->i >= 0 && to->i <= INT32_MAX / 2;
-    ash_text_add(p->out, "_Pragma(\"unroll %u\") for (%s at%u = ", ASH_MAX(inst->unroll, 1u),
-                 counted ? "int" : "i64", ref);
-    operand(p, inst->a);
+    const ash_inst *inst = ash_nest_at(p->nest, ref);
+    const char *name = held_type(p, inst);
+    ash_text_add(p->out, "_Pragma(\"unroll %u\") for (%s at%u = ", ASH_MAX(inst->unroll, 1u), name, ref);
+    operand_as(p, inst->a, name);
     ash_text_add(p->out, "; at%u < ", ref);
-    operand(p, inst->b);
-    ash_text_add(p->out, "; at%u += %" PRId64 ") {\n%*sconst i64 v%u = at%u;\n", ref, inst->i,
-                 4 * (p->depth + 1), "", ref, ref);
+    operand_as(p, inst->b, name);
+    ash_text_add(p->out, "; at%u += %" PRId64 ") {\n%*sconst %s v%u = at%u;\n", ref, inst->i,
+                 4 * (p->depth + 1), "", name, ref, ref);
 }
 
 static void effect(printer *p, ash_ref ref) {
@@ -277,7 +301,7 @@ static void effect(printer *p, ash_ref ref) {
     case ASH_NEST_SET:
         operand(p, inst->a);
         ash_text_add(p->out, " = ");
-        operand(p, inst->b);
+        operand_as(p, inst->b, held_type(p, ash_nest_at(p->nest, inst->a)));
         break;
     case ASH_NEST_STORE: store(p, inst); break;
     case ASH_NEST_SCATTER: scattered(p, inst, ash_nest_at(p->nest, inst->c)->lanes); break;
@@ -301,10 +325,11 @@ static void instruction(printer *p, ash_ref ref) {
     ash_text_add(p->out, "%*s", 4 * p->depth, "");
     if (inst->lanes && inst->op != ASH_NEST_LOOP) {
         if (inst->op != ASH_NEST_CELL) ash_text_add(p->out, "const ");
-        type(p, inst->dtype, inst->lanes);
-        ash_text_add(p->out, " v%u = ", ref);
+        const bool resized = inst->dtype == ASH_I64 && inst->lanes > 1;
+        type(p, inst);
+        ash_text_add(p->out, resized ? " v%u = cast<%s>(" : " v%u = ", ref, held_type(p, inst));
         value(p, inst);
-        ash_text_add(p->out, ";\n");
+        ash_text_add(p->out, resized ? ");\n" : ";\n");
     } else {
         effect(p, ref);
     }

@@ -29,6 +29,13 @@ template <int N> __device__ __forceinline__ vec<i64, N> lanes() {
     return y;
 }
 
+__device__ __forceinline__ unsigned positive(int a) {
+    return a;
+}
+__device__ __forceinline__ unsigned long long positive(i64 a) {
+    return a;
+}
+
 // An operator of one, two operands, lane by lane.
 #define UNARY(name, expression)                                                                              \
     DEVICE auto name(T a) {                                                                                  \
@@ -75,15 +82,9 @@ BINARY(op_shr, (T)(a >> b))
 BINARY(op_eq, a == b)
 BINARY(op_lt, a < b)
 BINARY(op_le, a <= b)
-BINARY(idiv, (i64)((unsigned long long)a / (unsigned long long)b))
-BINARY(imod, (i64)((unsigned long long)a % (unsigned long long)b))
-// The same where 32 bits hold both operands.
-BINARY(op_mul_narrow, (i64)(int)a * (int)b)
-BINARY(op_eq_narrow, (int)a == (int)b)
-BINARY(op_lt_narrow, (int)a < (int)b)
-BINARY(op_le_narrow, (int)a <= (int)b)
-BINARY(idiv_narrow, (i64)((unsigned)a / (unsigned)b))
-BINARY(imod_narrow, (i64)((unsigned)a % (unsigned)b))
+// Of indices that are not negative.
+BINARY(idiv, (T)(positive(a) / positive(b)))
+BINARY(imod, (T)(positive(a) % positive(b)))
 
 __device__ __forceinline__ float fused(float a, float b, float c) {
     return __fmaf_rn(a, b, c);
@@ -226,14 +227,14 @@ template <int LEFT> __device__ __forceinline__ void wait() {
 
 // --- the kernel's range of chunks, a block's or a thread's; being asked to stop ----------------------------
 
-template <bool BLOCKS> __device__ __forceinline__ i64 begin_of(const i64 *record) {
-    const i64 number = BLOCKS ? blockIdx.x : blockIdx.x * (i64)blockDim.x + threadIdx.x;
-    const i64 begin = record[0] + number * record[2];
-    return begin < record[1] ? begin : record[1];
+template <typename T, bool BLOCKS> __device__ __forceinline__ T begin_of(const i64 *record) {
+    const T number = BLOCKS ? (T)blockIdx.x : (T)blockIdx.x * (T)blockDim.x + (T)threadIdx.x, end = (T)record[1],
+            from = (T)record[0] + number * (T)record[2];
+    return from < end ? from : end;
 }
-template <bool BLOCKS> __device__ __forceinline__ i64 end_of(const i64 *record) {
-    const i64 end = begin_of<BLOCKS>(record) + record[2];
-    return end < record[1] ? end : record[1];
+template <typename T, bool BLOCKS> __device__ __forceinline__ T end_of(const i64 *record) {
+    const T end = (T)record[1], to = begin_of<T, BLOCKS>(record) + (T)record[2];
+    return to < end ? to : end;
 }
 __device__ __forceinline__ bool stopped(int *words) {
     volatile int *const w = words;
