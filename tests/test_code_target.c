@@ -38,7 +38,9 @@ static void declare(ash_emit *e, const char *symbol) {
                             LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), params, n, false));
 }
 
-static val special(ash_emit *e, ash_nest_op op) {
+/* No index is narrow there. */
+static val special(ash_emit *e, ash_nest_op op, bool narrow) {
+    assert_false(narrow);
     static const char *const names[] = {"chunk.begin", "chunk.end", "worker"};
     LLVMTypeRef type = LLVMFunctionType(LLVMInt64TypeInContext(e->ctx), NULL, 0, false);
     const char *name = names[op == ASH_NEST_BEGIN_ARG ? 0 : op == ASH_NEST_END_ARG ? 1 : 2];
@@ -53,7 +55,8 @@ static val in_block(ash_emit *e, int64_t index) {
     return LLVMBuildGEP2(e->at_entry, LLVMInt64TypeInContext(e->ctx), block, &at, 1, "");
 }
 
-static val variable(ash_emit *e, int64_t index) {
+static val variable(ash_emit *e, int64_t index, bool narrow) {
+    assert_false(narrow);
     return LLVMBuildLoad2(e->at_entry, LLVMInt64TypeInContext(e->ctx), in_block(e, index + 2), "");
 }
 
