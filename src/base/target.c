@@ -136,11 +136,12 @@ void ash_target__fill(ash_target *target) {
 /* --- GPUs -------------------------------------------------------------------------------------------- */
 
 /* Compute capabilities, ascending, the least version of PTX that has them: what a driver must know; and
- * multiprocessors, multiply-adds a cycle of one (of f32; of half floats, summed in f32, by mma.sync, and at
- * the vendor's peak), and bytes of memory, and of the second-level cache, a cycle at the clock that it has under load, of the
- * usual one: V100, Xavier, T4, A100, RTX 3090, Orin, RTX 4090, H100; and KiB of shared memory of a block
- * that asks for all of it, and of a multiprocessor. What is newer than LLVM knows is taken for an H100
- * (`code`), but for that memory and, of sm_120, for the tensor cores, which are an RTX 5090's. */
+ * multiprocessors, multiply-adds a cycle of one (of f32; of half floats, summed in f32, by mma.sync, and
+ * at the vendor's peak), and bytes of memory, and of the second-level cache, a cycle at the clock that
+ * it has under load, of the usual one: V100, Xavier, T4, A100, RTX 3090, Orin, RTX 4090, H100; and KiB
+ * of shared memory of a block that asks for all of it, and of a multiprocessor. What is newer than LLVM
+ * knows is taken for an H100 (`code`), but for that memory and, of sm_120, for the tensor cores, which
+ * are an RTX 5090's. */
 static const struct gpu {
     unsigned capability, code, ptx, multiprocessors, adds, halves, peak, memory, near, block, core;
 } gpus[] = {{70, 70, 60, 80, 64, 0, 0, 588, 1438, 96, 96},

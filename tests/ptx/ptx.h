@@ -105,11 +105,11 @@ const char *ptx_failed(void);
  * to a graph; or an instruction without its modifiers and types ("bar.sync"), where a module is read:
  * nothing takes its place. */
 void ptx_leave_out(const char *kind, uint64_t n);
+/* How many of that kind there were since. */
+uint64_t ptx_left_out_of(void);
 /* The other way round: before the n-th call from now of a driver's function (a literal, as above) the host
  * waits for all that was issued, until the next ptx_reset. */
 void ptx_put_wait(const char *function, uint64_t n);
-/* How many of that kind there were since. */
-uint64_t ptx_left_out_of(void);
 /* A defect: where modules are read from now on, until the next ptx_reset, instructions of one kind, without
  * modifiers and types ("fma"; a literal, it is kept), have the lowest bit of their result turned, in the
  * first thread that executes them: in each execution by a block, or (n > 0) in the n-th alone. Those that
