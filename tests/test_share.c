@@ -68,6 +68,38 @@ static void thousands_become_a_few(void **state) {
         }
 }
 
+/* Whether the index of the nest's only load is known to fit 32 bits. */
+static bool loads_narrowly(const ash_nest *nest) {
+    for (size_t i = 0; i < nest->code.len; i++)
+        if (nest->code.at[i].op == ASH_NEST_LOAD && !nest->code.at[i].buf)
+            return nest->code.at[nest->code.at[i].a].width != ASH_NEST_WIDE;
+    fail_msg("no load");
+    return false;
+}
+
+/* Offsets that 32 bits hold and others are no family, where indices are as wide as they have to be. */
+static void widths_are_kept_apart(void **state) {
+    enum { PARTS = 64, LINES = 1 << 14, LENGTH = 1 << 18, FAR = (1 << 30) / (LENGTH / 2) };
+    struct room *r = *state;
+    ash_target target;
+    ash_program *p;
+    assert_ok(ash_target__named("sm_80", &target, &diag));
+    fresh_graph(r);
+    ash_value x = plane_input(r->g, "x", ASH_F32, LINES, LENGTH);
+    for (int64_t i = 0; i < PARTS; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "y%lld", (long long)i);
+        ash_graph_output(r->g, name, ash_relu(r->g, ash_slice_axis(r->g, x, 0, LINES / PARTS * i, 3)));
+    }
+    assert_ok(ash_graph_status(r->g, &diag));
+    assert_ok(ash_program__lower(r->g, &target, NULL, &p, &diag));
+    assert_int_equal(p->steps.len, PARTS);
+    assert_in_range(p->nests.len, 2, PARTS / 4);
+    for (int64_t i = 0; i < PARTS; i++)
+        assert_int_equal(loads_narrowly(&p->nests.at[p->steps.at[i].nest]), LINES / PARTS * i + 3 <= FAR);
+    ash_program__free(p);
+}
+
 /* What layers of one shape differ in is loaded behind the loop over their inner dimension, where sums
  * take the registers. */
 static void numbers_are_behind_products(void **state) {
@@ -412,6 +444,7 @@ static void in_every_mode(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(thousands_become_a_few, setup, teardown),
+        cmocka_unit_test_setup_teardown(widths_are_kept_apart, setup, teardown),
         cmocka_unit_test_setup_teardown(numbers_are_behind_products, setup, teardown),
         cmocka_unit_test_setup_teardown(long_ones_still_look, setup, teardown),
         cmocka_unit_test_setup_teardown(bits_are_those_of_immediates, setup, teardown),

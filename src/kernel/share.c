@@ -49,6 +49,7 @@ typedef struct number {
     uint64_t bits; /* of the i64, or of the f64 */
     ash_dtype dtype;
     unsigned lanes;
+    uint8_t width;                /* ash_inst.width */
     bool is_float, free, indexes; /* indexes: is added to an index */
     bool cheaper;                 /* than a number from memory */
 } number;
@@ -201,6 +202,7 @@ static number number_of(const sharer *s, const ash_nest *n, ash_ref user, unsign
     bool memory = is_memory(&n->code.at[user]);
     number out = {.dtype = (ash_dtype)c->dtype,
                   .lanes = ash_nest_at(n, ref)->lanes,
+                  .width = ash_nest_at(n, ref)->width,
                   .is_float = c->op == ASH_NEST_FLOAT,
                   .free = is_free(s, n, user, which, c),
                   .indexes = memory ? which == 0 : s->indexes.at[user] && c->dtype == ASH_I64};
@@ -230,7 +232,7 @@ static void put_operand(sharer *s, const ash_nest *n, ash_ref user, unsigned whi
     number x = number_of(s, n, user, which, ref);
     uint64_t rest = x.indexes ? x.bits % TOGETHER : 0;
     put(s, (x.free ? FREE : FIXED) | (uint64_t)x.dtype << 8 | (uint64_t)x.lanes << 16 | rest << 32 |
-               (uint64_t)x.is_float << 40 | (uint64_t)x.indexes << 41);
+               (uint64_t)x.is_float << 40 | (uint64_t)x.indexes << 41 | (uint64_t)x.width << 42);
     if (!x.free)
         put(s, x.bits);
     else
@@ -268,7 +270,7 @@ static void outline(sharer *s, uint32_t nest) {
         s->names.at[i] = name++;
         put(s, inst->op | (uint64_t)inst->lanes << 16 | (uint64_t)inst->dtype << 32 |
                    (uint64_t)inst->buf << 48);
-        put(s, inst->unroll);
+        put(s, inst->unroll | (uint64_t)inst->width << 32);
         uint32_t place;
         put(s, is_settled(s, inst, &place) ? ~(uint64_t)place : (uint64_t)inst->i);
         put_operand(s, n, i, 0, inst->a);
@@ -511,11 +513,17 @@ static ash_ref emit_operand(writing *w, ash_ref user, unsigned which, ash_ref re
     if (!constant_behind(w->from, ref)) return w->to[ref];
     number x = number_of(w->s, w->from, user, which, ref);
     const role *r = x.free ? &w->s->roles.at[w->next_free++] : NULL;
-    if (!r || !r->varies) return ash_nest_splat(w->nest, emit_constant(w->nest, &x), x.lanes);
-    ash_ref value = parameter_here(w, &w->s->parameters.at[r->of]);
-    if (r->more)
-        value = ash_nest_binary(w->nest, ASH_OP_ADD, value, ash_nest_index(w->nest, (int64_t)r->more));
-    return ash_nest_splat(w->nest, value, x.lanes);
+    ash_ref value;
+    if (r && r->varies) {
+        value = parameter_here(w, &w->s->parameters.at[r->of]);
+        if (r->more)
+            value = ash_nest_binary(w->nest, ASH_OP_ADD, value, ash_nest_index(w->nest, (int64_t)r->more));
+    } else {
+        value = emit_constant(w->nest, &x);
+    }
+    value = ash_nest_splat(w->nest, value, x.lanes);
+    if (!w->nest->failed) w->nest->code.at[value].width = x.width; /* the same in the whole family */
+    return value;
 }
 
 static void emit_code(writing *w) {
@@ -526,6 +534,7 @@ static void emit_code(writing *w) {
         if (w->loads && is_settled(w->s, &inst, &place)) {
             const uint16_t buffer = (uint16_t)(w->settled + place);
             w->to[i] = ash_nest_load(w->nest, buffer, ash_nest_index(w->nest, 0), 1, ASH_NO_REF);
+            if (!w->nest->failed) w->nest->code.at[w->to[i]].width = inst.width;
             continue;
         }
         inst.a = emit_operand(w, i, 0, inst.a);
