@@ -242,6 +242,13 @@ static ash_status run_steps(struct prologue *run, ash_diag *diag) {
     return ASH_OK;
 }
 
+/* What streams hold of steps that have run; executions, which may have the same streams, say something
+ * else. */
+static void forget_steps(ash_plan *plan) {
+    for (uint32_t d = 0; d < plan->shared->n_devices; d++)
+        if (plan->early[d]->class->forget) plan->early[d]->class->forget(plan->early[d]);
+}
+
 /* A failure leaves the room for the next attempt. */
 ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     if (plan->second) return ash_plan__need_weights(plan->owner, diag);
@@ -249,14 +256,14 @@ ash_status ash_plan__need_weights(ash_plan *plan, ash_diag *diag) {
     ASH_TRY(ash_plan__check_all_files(plan, diag));
     ASH_TRY(ash_plan__make_room(plan, diag));
     int64_t start = ash_clock__now();
+    const uint64_t before = plan->report.prologue_runs;
     struct prologue run = {.plan = plan, .room = plan->room};
     ASH_TRY(find_bases(&run, diag));
     plan->active = plan->early[0];
     ASH_TRY(poison(&run, diag));
     ASH_TRY(run_steps(&run, diag));
     drop_pages(&run);
-    for (uint32_t d = 0; d < plan->shared->n_devices; d++)
-        if (plan->early[d]->class->forget) plan->early[d]->class->forget(plan->early[d]);
+    if (plan->report.prologue_runs != before) forget_steps(plan);
     ash_plan__point_at_weights(plan, run.weights_base);
     ash_plan__count_weights(plan);
     take_weights(&run);
