@@ -482,6 +482,8 @@ static void threads_have_no_stack(void **state) {
         {"bytes, product, residual", quantised_product, .m = 128, .k = 256, .n = 256, .residual = true},
         {"bytes, product, odd columns", quantised_product, .m = 127, .k = 256, .n = 251, .residual = true},
         {"bytes, product, odd terms", quantised_product, .m = 127, .k = 250, .n = 256, .residual = true},
+        {"bytes, product, odd terms and columns", quantised_product, .m = 127, .k = 250, .n = 251,
+         .residual = true},
     };
     NEED_TOOL(ptxas, "PTXAS");
     for (size_t i = 0; i < ASH_COUNT(kinds) * ASH_COUNT(forms); i++) {
