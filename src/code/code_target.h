@@ -92,6 +92,8 @@ struct ash_code_target {
     LLVMValueRef (*add)(ash_emit *e, LLVMValueRef address, int64_t bytes);
     /* The same integer, of which the assembler knows neither what it is nor that all threads have the same. */
     LLVMValueRef (*differ)(ash_emit *e, LLVMValueRef value);
+    /* The same integer, of which LLVM knows nothing; to the assembler it is the same. */
+    LLVMValueRef (*veil)(ash_emit *e, LLVMValueRef value);
     /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
     void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);
 

@@ -245,6 +245,15 @@ static LLVMValueRef hidden(ash_emit *e, ash_ref loop, LLVMValueRef value) {
     return call;
 }
 
+/* The loop's variable as the body sees it. Of an innermost loop over many buffers whose addresses LLVM would
+ * have walk on GPUs, in two registers each, they are found from the variable. */
+static LLVMValueRef seen_variable(ash_emit *e, ash_ref loop, LLVMValueRef phi) {
+    enum { MOST_WALKING = 32 };
+    if (!e->kind->veil) return hidden(e, loop, phi);
+    bool many = e->nest->buffers.len > MOST_WALKING && !has_inner_loop(e, loop);
+    return many ? e->kind->veil(e, phi) : phi;
+}
+
 /* Begins a count at a number, or at an address, before the loop. */
 static LLVMValueRef begin_counter(ash_emit *e, ash_emit_counter *c, LLVMValueRef address, int64_t bytes) {
     ash_emit_inner *l = &e->inner;
@@ -339,9 +348,9 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
     else
         LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef phi = LLVMBuildPhi(e->b, type, ""), variable = hidden(e, loop, phi);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, type, ""), variable = seen_variable(e, loop, phi);
     e->inner = (ash_emit_inner){.loop = loop, .from = from, .before = before, .head = body};
-    if (variable != phi && !has_inner_loop(e, loop)) e->inner.variable = variable;
+    if (e->kind->same_register && !has_inner_loop(e, loop)) e->inner.variable = variable;
     emit_bodies(e, loop, variable, 0, copies);
     LLVMValueRef next = count_on(e, variable, ash_nest_at(e->nest, loop)->i * (int64_t)copies);
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);

@@ -168,6 +168,17 @@ LLVMValueRef ash_nvptx__differ(ash_emit *e, LLVMValueRef value) {
     return LLVMBuildAdd(e->b, value, LLVMBuildIntCast2(e->b, zero, LLVMTypeOf(value), false, ""), "");
 }
 
+LLVMValueRef ash_nvptx__veil(ash_emit *e, LLVMValueRef value) {
+    static const char *const texts[] = {"mov.b32 \t$0, $1;", "mov.b64 \t$0, $1;"}, *const constraints[] = {
+                                                                                       "=r,r", "=l,l"};
+    LLVMTypeRef own = LLVMTypeOf(value), type = LLVMFunctionType(own, &own, 1, false);
+    const bool wide = LLVMGetIntTypeWidth(own) == 64;
+    LLVMValueRef move =
+        LLVMGetInlineAsm(type, texts[wide], strlen(texts[wide]), constraints[wide],
+                         strlen(constraints[wide]), false, false, LLVMInlineAsmDialectATT, false);
+    return LLVMBuildCall2(e->b, type, move, &value, 1, "");
+}
+
 /* Loads, which copies are before sm_80, reach megabytes. */
 static int64_t copy_reach(const ash_emit *e) {
     return e->features & ASH_NVPTX_COPIES ? 2048 : 0;
@@ -248,6 +259,7 @@ const ash_code_target ash_code__nvptx = {
     .copy_reach = copy_reach,
     .add = ash_nvptx__add,
     .differ = ash_nvptx__differ,
+    .veil = ash_nvptx__veil,
     .copy = ash_nvptx__copy,
     .mma = ash_nvptx__mma,
     .tf32 = ash_nvptx__tf32,
