@@ -245,13 +245,16 @@ static LLVMValueRef hidden(ash_emit *e, ash_ref loop, LLVMValueRef value) {
     return call;
 }
 
-/* The loop's variable as the body sees it. Of an innermost loop over many buffers whose addresses LLVM would
- * have walk on GPUs, in two registers each, they are found from the variable. */
+/* Whether a GPU's thread reads so many buffers that it has no registers for addresses in all of them. */
+static bool has_many_buffers(const ash_emit *e) {
+    enum { MOST_HELD = 32 };
+    return e->kind->veil && e->nest->buffers.len > MOST_HELD;
+}
+
+/* The loop's variable as the body sees it. LLVM would have an address walk through each of many buffers. */
 static LLVMValueRef seen_variable(ash_emit *e, ash_ref loop, LLVMValueRef phi) {
-    enum { MOST_WALKING = 32 };
-    if (!e->kind->veil) return hidden(e, loop, phi);
-    bool many = e->nest->buffers.len > MOST_WALKING && !has_inner_loop(e, loop);
-    return many ? e->kind->veil(e, phi) : phi;
+    if (has_many_buffers(e) && !has_inner_loop(e, loop)) return e->kind->veil(e, phi);
+    return hidden(e, loop, phi);
 }
 
 /* Begins a count at a number, or at an address, before the loop. */
@@ -325,15 +328,15 @@ static bool has_meetings(const ash_emit *e, ash_ref loop) {
 }
 
 /* Loops that are laid out as often as they are to be, as those of a block's sums are: what assembles text
- * would do it once more, and have registers for fewer threads. Loops around those of a block's sums: what
- * is computed ahead of them, once instead of each time, holds registers all the way, where the sums need
- * all that there are. */
+ * would do it once more, and have registers for fewer threads. Loops around those of a block's sums, and
+ * loops over many buffers: what is computed ahead of them, once instead of each time, holds registers all the
+ * way, where the sums, or addresses, need all that there are. */
 static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64_t copies) {
     if (!e->kind->text) return;
     const bool meets = has_meetings(e, loop), inner = has_inner_loop(e, loop);
     if (copies > 1 || (meets && !inner))
         note_loop(e, branch, "llvm.loop.unroll.disable");
-    else if (meets)
+    else if (meets || has_many_buffers(e))
         note_loop(e, branch, "llvm.licm.disable");
 }
 
