@@ -90,7 +90,7 @@ struct ash_code_target {
      * constant. */
     int64_t (*copy_reach)(const ash_emit *e);
     LLVMValueRef (*add)(ash_emit *e, LLVMValueRef address, int64_t bytes);
-    /* The same integer, of which the assembler knows neither what it is nor that all threads have the same. */
+    /* The same integer: the assembler knows neither its value nor that all threads have the same. */
     LLVMValueRef (*differ)(ash_emit *e, LLVMValueRef value);
     /* The same integer, of which LLVM knows nothing; to the assembler it is the same. */
     LLVMValueRef (*veil)(ash_emit *e, LLVMValueRef value);

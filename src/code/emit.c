@@ -329,8 +329,8 @@ static bool has_meetings(const ash_emit *e, ash_ref loop) {
 
 /* Loops that are laid out as often as they are to be, as those of a block's sums are: what assembles text
  * would do it once more, and have registers for fewer threads. Loops around those of a block's sums, and
- * loops over many buffers: what is computed ahead of them, once instead of each time, holds registers all the
- * way, where the sums, or addresses, need all that there are. */
+ * loops over many buffers: what is computed ahead of them, once instead of each time, holds registers all
+ * the way, where the sums, or addresses, need all that there are. */
 static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64_t copies) {
     if (!e->kind->text) return;
     const bool meets = has_meetings(e, loop), inner = has_inner_loop(e, loop);

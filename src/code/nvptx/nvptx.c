@@ -189,8 +189,8 @@ static LLVMValueRef least(LLVMBuilderRef at, LLVMValueRef a, LLVMValueRef b) {
 }
 
 /* The number of the thread, or an end of its range; of the block, where that takes chunks together. What is
- * computed twice at the entry, LLVM finds. Ends that are narrow lie below 2^31, and there are no more threads
- * than chunks and a block: what lies behind the end lies below 2^32. */
+ * computed twice at the entry, LLVM finds. Ends that are narrow lie below 2^31, and there are no more
+ * threads than chunks and a block: what lies behind the end lies below 2^32. */
 static LLVMValueRef special(ash_emit *e, LLVMBuilderRef b, ash_nest_op op, bool narrow) {
     LLVMTypeRef type = narrow ? LLVMInt32TypeInContext(e->ctx) : LLVMInt64TypeInContext(e->ctx);
     if (op == ASH_NEST_THREAD) return narrow_register(e, b, "llvm.nvvm.read.ptx.sreg.tid.x");
