@@ -3,14 +3,13 @@
 # Assembles the PTX that tests left in a folder (the stand-in for the driver writes each module once: PTX_DUMP), each for its
 # own kind of GPU: what ptxas refuses, what has a stack frame, and what spills, fails by name.
 #
-#     tests/assembled.sh FOLDER EXCEPTIONS
+#     tests/assembled.sh FOLDER
 #
 #   ASSEMBLE_SECONDS   how long that may take (default 30); modules are taken in the order of their names, which are hashes,
 #                      and the line in the end says how many were left. 0: all, however long.
 #   ASSEMBLE_SEED      where in that order it begins (default 0)
 #
-# EXCEPTIONS says which kernels may have a stack, by what is theirs in each build: from how many clamped indices on, the
-# most bytes, why. Ends with 77 where there is no ptxas.
+# Ends with 77 where there is no ptxas.
 set -u
 if [ "${1:-}" = --some ]; then # END RESULTS MODULE...
     end=$2 results=$3
@@ -26,16 +25,16 @@ if [ "${1:-}" = --some ]; then # END RESULTS MODULE...
             grep -q "is not defined for option 'gpu-name'" "$log" || break
         done
         [ $status -eq 124 ] && break
-        awk -v file="$module" -v good=$good -v kind="$kind" -v clamps="$(grep -c 'min\.s64' "$module")" '
+        awk -v file="$module" -v good=$good -v kind="$kind" '
             /Function properties for/ { name = $NF }
             /bytes stack frame/ { if ($1 + 0 || $5 + 0) said = said " " name " " $1 " " $5 }
             /error|fatal/ && !why { why = $0 }
-            END { print (good ? "good" : "refused"), file, kind, clamps (good ? said : " " why) }' "$log" >>"$results"
+            END { print (good ? "good" : "refused"), file, kind (good ? said : " " why) }' "$log" >>"$results"
     done
     rm -f "$log"
     exit 0
 fi
-folder=$1 exceptions=$2 seconds=${ASSEMBLE_SECONDS:-30} seed=${ASSEMBLE_SEED:-0}
+folder=$1 seconds=${ASSEMBLE_SECONDS:-30} seed=${ASSEMBLE_SEED:-0}
 shopt -s nullglob
 modules=("$folder"/*.ptx)
 count=${#modules[@]}
@@ -56,18 +55,11 @@ end=0
 printf '%s\0' "${modules[@]:first}" "${modules[@]:0:first}" |
     xargs -0 -n 16 -P "$(nproc)" "$0" --some "$end" "$results"
 awk -v start="$start" -v now="$(date +%s)" -v count="$count" -v first="$first" -v seed="$seed" '
-    FILENAME == ARGV[1] { if ($1 !~ /^#/ && NF) { from[++may] = $1; most[may] = $2 } next }
     { n++ }
-    $1 == "refused" { bad++; print "FAIL " $2 ": refused: " substr($0, index($0, $5)); next }
-    { wrong = 0
-      for (i = 5; i < NF; i += 3) {
-          fine = 0
-          for (m = 1; m <= may; m++) fine = fine || ($4 >= from[m] && $(i + 1) <= most[m])
-          if (fine) { excused++; continue }
-          wrong = 1
-          print "FAIL " $2 " (" $3 "): " $i " has a stack of " $(i + 1) " bytes, " $(i + 2) " of which spill"
-      }
-      bad += wrong }
-    END { printf "%d passed, %d failed, %d skipped: %d modules from number %d on (seed %d), %d s, %d excused\n", n - bad, bad,
-                 count - n, count, first, seed, now - start, excused
-          exit bad > 0 || n == 0 }' "$exceptions" "$results"
+    $1 == "refused" { bad++; print "FAIL " $2 ": refused: " substr($0, index($0, $4)); next }
+    { bad += NF > 3
+      for (i = 4; i < NF; i += 3)
+          print "FAIL " $2 " (" $3 "): " $i " has a stack of " $(i + 1) " bytes, " $(i + 2) " of which spill" }
+    END { printf "%d passed, %d failed, %d skipped: %d modules from number %d on (seed %d), %d s\n", n - bad, bad, count - n,
+                 count, first, seed, now - start
+          exit bad > 0 || n == 0 }' "$results"

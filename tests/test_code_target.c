@@ -39,14 +39,14 @@ static void declare(ash_emit *e, const char *symbol) {
 }
 
 /* No index is narrow there. */
-static val special(ash_emit *e, ash_nest_op op, bool narrow) {
+static val special(ash_emit *e, LLVMBuilderRef b, ash_nest_op op, bool narrow) {
     assert_false(narrow);
     static const char *const names[] = {"chunk.begin", "chunk.end", "worker"};
     LLVMTypeRef type = LLVMFunctionType(LLVMInt64TypeInContext(e->ctx), NULL, 0, false);
     const char *name = names[op == ASH_NEST_BEGIN_ARG ? 0 : op == ASH_NEST_END_ARG ? 1 : 2];
     val fn = LLVMGetNamedFunction(e->module, name);
     if (!fn) fn = LLVMAddFunction(e->module, name, type);
-    return LLVMBuildCall2(e->at_entry, type, fn, NULL, 0, "");
+    return LLVMBuildCall2(b, type, fn, NULL, 0, "");
 }
 
 static val in_block(ash_emit *e, int64_t index) {

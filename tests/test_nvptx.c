@@ -453,6 +453,23 @@ static ash_value quantised_product(fixture *f, const form *c) {
 }
 
 /* What has no main loop, or is quantised: a thread has registers alone. */
+/* Elements of k buffers whose places data say, and their sum. */
+static ash_value places(fixture *f, const form *c) {
+    ash_value x = INPUT(f, "x", ASH_F32, c->m), y = INPUT(f, "y", ASH_F32, c->m, c->n);
+    for (int64_t i = 0; i < c->k; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "at%d", (int)i);
+        y = ash_add(f->g, y, ash_gather(f->g, x, INPUT(f, name, ASH_I64, c->m, c->n), 0));
+    }
+    return y;
+}
+
+/* Products of rows by each other, by threads. */
+static ash_value rows_by_rows(fixture *f, const form *c) {
+    ash_value x = INPUT(f, "x", c->dtype, c->m, c->k);
+    return ash_matmul(f->g, x, ash_transpose(f->g, x, (int64_t[]){1, 0}));
+}
+
 static void threads_have_no_stack(void **state) {
     fixture *f = *state;
     static const char *const kinds[] = {"sm_80", "sm_90", "sm_120"};
@@ -482,6 +499,10 @@ static void threads_have_no_stack(void **state) {
         {"bytes, product, residual", quantised_product, .m = 128, .k = 256, .n = 256, .residual = true},
         {"bytes, product, odd columns", quantised_product, .m = 127, .k = 256, .n = 251, .residual = true},
         {"bytes, product, odd terms", quantised_product, .m = 127, .k = 250, .n = 256, .residual = true},
+        {"bytes, product, odd terms and columns", quantised_product, .m = 127, .k = 250, .n = 251,
+         .residual = true},
+        {"83 rounds", rows_by_rows, .dtype = ASH_I32, .m = 3, .k = 332},
+        {"64 buffers", places, .m = 90, .k = 64, .n = 3},
     };
     NEED_TOOL(ptxas, "PTXAS");
     for (size_t i = 0; i < ASH_COUNT(kinds) * ASH_COUNT(forms); i++) {

@@ -29,8 +29,9 @@ struct ash_code_target {
     /* Adds the function, with its convention and attributes: ash_emit.fn. */
     void (*declare)(ash_emit *e, const char *symbol);
     /* What an instruction without operands stands for: BEGIN_ARG, END_ARG, WORKER, THREAD; a variable. An
-     * i64, or, where it is known to be `narrow`, an i32. */
-    LLVMValueRef (*special)(ash_emit *e, ash_nest_op op, bool narrow);
+     * i64, or, where it is known to be `narrow`, an i32. The former at the entry, or wherever else `b` is,
+     * where it is found anew: no register has it from the entry on. */
+    LLVMValueRef (*special)(ash_emit *e, LLVMBuilderRef b, ash_nest_op op, bool narrow);
     LLVMValueRef (*variable)(ash_emit *e, int64_t index, bool narrow);
     LLVMValueRef (*buffer)(ash_emit *e, uint16_t buf); /* its address */
     LLVMValueRef (*shared)(ash_emit *e,
@@ -89,8 +90,10 @@ struct ash_code_target {
      * constant. */
     int64_t (*copy_reach)(const ash_emit *e);
     LLVMValueRef (*add)(ash_emit *e, LLVMValueRef address, int64_t bytes);
-    /* The same integer, of which the assembler does not know that it is the same for all threads. */
+    /* The same integer: the assembler knows neither its value nor that all threads have the same. */
     LLVMValueRef (*differ)(ash_emit *e, LLVMValueRef value);
+    /* The same integer, of which LLVM knows nothing; to the assembler it is the same. */
+    LLVMValueRef (*veil)(ash_emit *e, LLVMValueRef value);
     /* COPY_ASYNC of so many bytes between two addresses; `condition` may be NULL. */
     void (*copy)(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned bytes, LLVMValueRef condition);
 

@@ -245,6 +245,18 @@ static LLVMValueRef hidden(ash_emit *e, ash_ref loop, LLVMValueRef value) {
     return call;
 }
 
+/* Whether a GPU's thread reads so many buffers that it has no registers for addresses in all of them. */
+static bool has_many_buffers(const ash_emit *e) {
+    enum { MOST_HELD = 32 };
+    return e->kind->veil && e->nest->buffers.len > MOST_HELD;
+}
+
+/* The loop's variable as the body sees it. LLVM would have an address walk through each of many buffers. */
+static LLVMValueRef seen_variable(ash_emit *e, ash_ref loop, LLVMValueRef phi) {
+    if (has_many_buffers(e) && !has_inner_loop(e, loop)) return e->kind->veil(e, phi);
+    return hidden(e, loop, phi);
+}
+
 /* Begins a count at a number, or at an address, before the loop. */
 static LLVMValueRef begin_counter(ash_emit *e, ash_emit_counter *c, LLVMValueRef address, int64_t bytes) {
     ash_emit_inner *l = &e->inner;
@@ -316,15 +328,15 @@ static bool has_meetings(const ash_emit *e, ash_ref loop) {
 }
 
 /* Loops that are laid out as often as they are to be, as those of a block's sums are: what assembles text
- * would do it once more, and have registers for fewer threads. Loops around those of a block's sums: what
- * is computed ahead of them, once instead of each time, holds registers all the way, where the sums need
- * all that there are. */
+ * would do it once more, and have registers for fewer threads. Loops around those of a block's sums, and
+ * loops over many buffers: what is computed ahead of them, once instead of each time, holds registers all
+ * the way, where the sums, or addresses, need all that there are. */
 static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64_t copies) {
     if (!e->kind->text) return;
     const bool meets = has_meetings(e, loop), inner = has_inner_loop(e, loop);
     if (copies > 1 || (meets && !inner))
         note_loop(e, branch, "llvm.loop.unroll.disable");
-    else if (meets)
+    else if (meets || has_many_buffers(e))
         note_loop(e, branch, "llvm.licm.disable");
 }
 
@@ -339,9 +351,9 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
     else
         LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef phi = LLVMBuildPhi(e->b, type, ""), variable = hidden(e, loop, phi);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, type, ""), variable = seen_variable(e, loop, phi);
     e->inner = (ash_emit_inner){.loop = loop, .from = from, .before = before, .head = body};
-    if (variable != phi && !has_inner_loop(e, loop)) e->inner.variable = variable;
+    if (e->kind->same_register && !has_inner_loop(e, loop)) e->inner.variable = variable;
     emit_bodies(e, loop, variable, 0, copies);
     LLVMValueRef next = count_on(e, variable, ash_nest_at(e->nest, loop)->i * (int64_t)copies);
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
@@ -358,6 +370,49 @@ static LLVMValueRef emit_rotated(ash_emit *e, ash_ref loop, LLVMValueRef from, L
     return end;
 }
 
+/* Whether a loop goes over the chunks of a block. */
+static bool has_chunks(const ash_emit *e, ash_ref loop) {
+    const ash_inst *inst = ash_nest_at(e->nest, loop);
+    return e->nest->threads && inst->i == 1 && ash_nest_at(e->nest, inst->b)->op == ASH_NEST_END_ARG;
+}
+
+/* The loop over a block's chunks. A register that had their end would have it over all that is done for a
+ * chunk, whose sums need all that there are. So a predicate says whether there is another chunk behind this
+ * one, and where there is, the end is found anew, while that one begins. */
+static void emit_chunks(ash_emit *e, ash_ref loop, LLVMValueRef from, LLVMValueRef end) {
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), body = new_block(e), again = new_block(e),
+                      after = new_block(e);
+    LLVMValueRef one = LLVMConstInt(LLVMTypeOf(from), 1, false),
+                 first = LLVMBuildICmp(e->b, LLVMIntSLT, LLVMBuildAdd(e->b, from, one, ""), end, "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, from, end, ""), body, after);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef chunk = LLVMBuildPhi(e->b, LLVMTypeOf(from), ""),
+                 more = LLVMBuildPhi(e->b, LLVMTypeOf(first), "");
+    emit_bodies(e, loop, chunk, 0, 1);
+    LLVMMoveBasicBlockAfter(again, LLVMGetInsertBlock(e->b));
+    LLVMMoveBasicBlockAfter(after, again);
+    LLVMBuildCondBr(e->b, more, again, after);
+    LLVMPositionBuilderAtEnd(e->b, again);
+    LLVMValueRef next = LLVMBuildNSWAdd(e->b, chunk, one, ""),
+                 there = e->kind->special(e, e->b, ASH_NEST_END_ARG,
+                                          ash_emit__is_narrow(e, ash_nest_at(e->nest, loop)->b)),
+                 others = LLVMBuildICmp(e->b, LLVMIntSLT, LLVMBuildAdd(e->b, next, one, ""),
+                                        ash_emit__as_held(e, loop, there), "");
+    describe_loop(e, loop, LLVMBuildBr(e->b, body), 1);
+    LLVMAddIncoming(chunk, (LLVMValueRef[]){from, next}, (LLVMBasicBlockRef[]){before, again}, 2);
+    LLVMAddIncoming(more, (LLVMValueRef[]){first, others}, (LLVMBasicBlockRef[]){before, again}, 2);
+    LLVMPositionBuilderAtEnd(e->b, after);
+}
+
+/* Where a loop ends that runs more often than what assembles text may know: it would lay out all of its
+ * bodies in a row, with their loads ahead. Of a number that it does not know it lays out four. */
+static LLVMValueRef emit_limit(ash_emit *e, ash_ref loop, int64_t limit, uint64_t trips) {
+    enum { MOST_KNOWN = 16 };
+    LLVMValueRef value = ash_emit__as_held(e, loop, const_index(e, limit));
+    bool hides = e->kind->differ && !e->nest->threads && trips > MOST_KNOWN && !has_inner_loop(e, loop);
+    return hides ? e->kind->differ(e, value) : value;
+}
+
 static void emit_counted_loop(ash_emit *e, ash_ref loop, int64_t from, int64_t to) {
     const ash_inst *inst = ash_nest_at(e->nest, loop);
     uint64_t copies = ASH_MAX(inst->unroll, 1u), trips = count_trips(from, to, inst->i);
@@ -368,7 +423,7 @@ static void emit_counted_loop(ash_emit *e, ash_ref loop, int64_t from, int64_t t
     }
     int64_t limit = from + (int64_t)(trips - rest) * inst->i;
     emit_rotated(e, loop, ash_emit__as_held(e, loop, const_index(e, from)),
-                 ash_emit__as_held(e, loop, const_index(e, limit)), copies, false);
+                 emit_limit(e, loop, limit, copies > 1 ? 0 : trips), copies, false);
     emit_bodies(e, loop, NULL, limit, rest);
 }
 
@@ -379,6 +434,10 @@ static void emit_loop(ash_emit *e, ash_ref loop) {
     int64_t first, end;
     if (index_value(from, &first) && index_value(to, &end)) {
         emit_counted_loop(e, loop, first, end);
+        return;
+    }
+    if (has_chunks(e, loop)) {
+        emit_chunks(e, loop, from, to);
         return;
     }
     if (inst->unroll > 1) {
@@ -417,42 +476,10 @@ static LLVMValueRef emit_lanes(ash_emit *e, unsigned lanes) {
     return lanes == 1 ? const_index(e, 0) : ash_emit__numbers(i64, 0, lanes, lanes);
 }
 
-static bool divides(const ash_inst *inst) {
-    return inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
-}
-
-/* Whether an instruction on indices has 32 bits for each. Those of a sum, a difference, a product or a
- * choice are those of its operands alone; all else takes whole operands, which 32 bits have to hold.
- * Processors divide and multiply vectors of 32 bits. */
-static bool is_narrow(const ash_emit *e, const ash_inst *inst) {
-    const ash_inst *a = ash_nest_at(e->nest, inst->a), *b = ash_nest_at(e->nest, inst->b);
-    if (a->dtype != ASH_I64 && inst->dtype != ASH_I64) return false;
-    const bool fits = a->dtype == ASH_I64 && a->width && (inst->b == ASH_NO_REF || b->width);
-    if (!e->kind->narrow)
-        return inst->lanes > 1 && fits &&
-               (divides(inst) || (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL));
-    if (divides(inst)) return fits;
-    if (inst->op == ASH_NEST_SHUFFLE) return inst->width;
-    if (inst->op != ASH_NEST_COMPUTE) return false;
-    switch (inst->i) {
-    case ASH_OP_ADD:
-    case ASH_OP_SUB:
-    case ASH_OP_MUL:
-    case ASH_OP_SELECT: return inst->width;
-    case ASH_OP_MIN:
-    case ASH_OP_MAX:
-    case ASH_OP_EQ:
-    case ASH_OP_LT:
-    case ASH_OP_LE:
-    case ASH_OP_CAST: return fits;
-    default: return false;
-    }
-}
-
 /* An operand in the bits that the instruction has for it. */
 static LLVMValueRef operand(ash_emit *e, const ash_inst *inst, ash_ref ref) {
     if (ash_nest_at(e->nest, ref)->dtype != ASH_I64) return ash_emit__value(e, ref);
-    return ash_emit__resize(e, ash_emit__held(e, ref), is_narrow(e, inst));
+    return ash_emit__resize(e, ash_emit__held(e, ref), ash_emit__computes_narrow(e, inst));
 }
 
 static LLVMValueRef emit_shuffle(ash_emit *e, const ash_inst *inst) {
@@ -510,7 +537,7 @@ static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
                                           ash_emit__value(e, ash_nest_at(e->nest, inst->a)->a));
     LLVMValueRef a = operand(e, inst, inst->a);
     LLVMValueRef b = inst->b == ASH_NO_REF ? NULL : operand(e, inst, inst->b);
-    const bool narrow = is_narrow(e, inst);
+    const bool narrow = ash_emit__computes_narrow(e, inst);
     const ash_dtype type = (ash_dtype)ash_nest_at(e->nest, inst->a)->dtype,
                     from = narrow && type == ASH_I64 ? ASH_I32 : type;
     if (narrow && inst->i == ASH_OP_MUL && !e->kind->narrow) /* one instruction, where 64 bits take three */
@@ -545,7 +572,7 @@ static LLVMValueRef emit_vector_quotient(ash_emit *e, LLVMValueRef a, LLVMValueR
 /* Division of numbers that are not negative: unsigned, which is cheaper. */
 static LLVMValueRef emit_divide(ash_emit *e, const ash_inst *inst) {
     LLVMValueRef a = operand(e, inst, inst->a), b = operand(e, inst, inst->b), out;
-    bool quotient = inst->op == ASH_NEST_IDIV, narrow = is_narrow(e, inst);
+    bool quotient = inst->op == ASH_NEST_IDIV, narrow = ash_emit__computes_narrow(e, inst);
     if (narrow && inst->lanes > 1 && !LLVMIsConstant(b)) {
         out = emit_vector_quotient(e, a, b);
         if (!quotient) out = LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, out, b, ""), "");
@@ -579,7 +606,8 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_BEGIN_ARG:
     case ASH_NEST_END_ARG:
     case ASH_NEST_WORKER:
-    case ASH_NEST_THREAD: return e->kind->special(e, (ash_nest_op)inst->op, ash_emit__is_narrow(e, ref));
+    case ASH_NEST_THREAD:
+        return e->kind->special(e, e->at_entry, (ash_nest_op)inst->op, ash_emit__is_narrow(e, ref));
     case ASH_NEST_VAR: return e->kind->variable(e, inst->i, ash_emit__is_narrow(e, ref));
     case ASH_NEST_INT:
         return LLVMConstInt(element_type(e->ctx, (ash_dtype)inst->dtype), (uint64_t)inst->i, true);

@@ -147,6 +147,10 @@ static inline LLVMValueRef ash_emit__held(const ash_emit *e, ash_ref ref) {
     return e->slots[ref].value;
 }
 bool ash_emit__is_narrow(const ash_emit *e, ash_ref ref); /* whether it is such an i32 */
+/* Whether an instruction on indices has 32 bits for each. Those of a sum, a difference, a product or a
+ * choice are those of its operands alone; all else takes whole operands, which 32 bits have to hold.
+ * Processors divide and multiply vectors of 32 bits. */
+bool ash_emit__computes_narrow(const ash_emit *e, const ash_inst *inst);
 /* An index, or a vector of them, in 32 bits or in 64; as the instruction holds it, if it is one. */
 LLVMValueRef ash_emit__resize(ash_emit *e, LLVMValueRef index, bool narrow);
 LLVMValueRef ash_emit__as_held(ash_emit *e, ash_ref ref, LLVMValueRef value);

@@ -6,6 +6,35 @@ bool ash_emit__is_narrow(const ash_emit *e, ash_ref ref) {
     return e->kind->narrow && ash_nest_at(e->nest, ref)->width != ASH_NEST_WIDE;
 }
 
+static bool divides(const ash_inst *inst) {
+    return inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
+}
+
+bool ash_emit__computes_narrow(const ash_emit *e, const ash_inst *inst) {
+    const ash_inst *a = ash_nest_at(e->nest, inst->a), *b = ash_nest_at(e->nest, inst->b);
+    if (a->dtype != ASH_I64 && inst->dtype != ASH_I64) return false;
+    const bool fits = a->dtype == ASH_I64 && a->width && (inst->b == ASH_NO_REF || b->width);
+    if (!e->kind->narrow)
+        return inst->lanes > 1 && fits &&
+               (divides(inst) || (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL));
+    if (divides(inst)) return fits;
+    if (inst->op == ASH_NEST_SHUFFLE) return inst->width;
+    if (inst->op != ASH_NEST_COMPUTE) return false;
+    switch (inst->i) {
+    case ASH_OP_ADD:
+    case ASH_OP_SUB:
+    case ASH_OP_MUL:
+    case ASH_OP_SELECT: return inst->width;
+    case ASH_OP_MIN:
+    case ASH_OP_MAX:
+    case ASH_OP_EQ:
+    case ASH_OP_LT:
+    case ASH_OP_LE:
+    case ASH_OP_CAST: return fits;
+    default: return false;
+    }
+}
+
 LLVMValueRef ash_emit__resize(ash_emit *e, LLVMValueRef index, bool narrow) {
     LLVMTypeRef type = ash_emit__type(e, narrow ? ASH_I32 : ASH_I64, ash_emit__lanes(index));
     if (LLVMTypeOf(index) == type) return index;

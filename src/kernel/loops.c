@@ -16,7 +16,8 @@ unsigned ash_loops__unroll(const ash_loops *l, const ash_partial_blocks *blocks,
                            int64_t apart) {
     const ash_kern *k = l->k;
     const ash_costs *c = &k->low->target->costs;
-    if (c->unroll_loads > 1 && blocks && !l->anchor) {
+    enum { MOST_AT_ONCE = 64 }; /* nodes: the values of more take all registers */
+    if (c->unroll_loads > 1 && blocks && !l->anchor && k->group->n_nodes <= MOST_AT_ONCE) {
         int64_t steps = ash_ceil_div(ash_kern_max(k, extent), apart);
         return (unsigned)ASH_MAX(ASH_MIN(steps, c->unroll_loads), 1);
     }

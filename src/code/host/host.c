@@ -95,8 +95,8 @@ static void declare(ash_emit *e, const char *symbol) {
         add_text_attribute(e, "stackrealign", ""); /* or what is spilled lies across two lines */
 }
 
-static LLVMValueRef special(ash_emit *e, ash_nest_op op, bool narrow) {
-    (void)narrow;
+static LLVMValueRef special(ash_emit *e, LLVMBuilderRef b, ash_nest_op op, bool narrow) {
+    (void)b, (void)narrow;
     return LLVMGetParam(e->fn, op == ASH_NEST_BEGIN_ARG ? BEGIN : op == ASH_NEST_END_ARG ? END : WORKER);
 }
 

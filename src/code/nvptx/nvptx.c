@@ -123,21 +123,25 @@ static LLVMValueRef number(ash_emit *e, int64_t value) {
     return LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)value, true);
 }
 
-/* A number of the record, or, of a narrow one, its lower half. */
-static LLVMValueRef recorded(ash_emit *e, int64_t index, bool narrow) {
+/* A number of the record, or, of a narrow one, its lower half. Of what is loaded at the entry, LLVM has one
+ * load, wherever it is used; what is loaded elsewhere is loaded there. */
+static LLVMValueRef recorded(ash_emit *e, LLVMBuilderRef b, int64_t index, bool narrow) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), i32 = LLVMInt32TypeInContext(e->ctx);
     LLVMValueRef at = number(e, index), record = param(e, table_len(e) + 1);
-    LLVMValueRef value = LLVMBuildLoad2(e->at_entry, narrow ? i32 : i64,
-                                        LLVMBuildGEP2(e->at_entry, i64, record, &at, 1, ""), "");
-    LLVMSetMetadata(value, e->kind_invariant,
-                    LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    LLVMValueRef value =
+        LLVMBuildLoad2(b, narrow ? i32 : i64, LLVMBuildGEP2(b, i64, record, &at, 1, ""), "");
+    if (b == e->at_entry)
+        LLVMSetMetadata(value, e->kind_invariant,
+                        LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0)));
+    else
+        LLVMSetVolatile(value, true);
     return value;
 }
 
-static LLVMValueRef narrow_register(ash_emit *e, const char *name) {
+static LLVMValueRef narrow_register(ash_emit *e, LLVMBuilderRef b, const char *name) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0);
-    return LLVMBuildCall2(e->at_entry, LLVMIntrinsicGetType(e->ctx, id, NULL, 0), fn, NULL, 0, "");
+    return LLVMBuildCall2(b, LLVMIntrinsicGetType(e->ctx, id, NULL, 0), fn, NULL, 0, "");
 }
 
 /* A multiply-add of 64 bits, where the assembler has two additions of 32 for what it knows to be a
@@ -149,8 +153,9 @@ LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
     LLVMTypeRef i64 = LLVMInt64TypeInContext(e->ctx), pointer = LLVMTypeOf(address),
                 type = LLVMFunctionType(pointer, (LLVMTypeRef[]){pointer, i64}, 2, false);
     if (!e->one)
-        e->one = LLVMBuildAdd(e->at_entry, narrow_register(e, "llvm.nvvm.read.ptx.sreg.nctaid.y"),
-                              narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.y"), "");
+        e->one =
+            LLVMBuildAdd(e->at_entry, narrow_register(e, e->at_entry, "llvm.nvvm.read.ptx.sreg.nctaid.y"),
+                         narrow_register(e, e->at_entry, "llvm.nvvm.read.ptx.sreg.tid.y"), "");
     LLVMValueRef by =
         LLVMBuildMul(e->at_entry, LLVMBuildSExt(e->at_entry, e->one, i64, ""), number(e, bytes), "");
     LLVMValueRef add = LLVMGetInlineAsm(type, text, sizeof text - 1, constraints, sizeof constraints - 1,
@@ -159,8 +164,19 @@ LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes) {
 }
 
 LLVMValueRef ash_nvptx__differ(ash_emit *e, LLVMValueRef value) {
-    LLVMValueRef zero = narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.y");
+    LLVMValueRef zero = narrow_register(e, e->at_entry, "llvm.nvvm.read.ptx.sreg.tid.y");
     return LLVMBuildAdd(e->b, value, LLVMBuildIntCast2(e->b, zero, LLVMTypeOf(value), false, ""), "");
+}
+
+LLVMValueRef ash_nvptx__veil(ash_emit *e, LLVMValueRef value) {
+    static const char *const texts[] = {"mov.b32 \t$0, $1;", "mov.b64 \t$0, $1;"}, *const constraints[] = {
+                                                                                       "=r,r", "=l,l"};
+    LLVMTypeRef own = LLVMTypeOf(value), type = LLVMFunctionType(own, &own, 1, false);
+    const bool wide = LLVMGetIntTypeWidth(own) == 64;
+    LLVMValueRef move =
+        LLVMGetInlineAsm(type, texts[wide], strlen(texts[wide]), constraints[wide],
+                         strlen(constraints[wide]), false, false, LLVMInlineAsmDialectATT, false);
+    return LLVMBuildCall2(e->b, type, move, &value, 1, "");
 }
 
 /* Loads, which copies are before sm_80, reach megabytes. */
@@ -168,33 +184,33 @@ static int64_t copy_reach(const ash_emit *e) {
     return e->features & ASH_NVPTX_COPIES ? 2048 : 0;
 }
 
-static LLVMValueRef least(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
-    return LLVMBuildSelect(e->at_entry, LLVMBuildICmp(e->at_entry, LLVMIntULT, a, b, ""), a, b, "");
+static LLVMValueRef least(LLVMBuilderRef at, LLVMValueRef a, LLVMValueRef b) {
+    return LLVMBuildSelect(at, LLVMBuildICmp(at, LLVMIntULT, a, b, ""), a, b, "");
 }
 
 /* The number of the thread, or an end of its range; of the block, where that takes chunks together. What is
- * computed twice, LLVM finds. Ends that are narrow lie below 2^31, and there are no more threads than
- * chunks and a block: what lies behind the end lies below 2^32. */
-static LLVMValueRef special(ash_emit *e, ash_nest_op op, bool narrow) {
-    LLVMBuilderRef b = e->at_entry;
+ * computed twice at the entry, LLVM finds. Ends that are narrow lie below 2^31, and there are no more
+ * threads than chunks and a block: what lies behind the end lies below 2^32. */
+static LLVMValueRef special(ash_emit *e, LLVMBuilderRef b, ash_nest_op op, bool narrow) {
     LLVMTypeRef type = narrow ? LLVMInt32TypeInContext(e->ctx) : LLVMInt64TypeInContext(e->ctx);
-    if (op == ASH_NEST_THREAD) return narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
-    LLVMValueRef thread = LLVMBuildZExt(b, narrow_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x"), type, "");
+    if (op == ASH_NEST_THREAD) return narrow_register(e, b, "llvm.nvvm.read.ptx.sreg.tid.x");
+    LLVMValueRef thread =
+        LLVMBuildZExt(b, narrow_register(e, b, "llvm.nvvm.read.ptx.sreg.ctaid.x"), type, "");
     if (!e->nest->threads) {
-        LLVMValueRef size = narrow_register(e, "llvm.nvvm.read.ptx.sreg.ntid.x"),
-                     own = narrow_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+        LLVMValueRef size = narrow_register(e, b, "llvm.nvvm.read.ptx.sreg.ntid.x"),
+                     own = narrow_register(e, b, "llvm.nvvm.read.ptx.sreg.tid.x");
         thread = LLVMBuildAdd(b, LLVMBuildMul(b, thread, LLVMBuildZExt(b, size, type, ""), ""),
                               LLVMBuildZExt(b, own, type, ""), "");
     }
     if (op == ASH_NEST_WORKER) return thread;
-    LLVMValueRef first = recorded(e, BEGIN, narrow), end = recorded(e, END, narrow),
-                 each = recorded(e, EACH, narrow);
-    LLVMValueRef from = least(e, LLVMBuildAdd(b, first, LLVMBuildMul(b, thread, each, ""), ""), end);
-    return op == ASH_NEST_BEGIN_ARG ? from : least(e, LLVMBuildAdd(b, from, each, ""), end);
+    LLVMValueRef first = recorded(e, b, BEGIN, narrow), end = recorded(e, b, END, narrow),
+                 each = recorded(e, b, EACH, narrow);
+    LLVMValueRef from = least(b, LLVMBuildAdd(b, first, LLVMBuildMul(b, thread, each, ""), ""), end);
+    return op == ASH_NEST_BEGIN_ARG ? from : least(b, LLVMBuildAdd(b, from, each, ""), end);
 }
 
 static LLVMValueRef variable(ash_emit *e, int64_t index, bool narrow) {
-    return recorded(e, FIRST_VARIABLE + index, narrow);
+    return recorded(e, e->at_entry, FIRST_VARIABLE + index, narrow);
 }
 
 static LLVMValueRef buffer(ash_emit *e, uint16_t buf) {
@@ -243,6 +259,7 @@ const ash_code_target ash_code__nvptx = {
     .copy_reach = copy_reach,
     .add = ash_nvptx__add,
     .differ = ash_nvptx__differ,
+    .veil = ash_nvptx__veil,
     .copy = ash_nvptx__copy,
     .mma = ash_nvptx__mma,
     .tf32 = ash_nvptx__tf32,

@@ -21,8 +21,9 @@ void ash_nvptx__copy(ash_emit *e, LLVMValueRef to, LLVMValueRef from, unsigned b
 LLVMValueRef ash_nvptx__shuffle(ash_emit *e, LLVMValueRef a, LLVMValueRef b, const int32_t *pick,
                                 unsigned lanes);
 
-/* ash_code_target.add, differ. */
+/* ash_code_target.add, differ, veil. */
 LLVMValueRef ash_nvptx__differ(ash_emit *e, LLVMValueRef value);
+LLVMValueRef ash_nvptx__veil(ash_emit *e, LLVMValueRef value);
 LLVMValueRef ash_nvptx__add(ash_emit *e, LLVMValueRef address, int64_t bytes);
 
 /* ash_code_target.library: there is none on a GPU, so that what is here is written out. */
