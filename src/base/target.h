@@ -38,9 +38,9 @@ typedef struct ash_target {
         dot4;   /* what four products of bytes and their sum cost, in multiply-adds; 0: not worth trying */
     bool tiles; /* registers that hold tiles, and products of bytes in them (AMX) */
     unsigned dot2; /* what two products of bf16 and their sum cost, in multiply-adds; 0: there is no such */
-    bool tiles_of_pairs;        /* registers for tiles multiply bf16, too */
+    bool tiles_of_pairs; /* registers for tiles multiply bf16, too */
     uint8_t pairs; /* what a product of f32 may be (ash_plan_options.precision): so many of bf16, 1 or 3 */
-    int lookup;                 /* what looking bytes up in a table costs, instructions a vector; 0: none */
+    int lookup;    /* what looking bytes up in a table costs, instructions a vector; 0: none */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
     unsigned multiprocessors;   /* of a GPU: cores with four schedulers; 0: it is none */
     /* of a GPU, in a cycle of one core: multiply-adds of f32, and of half floats by warps (0: it has
