@@ -928,6 +928,11 @@ def shrunk():
                         (0.25, {"mode": "nearest", "nearest_mode": "round_prefer_ceil"})):
         scales = n.const(np.array([1, 1, scale, scale], np.float32))
         n.output(n.op("Add", n.op("Resize", x, "", scales, **more), n.const(np.float32(4))))  # far from 0
+    for scales, more in (((1, 1, 0.5, 0.5), {}), ((1, 1, 0.5, 0.75), {}), ((1, 1, 1, 0.5), pytorch)):  # means of neighbours
+        n.output(n.op("Add", n.op("Resize", x, "", n.const(np.array(scales, np.float32)), mode="linear", **more), n.const(np.float32(4))))
+    wider = n.op("Pad", x, n.ints(0, 0, 3, 4, 0, 0, 2, 0))  # never without a result
+    for scales in ((1, 1, 0.25, 0.125), (1, 1, 0.25, 0.5)):
+        n.output(n.op("Add", n.op("Resize", wider, "", n.const(np.array(scales, np.float32)), mode="linear"), n.const(np.float32(4))))
     third = n.const(np.array([1, 1, 1 / 3, 0.75], np.float32))
     n.output(n.op("Add", n.op("Resize", x, "", third, mode="linear"), n.const(np.float32(4))))
     doubled = n.op("Concat", y, y, axis=3)  # an extent that is seen to be even

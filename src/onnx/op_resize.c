@@ -637,6 +637,45 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
     return resize_variable(im, &f, x, t->axis, even ? &s : NULL, t->out);
 }
 
+/* Axes whose results are means of two neighbours are windows of one pool, which needs nothing between one
+ * axis and the next. Takes them off `targets`, of which there are *n. */
+static ash_value resize_by_means(ash_import *im, const resize *r, ash_value x, resize_target *targets,
+                                 size_t *n) {
+    ash_graph *g = im->graph;
+    int64_t axes[ASH_MAX_RANK];
+    ash_window windows[ASH_MAX_RANK];
+    int64_t steps[ASH_MAX_RANK] = {0};
+    size_t means = 0, others = 0;
+    double weight = 1;
+    if (r->mode != 'l' || r->antialias || r->transform == TF_CROP_AND_RESIZE) return x;
+    for (size_t i = 0; i < *n; i++) {
+        const resize_target t = targets[i];
+        strides s;
+        int64_t fewest, most;
+        ash_dims_bounds(g->dims, t.out, &fewest, &most);
+        if (t.in == t.out || most < 1 || !find_strides(g, r, t.in, t.out, t.scale, &s) || s.differs ||
+            s.weights[0] != s.weights[1] || s.before + s.behind || (s.first && fewest < 1)) {
+            targets[others++] = t;
+            continue;
+        }
+        if (s.first) { /* and without what no window reaches */
+            ash_dim reach = ash_graph_dim_sub(g, ash_graph_dim_mul(g, t.out, s.by), s.first);
+            x = ash_slice_axis(g, x, t.axis, s.first, reach);
+        }
+        steps[t.axis] = s.by;
+        weight *= s.weights[0];
+    }
+    for (unsigned axis = 0; axis < ASH_MAX_RANK; axis++) {
+        if (!steps[axis]) continue;
+        axes[means] = axis;
+        windows[means++] = (ash_window){.kernel = 2, .stride = steps[axis]};
+    }
+    *n = others;
+    return means ? ash_build__with(g, ASH_OP_MUL, ash_pool(g, ASH_OP_POOL_SUM, x, axes, windows, means),
+                                   weight)
+                 : x;
+}
+
 const ash_onnx_resize *ash_onnx__resize_how(ash_import *im) {
     resize *r = ash_import__keep(im, 1, sizeof *r);
     const ash_onnx_attr *policy = ash_import__attr(im, "keep_aspect_ratio_policy", ONNX_ATTR_STRING);
@@ -656,6 +695,7 @@ void ash_onnx__op_resize(ash_import *im) {
         return;
     bool convert = r.mode != 'n' && !ash_dtype_is_float(type.dtype);
     if (convert) x = ash_cast(im->graph, x, ASH_F32);
+    x = resize_by_means(im, &r, x, targets, &n);
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
         const resize_target *t = &targets[i];
         bool whole = !roi || (roi[i] == 0 && roi[i + n] == 1), same = t->is_known ? t->scale == 1 : true;
