@@ -143,14 +143,14 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
 /* The condition that all that lies between the positions `first` and `last` along `v` can be read at each
  * place of a pool's window, as the buffer goes on where rows or images begin and end: then what has been
  * read counts under a mask, and loads have none. *value: what is read. ASH_NO_REF when nothing is known of
- * it, and where masks are numbers anyway. */
+ * it. */
 static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_ref first, ash_ref last, ash_value *value) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     ash_ix linear, apart;
     if (!l->anchor || ash_op_infos[l->anchor->op].class != ASH_CLASS_POOL || l->narrow == 1 ||
-        ash_dim_is_const(v->extent) || k->low->target->kind == ASH_TARGET_GPU ||
-        !ash_loops__pool_address(l, value, &linear) || !k->low->places[*value].contiguous)
+        k->low->target->kind == ASH_TARGET_GPU || !ash_loops__pool_address(l, value, &linear) ||
+        !k->low->places[*value].contiguous)
         return ASH_NO_REF;
     ash_ix end = linear;
     for (unsigned i = 0; i <= l->n_inner; i++) { /* upwards along each dim of the window, and the lanes */
