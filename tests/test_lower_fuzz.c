@@ -32,7 +32,7 @@ static int setup(void **state) {
     targets[n_targets].vector_registers = 32;
     snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "neon");
     targets[n_targets] = targets[0]; /* short vectors with masks */
-    targets[n_targets].masks = true;
+    targets[n_targets].masks = 1;
     snprintf(targets[n_targets++].cpu, sizeof targets->cpu, "sve");
     if (!ash_target__gpu(80, &targets[n_targets++])) return 1;
     return open_context(1);

@@ -16,7 +16,7 @@ static int setup(void **state) {
     for (size_t i = 0; i < ASH_COUNT(names); i++)
         if (ash_target__named(names[i], &targets[i], NULL) != ASH_OK) return 1;
     targets[3] = targets[0]; /* short vectors with masks */
-    targets[3].masks = true;
+    targets[3].masks = 1;
     if (!ash_target__gpu(80, &targets[4])) return 1;
     return open_context(1);
 }

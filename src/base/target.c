@@ -14,15 +14,16 @@ const ash_costs ash_costs__cpu = {
 
 /* Processors by what they have, the first that fits counts. A register of 64 bytes has two pipes, shorter
  * ones up to four; a result can be used after four cycles, which so many chains fill. Products of bytes are
- * one instruction (VNNI, of AVX-512 or of AVX), or two of pairs, two sums and the widening. A table of 256
- * bytes is four registers, of which VBMI picks by two and two; without, bytes are loaded one by one. Tiles
- * are used where all of this is. */
+ * one instruction (VNNI, of AVX-512 or of AVX), or two of pairs, two sums and the widening. Masks are of
+ * bytes where they have registers of their own, and of words with AVX2. A table of 256 bytes is four
+ * registers, of which VBMI picks by two and two; without, bytes are loaded one by one. Tiles are used where
+ * all of this is. */
+enum { WORD = 4 };
+
 static const struct processor {
     const char *arch;     /* begins the triple; "": any */
     const char *needs[8]; /* features, as many as there are */
-    unsigned vector_bytes, vector_registers, chains;
-    bool masks;
-    unsigned dot4;
+    unsigned vector_bytes, vector_registers, chains, masks, dot4;
     int lookup;
     bool tiles;
 } processors[] = {
@@ -31,7 +32,7 @@ static const struct processor {
      64,
      32,
      4,
-     true,
+     1,
      1,
      6,
      true},
@@ -40,24 +41,16 @@ static const struct processor {
      64,
      32,
      4,
-     true,
+     1,
      1,
      6,
      false},
-    {"x86_64",
-     {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"},
-     64,
-     32,
-     4,
-     true,
-     1,
-     64,
-     false},
-    {"x86_64", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, 64, 32, 4, true, 3, 64, false},
-    {"x86_64", {"avx2", "avxvnni"}, 32, 16, 8, false, 1, 32, false},
-    {"x86_64", {"avx2"}, 32, 16, 8, false, 3, 32, false},
-    {"x86_64", {NULL}, 16, 16, 8, false, 3, 16, false},
-    {"", {NULL}, 16, 32, 8, false, 0, 0, false}, /* NEON: 128 bits are in every aarch64 */
+    {"x86_64", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}, 64, 32, 4, 1, 1, 64, false},
+    {"x86_64", {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, 64, 32, 4, 1, 3, 64, false},
+    {"x86_64", {"avx2", "avxvnni"}, 32, 16, 8, WORD, 1, 32, false},
+    {"x86_64", {"avx2"}, 32, 16, 8, WORD, 3, 32, false},
+    {"x86_64", {NULL}, 16, 16, 8, 0, 3, 16, false},
+    {"", {NULL}, 16, 32, 8, 0, 0, 0, false}, /* NEON: 128 bits are in every aarch64 */
 };
 
 /* Where the system does not say. */

@@ -32,8 +32,9 @@ typedef struct ash_target {
     unsigned vector_bytes;     /* bytes of one vector register: 64, 32, 16 */
     unsigned vector_registers; /* architectural vector registers */
     unsigned chains; /* independent chains of vector instructions that hide each other's latency */
-    bool masks;      /* masked loads and stores cost what plain ones do */
-    bool fma;        /* a fused multiply-add instruction */
+    unsigned
+        masks; /* bytes of the shortest elements that are loaded and stored under a mask at once; 0: none */
+    bool fma;  /* a fused multiply-add instruction */
     unsigned
         dot4;   /* what four products of bytes and their sum cost, in multiply-adds; 0: not worth trying */
     bool tiles; /* registers that hold tiles, and products of bytes in them (AMX) */
@@ -67,6 +68,11 @@ bool ash_target__is(const ash_target *target, const char *arch);
 bool ash_target__has(const ash_target *target, const char *feature, size_t len);
 /* ASH_OK when `machine` can run what is compiled for the target, else ASH_ERROR_UNSUPPORTED. */
 ash_status ash_target__check_runs(const ash_target *machine, const ash_target *target, ash_diag *diag);
+
+/* Whether elements of `bytes` bytes are loaded and stored under a mask at once. */
+static inline bool ash_target__masks(const ash_target *target, size_t bytes) {
+    return target->masks && bytes >= target->masks;
+}
 
 /* Lanes of one register for elements of `bytes` bytes. */
 static inline unsigned ash_target_lanes(const ash_target *target, size_t bytes) {

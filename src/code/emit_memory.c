@@ -479,12 +479,46 @@ static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     return as_scalar(e, v);
 }
 
+/* How many lanes a mask takes that is a number of the first ones; 0: it is none. */
+static unsigned first_lanes(const ash_emit *e, const ash_inst *inst, unsigned lanes) {
+    const ash_inst *mask = inst->b == ASH_NO_REF ? NULL : ash_nest_at(e->nest, inst->b), *limit, *number;
+    if (!mask || mask->op != ASH_NEST_COMPUTE || mask->i != ASH_OP_LT) return 0;
+    limit = ash_nest_at(e->nest, mask->b);
+    if (ash_nest_at(e->nest, mask->a)->op != ASH_NEST_LANES || limit->op != ASH_NEST_SPLAT) return 0;
+    number = ash_nest_at(e->nest, limit->a);
+    return number->op == ASH_NEST_INT && number->i > 0 && number->i < lanes ? (unsigned)number->i : 0;
+}
+
+/* The first lanes of a vector, as the powers of two that their number consists of. */
+static void store_first(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMValueRef ptr,
+                        unsigned count) {
+    LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v)), i64 = LLVMInt64TypeInContext(e->ctx);
+    const unsigned bytes = (unsigned)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf));
+    for (unsigned at = 0, part = ASH_NEST_LANES_MAX; part; part /= 2) {
+        LLVMValueRef pick[ASH_NEST_LANES_MAX];
+        if (!(count & part)) continue;
+        for (unsigned i = 0; i < part; i++) pick[i] = i32_const(e, at + i);
+        LLVMValueRef few =
+            LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(pick, part), "");
+        LLVMValueRef access =
+            LLVMBuildStore(e->b, few, offset_by(e, element, ptr, LLVMConstInt(i64, at, false)));
+        LLVMSetAlignment(access, bytes);
+        describe(e, access, inst->buf, false);
+        at += part;
+    }
+}
+
 static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
     uint64_t multiple;
     LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), access;
     unsigned align = alignment(e, inst, multiple);
     if (goes_by_lanes(e, inst, ash_nest_dtype(e->nest, inst->buf), ash_emit__lanes(v))) {
         store_lanes(e, inst, v, ptr);
+        return;
+    }
+    const unsigned first = e->target->masks > 1 ? first_lanes(e, inst, ash_emit__lanes(v)) : 0;
+    if (first) {
+        store_first(e, inst, v, ptr, first);
         return;
     }
     if (inst->b == ASH_NO_REF) {

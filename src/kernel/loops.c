@@ -87,9 +87,12 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
     }
     k->lanes = l->narrow;
     if (left == 0) return;
-    if (k->low->target->masks && k->lanes > 1) {
+    /* a vector of as many, where that is one and a mask has its price */
+    const bool known = ash_dim_is_const(a->extent),
+               shorter = known && !l->vector_inner && ash_is_pow2(left) && k->low->target->masks > 1;
+    if (l->masked && k->lanes > 1 && !shorter) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, from, to));
-        const bool halves = halves_pay(l), known = ash_dim_is_const(a->extent);
+        const bool halves = halves_pay(l);
         if (halves && known && left <= k->lanes / 2) k->lanes /= 2;
         if (halves && !known) {
             ash_ref half = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, k->lanes / 2));
@@ -105,7 +108,7 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
         k->lanes = l->narrow;
         ash_nest_end(n);
     } else {
-        k->lanes = 1;
+        k->lanes = l->masked && shorter ? (unsigned)left : 1;
         full_vectors(l, a, from, to, inner);
     }
     ash_kern_forget(k, mark);

@@ -48,6 +48,7 @@ typedef struct ash_loops {
     bool inside; /* what is being made is for windows that lie wholly inside */
     bool row_inside, row_outside; /* for rows of windows that do, but for their ends; for all other rows */
     bool across;                  /* rows are reduced, in vectors along them */
+    bool masked;                  /* what full vectors leave is a vector under a mask, and not one by one */
     bool packed;            /* these are rows of few elements, side by side: a vector takes one of each */
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
     unsigned

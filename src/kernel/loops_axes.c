@@ -229,6 +229,22 @@ static dry_run *cut_axis(ash_loops *l, dry_run *run, dry_run *spare, uint32_t jo
     return spare;
 }
 
+/* Whether what full vectors leave along an axis is one under a mask. Where masks have no registers, a gather
+ * under one is slower than its elements one by one. */
+static bool are_masked(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
+    const ash_target *target = dry->low->target;
+    bool masked = target->masks != 0;
+    int64_t stride;
+    for (size_t i = 0; i < dry->leaves.len && masked && target->masks > 1; i++) {
+        const ash_kern_leaf *leaf = &dry->leaves.at[i];
+        if (leaf->value == ASH_NO_VALUE) continue;
+        const size_t bytes = ash_dtype_size(ash_graph__type(dry->graph, leaf->value)->dtype);
+        masked = ash_target__masks(target, bytes) &&
+                 ash_ix_lane_stride(&dry->ixs, leaf->at, a->sym, lanes, true, &stride);
+    }
+    return masked;
+}
+
 enum { SHORT_LANES = 4 }; /* of the shortest vectors that are worth having */
 
 void ash_loops__choose_axes(ash_loops *l) {
@@ -263,6 +279,7 @@ void ash_loops__choose_axes(ash_loops *l) {
         if (short_axis && a->extent >= SHORT_LANES && !l->reduced && !l->anchor)
             l->narrow = (unsigned)a->extent;
         l->across = l->reduced && !l->anchor && !inner && l->k->low->target->kind == ASH_TARGET_CPU;
+        l->masked = are_masked(dry, a, l->narrow);
         ash_loops__choose_turn(l, dry, trial);
         l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow, l->across, l->n_values);
     }

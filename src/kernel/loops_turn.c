@@ -82,7 +82,8 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
         part |= ash_ix_depends(&k->ixs, k->ixs.facts.at[i].ix, t->along);
     if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
         !ash_kern_is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes) ||
-        (part && (end == ASH_NO_REF || !k->low->target->masks)))
+        (part && (end == ASH_NO_REF ||
+                  !ash_target__masks(k->low->target, ash_dtype_size(k->nest.buffers.at[buf].dtype)))))
         return false;
     const ash_sum sum = ash_ix_sum(&k->ixs, linear);
     const bool small = most <= INT32_MAX && sum.min > INT32_MIN && sum.max < INT32_MAX;

@@ -76,7 +76,10 @@ static ash_dim run_rows(ash_rows *r, ash_kern *k, rows_body body) {
     ash_dim total = ash_rows_begin(r, k, in->rank - 1, ash_kern_ceil_div(k, extent, part_size), &part);
     unsigned most = (unsigned)c->scan_vectors * lanes,
              wide = ash_kern_max(k, extent) >= most ? most : lanes;
-    ash_loops l = {.k = k, .lanes = ASH_MIN(wide, (unsigned)part_size), .narrow = lanes};
+    ash_loops l = {.k = k,
+                   .lanes = ASH_MIN(wide, (unsigned)part_size),
+                   .narrow = lanes,
+                   .masked = ash_target__masks(k->low->target, 1)};
     ash_axis last = {.sym = r->step - r->axis + in->rank - 1, .extent = extent};
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
     ash_ref to =
@@ -417,7 +420,10 @@ static ash_dim lower_columns(ash_scattered *s, ash_dim extent, unsigned lanes) {
     const unsigned wide = ASH_MIN((unsigned)c->scan_vectors * lanes, (unsigned)c->chunk_scatter_elements);
     ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     ash_ref part = ash_nest_loop(n, begin, end, 1, 1), size = ash_nest_index(n, c->chunk_scatter_elements);
-    ash_loops l = {.k = k, .lanes = ash_kern_max(k, extent) >= wide ? wide : lanes, .narrow = lanes};
+    ash_loops l = {.k = k,
+                   .lanes = ash_kern_max(k, extent) >= wide ? wide : lanes,
+                   .narrow = lanes,
+                   .masked = ash_target__masks(k->low->target, 1)};
     ash_axis axis = {.sym = ash_kern_sym(k, extent), .extent = extent};
     s->idx[last] = ash_ix_sym(&k->ixs, axis.sym);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);

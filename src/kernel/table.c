@@ -248,8 +248,8 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     /* some of a vector's elements, one behind the other */
     const bool repeats = span && span < lanes && !down && most <= MOST_SAME;
     if (mask != ASH_NO_REF) {
-        if (!k->low->target->masks || ash_dtype_size(n->buffers.at[buf].dtype) < sizeof(float))
-            return false;
+        const size_t bytes = ash_dtype_size(n->buffers.at[buf].dtype);
+        if (!ash_target__masks(k->low->target, bytes) || bytes < sizeof(float)) return false;
         if (repeats ? !up && !may_repeat(k) : !up || span < lanes) return false;
     }
     ash_ref at = ash_kern_index(k, linear);
