@@ -591,8 +591,10 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
             if (!scale_by(im, &quotients[i], t)) return false;
         } else if (!by_size)
             t->out = t->scale == 1 ? t->in : scaled(im, t->in, t->scale);
+        else if (!want[i].dim && want[i].v < 0)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "an axis resized to %lld elements", (long long)want[i].v);
         else if (!want[i].dim)
-            t->out = want[i].v; /* make_plan refuses a negative one */
+            t->out = want[i].v;
         else if (!ash_import__size(im, want[i], &t->out))
             return false;
         t->is_known =
