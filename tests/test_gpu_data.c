@@ -219,6 +219,34 @@ static void best(void **state) {
     tolerance = 0;
 }
 
+/* Boxes that overlap, by warps and blocks: scores that are alike, all, some and none of them chosen, sizes
+ * that are variables. */
+static void boxes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t batch, classes, boxes, kept, threads;
+    } cases[] = {{1, 1, 1, 1, 32},    {2, 3, 50, 7, 32},     {1, 2, 33, 33, 32},   {1, 1, 64, 0, 32},
+                 {2, 1, 513, 40, 64}, {1, 2, 2049, 33, 256}, {1, 1, 700, 700, 256}};
+    for (size_t i = 0; i < 3 * ASH_COUNT(cases); i++) {
+        const int64_t b = cases[i / 3].batch, n = cases[i / 3].boxes;
+        ash_graph *g = next_graph();
+        ash_dim size = n == 700 ? ash_graph_var(g, "size", 700, 1100) : n;
+        const ash_dtype dtype = i % 3 == 1 ? ASH_F64 : ASH_F32;
+        ash_value center = input(g, "center", dtype, 3, (ash_dim[]){b, size, 2}),
+                  half = ash_abs(g, input(g, "half", dtype, 3, (ash_dim[]){b, size, 2})),
+                  scores = input(g, "scores", dtype, 3, (ash_dim[]){b, cases[i / 3].classes, size}), counts;
+        if (i % 3) scores = ash_floor(g, ash_mul(g, scores, ash_scalar(g, dtype, 3)));
+        if (i % 3 == 2) half = ash_mul(g, half, ash_scalar(g, dtype, 0.2));
+        ash_value sides[] = {ash_sub(g, center, half), ash_add(g, center, half)};
+        ash_graph_output(g, "chosen",
+                         ash_nms(g, ash_concat(g, sides, 2, 2), scores, ash_scalar(g, dtype, 0.3),
+                                 ash_scalar(g, dtype, -0.2), cases[i / 3].kept, &counts));
+        ash_graph_output(g, "counts", counts);
+        for (int64_t now = n; now <= (n == 700 ? 1100 : n); now += 200)
+            check(&now, 1, (unsigned)cases[i / 3].threads);
+    }
+}
+
 /* Running sums that are cut among threads: every way, along rows and across, in one level and in two. */
 static void running_sums(void **state) {
     (void)state;
@@ -301,6 +329,7 @@ int main(void) {
         cmocka_unit_test_teardown(true_elements, drop_graph),
         cmocka_unit_test_teardown(updates, drop_graph),
         cmocka_unit_test_teardown(best, drop_graph),
+        cmocka_unit_test_teardown(boxes, drop_graph),
         cmocka_unit_test_teardown(running_sums, drop_graph),
         cmocka_unit_test(at_once),
     };

@@ -172,6 +172,36 @@ static void best(void **state) {
     run(1);
 }
 
+/* A block for each class, eight boxes to a thread: the processor's choice, of scores that are alike, too, also
+ * among boxes without an area. It takes as many rounds as boxes are chosen, and one more: with five barriers
+ * each, or three, where a block is a warp. */
+static void boxes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t batch, classes, boxes, kept;
+        double least, most;
+        uint64_t barriers, most_barriers;
+    } cases[] = {{2, 3, 300, 20, 0.1, 0.3, 600, 600},
+                 {1, 2, 1000, 1000, 0, 1, 4000, 5 * 2 * 501},
+                 {1, 1, 65, 65, 2, 0.5, 3, 3}};
+    for (size_t i = 0; i < 2 * ASH_COUNT(cases); i++) {
+        ash_graph *g = next_graph();
+        const int64_t b = cases[i / 2].batch, n = cases[i / 2].boxes;
+        ash_value corners = INPUT(ASH_F32, b, n, 4), scores = INPUT(ASH_F32, b, cases[i / 2].classes, n),
+                  counts;
+        if (i % 2) scores = ash_floor(g, ash_mul(g, scores, ash_scalar(g, ASH_F32, 4)));
+        ash_graph_output(g, "chosen",
+                         ash_nms(g, corners, scores, ash_scalar(g, ASH_F32, cases[i / 2].most),
+                                 ash_scalar(g, ASH_F32, cases[i / 2].least), cases[i / 2].kept, &counts));
+        ash_graph_output(g, "counts", counts);
+        ptx_counters found = run(2);
+        if (i % 2) continue; /* scores are a kernel of their own */
+        assert_int_equal(found.blocks, b * cases[i / 2].classes);
+        assert_true(found.barriers >= cases[i / 2].barriers &&
+                    found.barriers <= cases[i / 2].most_barriers);
+    }
+}
+
 /* A thread to each part of a row, up to 256 elements, twice; the bits of the processor, whose order it is,
  * also of rows with two levels of parts. */
 static void running_sums(void **state) {
@@ -206,7 +236,7 @@ int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extrema), cmocka_unit_test(true_elements), cmocka_unit_test(updates),
-        cmocka_unit_test(best),    cmocka_unit_test(running_sums),
+        cmocka_unit_test(best),    cmocka_unit_test(running_sums),  cmocka_unit_test(boxes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

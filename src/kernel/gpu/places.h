@@ -42,6 +42,9 @@ bool ash_gpu_has_cumsum(ash_kern *k);
 bool ash_gpu_lower_sums(ash_kern *k, ash_dim *chunks);
 ash_dim ash_gpu_lower_cumsum(ash_kern *k);
 
+/* nms.c; the number of chunks */
+ash_dim ash_gpu_lower_nms(ash_kern *k);
+
 /* nonzero.c */
 bool ash_gpu_lower_counts(ash_kern *k, ash_dim *chunks);
 ash_dim ash_gpu_lower_nonzero(ash_kern *k);
