@@ -145,25 +145,44 @@ static void updates(void **state) {
     }
 }
 
-/* A block for each row up to 4096 elements; of longer ones candidates first, of each 4096 the best. Each
- * element is read once, in whole sectors, and what comes out once more. */
+/* A block for each row up to 4096 elements, which are read once, in whole sectors; of longer ones
+ * candidates first, of each 4096 the best, and then a thread for each of these: as many as are asked
+ * for. */
 static void best(void **state) {
     (void)state;
     static const struct {
         int64_t rows, count, kept;
         uint64_t blocks;
-    } cases[] = {{5, 100, 7, 5}, {1, 4096, 4096, 1}, {2, 9000, 30, 2 * 3 + 2}, {1, 12300, 1500, 4 + 1}};
+    } cases[] = {{5, 100, 7, 5},
+                 {1, 4096, 4096, 1},
+                 {2, 9000, 30, 2 * 3 + 1},
+                 {1, 12300, 1500, 4 + 4 * 1500 / 256 + 1},
+                 {1, 4097, 4097, 2 + 2 * 4096 / 256}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = next_graph();
-        const int64_t elements = cases[i].rows * cases[i].count;
+        const int64_t elements = cases[i].rows * cases[i].count, tiles = (cases[i].count + 4095) / 4096;
         ash_value places, x = INPUT(ASH_F32, cases[i].rows, cases[i].count);
         ash_graph_output(g, "best", ash_topk(g, x, 1, cases[i].kept, i % 2, &places));
         ash_graph_output(g, "places", places);
         ptx_counters n = run(2);
         assert_int_equal(n.blocks, cases[i].blocks);
-        const int64_t again =
-            cases[i].rows * (cases[i].kept + 2 * cases[i].kept * (cases[i].count / 4096 + 1));
+        /* what comes out is read once more; each candidate, and of each tile halves of what is left */
+        int64_t again = cases[i].rows * cases[i].kept;
+        if (tiles > 1) again += again * tiles * (1 + tiles * 13);
         assert_true(n.global_load.sectors <= (uint64_t)(elements / 8 + again) + 8 * n.blocks * 32);
+    }
+    static const ash_dtype wide[] = {ASH_I64, ASH_U64, ASH_F64};
+    for (size_t t = 0; t < 2 * ASH_COUNT(wide);
+         t++) { /* negative ones, which are large without a sign; equals */
+        ash_graph *g = next_graph();
+        const int64_t count = t % 2 ? 5000 : 700;
+        ash_value places, x = INPUT(ASH_F32, 2, count);
+        x = ash_mul(g, ash_floor(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 300))),
+                    ash_scalar(g, ASH_F32, 1e15));
+        ash_graph_output(g, "x", x = ash_cast(g, ash_cast(g, x, ASH_I64), wide[t / 2]));
+        ash_graph_output(g, "best", ash_topk(g, x, 1, count / 2, t % 3, &places));
+        ash_graph_output(g, "places", places);
+        run(1);
     }
     ash_graph *g = next_graph(); /* places that are taken to be alike, and along another axis */
     ash_value places, x = ash_cast(g, INPUT(ASH_I64, 300, 5), ASH_I32);
@@ -172,9 +191,9 @@ static void best(void **state) {
     run(1);
 }
 
-/* A block for each class, eight boxes to a thread: the processor's choice, of scores that are alike, too, also
- * among boxes without an area. It takes as many rounds as boxes are chosen, and one more: with five barriers
- * each, or three, where a block is a warp. */
+/* A block for each class, eight boxes to a thread: the processor's choice, of scores that are alike, too,
+ * also among boxes without an area. It takes as many rounds as boxes are chosen, and one more: with five
+ * barriers each, or three, where a block is a warp. */
 static void boxes(void **state) {
     (void)state;
     static const struct {
