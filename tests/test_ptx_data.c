@@ -112,19 +112,17 @@ static void true_elements(void **state) {
 }
 
 /* Updates that meet: the last one wins, sums and extrema of integers, in any order of blocks; a thread to
- * each. Sums of floats by rows, each in its order. */
+ * each. Sums of floats in their order. */
 static void updates(void **state) {
     (void)state;
     static const struct {
         ash_scatter mode;
         bool floats;
         uint64_t blocks; /* the operand's own copy, and kernels of 256 threads to a block */
-    } cases[] = {{ASH_SCATTER_SET, true, 10 + 10 + 32 + 32},
-                 {ASH_SCATTER_ADD, false, 10 + 32},
-                 {ASH_SCATTER_MIN, false, 10 + 32},
-                 {ASH_SCATTER_MAX, false, 10 + 32},
-                 {ASH_SCATTER_ADD, true, 10 + 1},
-                 {ASH_SCATTER_MUL, false, 10 + 1}};
+    } cases[] = {{ASH_SCATTER_SET, true, 10 + 10 + 32 + 32}, {ASH_SCATTER_ADD, false, 10 + 32},
+                 {ASH_SCATTER_MIN, false, 10 + 32},          {ASH_SCATTER_MAX, false, 10 + 32},
+                 {ASH_SCATTER_ADD, true, 10 + 128 + 32}, /* a block sorts those of a row */
+                 {ASH_SCATTER_MUL, false, 10 + 128 + 32}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = next_graph();
         const ash_dtype dtype = cases[i].floats ? ASH_F32 : ASH_I64;
@@ -142,6 +140,62 @@ static void updates(void **state) {
     for (int64_t k = 0; k <= 500; k += 250) {
         const ash_var_binding now = {"count", k};
         run_vars(2, &now, 1);
+    }
+}
+
+/* Sums and products whose order counts, and of small elements: the processor's bits, of targets that many
+ * updates go to, some of them outside, in one tile that is sorted and in several; single elements, rows and
+ * windows, along an axis, and none. */
+static void sums_in_order(void **state) {
+    (void)state;
+    static const struct {
+        ash_dtype dtype;
+        ash_scatter mode;
+        int64_t axis; /* or -1: scatter_nd */
+        unsigned rank, to_rank, from_rank;
+        ash_dim x[3], to[3], from[3];
+    } cases[] = {{ASH_F32, ASH_SCATTER_ADD, 0, 1, 1, 1, {50}, {9000}, {9000}},
+                 {ASH_F32, ASH_SCATTER_ADD, -1, 2, 2, 1, {30, 40}, {4097, 2}, {4097}},
+                 {ASH_F32, ASH_SCATTER_MUL, -1, 2, 2, 2, {40, 33}, {65, 1}, {65, 33}},
+                 {ASH_F16, ASH_SCATTER_ADD, -1, 3, 3, 3, {50, 3, 5}, {4, 50, 2}, {4, 50, 5}},
+                 {ASH_BF16, ASH_SCATTER_MUL, 1, 3, 3, 3, {3, 40, 7}, {3, 100, 5}, {3, 100, 5}},
+                 {ASH_I8, ASH_SCATTER_ADD, 1, 2, 2, 2, {9, 90}, {5, 4100}, {5, 4100}},
+                 {ASH_I16, ASH_SCATTER_MUL, 0, 1, 1, 1, {64}, {64}, {64}},
+                 {ASH_F64, ASH_SCATTER_ADD, -1, 2, 2, 2, {60, 2}, {500, 1}, {500, 2}},
+                 {ASH_F32, ASH_SCATTER_MAX, -1, 1, 2, 1, {70}, {200, 1}, {200}}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = next_graph();
+        const ash_dtype dtype = cases[i].dtype;
+        ash_value x = input(ASH_F32, cases[i].rank, cases[i].x),
+                  to = input(ASH_F32, cases[i].to_rank, cases[i].to),
+                  from = input(ASH_F32, cases[i].from_rank, cases[i].from), y;
+        to = ash_cast(g, ash_floor(g, ash_mul(g, to, ash_scalar(g, ASH_F32, 50))), ASH_I64);
+        from = ash_mul(g, from, ash_scalar(g, ASH_F32, dtype == ASH_I8 || dtype == ASH_I16 ? 90 : 1.7));
+        x = ash_cast(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 90)), dtype);
+        ash_graph_output(g, "to", to);
+        ash_graph_output(g, "from", from = ash_cast(g, from, dtype));
+        if (cases[i].axis < 0)
+            y = ash_scatter_nd(g, x, to, from, cases[i].mode);
+        else
+            y = ash_scatter_elements(g, x, to, from, cases[i].axis, cases[i].mode);
+        ash_graph_output(g, "y", y);
+        run(2);
+    }
+    ash_graph *g = next_graph(); /* one for each element of a row that is added */
+    ash_value x = INPUT(ASH_F32, 30, 96), to = INPUT(ASH_I64, 100, 1), from = INPUT(ASH_F32, 100, 96);
+    ash_graph_output(g, "y", ash_scatter_nd(g, x, to, from, ASH_SCATTER_ADD));
+    ptx_counters n = run(2);
+    assert_int_equal(n.blocks, 3 + 1 + 128 * 96 / 256);
+    g = next_graph();
+    const ash_dim count = ash_graph_var(g, "count", 0, 5000);
+    to = input(ASH_F32, 1, &count), from = input(ASH_F32, 1, &count);
+    to = ash_cast(g, ash_floor(g, ash_mul(g, to, ash_scalar(g, ASH_F32, 20))), ASH_I64);
+    ash_graph_output(g, "to", to);
+    ash_graph_output(g, "y", ash_scatter_elements(g, INPUT(ASH_F32, 20), to, from, 0, ASH_SCATTER_ADD));
+    static const int64_t counts[] = {0, 1, 4096, 4097, 5000};
+    for (size_t i = 0; i < ASH_COUNT(counts); i++) {
+        const ash_var_binding now = {"count", counts[i]};
+        run_vars(1, &now, 1);
     }
 }
 
@@ -254,8 +308,9 @@ static int tear_down(void **state) {
 int main(void) {
     if (!gpu_is_compiled_for()) return GPU_SKIPPED;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extrema), cmocka_unit_test(true_elements), cmocka_unit_test(updates),
-        cmocka_unit_test(best),    cmocka_unit_test(running_sums),  cmocka_unit_test(boxes),
+        cmocka_unit_test(extrema),       cmocka_unit_test(true_elements), cmocka_unit_test(updates),
+        cmocka_unit_test(best),          cmocka_unit_test(running_sums),  cmocka_unit_test(boxes),
+        cmocka_unit_test(sums_in_order),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What the threads of a block do together: whether all of them come by.
  *
- * A value varies when it can differ between threads: THREAD does, and what is computed from something that
- * does, or is loaded from where it says; so does what another thread may write, in written buffers. What
- * lies at one place of the block's memory is the same for all who come by together: between two barriers
- * nobody touches what another one writes. A cell varies when it is set to something that does, or where not all threads come by.
- * So it is found by going over the nest until nothing changes, which is as often as cells depend on each
- * other. */
+ * A value varies when it can differ between threads: THREAD does, and what is computed from something
+ * that does, or is loaded from where it says; so does what another thread may write, in written buffers.
+ * What lies at one place of the block's memory is the same for all who come by together: between two
+ * barriers nobody touches what another one writes. A cell varies when it is set to something that does,
+ * or where not all threads come by. So it is found by going over the nest until nothing changes, which is
+ * as often as cells depend on each other. */
 #include "nest.h"
 
 struct look {

@@ -372,11 +372,15 @@ void ash_scatter__target(const ash_scattered *s, ash_ix *to, ash_ref *inside) {
     }
 }
 
-void ash_scatter__update(const ash_scattered *s) {
+ash_op ash_scatter__combine(const ash_node *node) {
     static const ash_op combine[] = {[ASH_SCATTER_ADD] = ASH_OP_ADD,
                                      [ASH_SCATTER_MUL] = ASH_OP_MUL,
                                      [ASH_SCATTER_MIN] = ASH_OP_MIN,
                                      [ASH_SCATTER_MAX] = ASH_OP_MAX};
+    return combine[ash_node_int(node, ASH_ATTR_MODE)];
+}
+
+void ash_scatter__update(const ash_scattered *s) {
     ash_kern *k = s->k;
     ash_nest *n = &k->nest;
     const ash_node *node = s->node;
@@ -387,7 +391,7 @@ void ash_scatter__update(const ash_scattered *s) {
     if (inside != ASH_NO_REF) ash_nest_if(n, inside);
     ash_ref value = ash_kern_eval(k, node->ins[2], s->idx);
     if (mode != ASH_SCATTER_SET)
-        value = ash_nest_binary(n, combine[mode], ash_kern_load(k, node->out, to), value);
+        value = ash_nest_binary(n, ash_scatter__combine(node), ash_kern_load(k, node->out, to), value);
     ash_kern_store(k, node->out, to, value);
     if (inside != ASH_NO_REF) ash_nest_end(n);
 }

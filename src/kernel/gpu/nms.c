@@ -7,8 +7,8 @@
  *         the best of all threads' best is chosen, of equals the first box
  *         each thread leaves out of its list what that one overlaps, and finds its best of the others
  *
- * So each box that is chosen meets all candidates at once. It is compared in the processor's arithmetic, and
- * what is chosen depends on no order of threads. */
+ * So each box that is chosen meets all candidates at once. It is compared in the processor's arithmetic,
+ * and what is chosen depends on no order of threads. */
 #include "kernel/nms.h"
 
 #include "kernel/tile.h"
@@ -130,8 +130,8 @@ static void store_chosen(nms *s, ash_ref count, ash_ref box) {
     ash_nest_end(n);
 }
 
-/* The number of boxes that are chosen. As loops end where they said at first, there are two: the inner one
- * is left out when nothing is left. */
+/* The number of boxes that are chosen. As loops end where they said at first, there are two: the inner
+ * one is left out when nothing is left. */
 static ash_ref choose_all(nms *s, ash_ref most, ash_ref limit) {
     ash_kern *k = s->block.k;
     ash_nest *n = &k->nest;

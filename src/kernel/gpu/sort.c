@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sorting by a block in its memory (K. E. Batcher, Sorting networks and their applications, 1968): a step for
- * each distance of pairs, with a barrier. */
+/* Sorting by a block in its memory (K. E. Batcher, Sorting networks and their applications, 1968): a step
+ * for each distance of pairs, with a barrier. */
 #include "sort.h"
 
 #include "kernel/tile.h"
@@ -96,7 +96,7 @@ void ash_gpu_sort(ash_kern *k, const ash_gpu_list *list, int64_t size) {
     ash_nest_barrier(n);
 }
 
-/* Halves of what is left, down to one. Past the end is the last entry: where that comes before, all do. */
+/* Halves of what is left, down to one. Past the end is the last entry: where it comes before, all do. */
 ash_ref ash_gpu_sorted_before(ash_kern *k, const ash_gpu_list *list, ash_ref begin, int64_t size,
                               ash_gpu_entry entry) {
     int64_t half = 1;

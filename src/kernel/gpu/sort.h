@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of entries in order, which blocks of threads of a GPU sort, and threads search. An entry is a key,
- * an i64, of which the larger comes first; in lists of pairs a number too, an i32, of which among equal keys
- * the smaller comes first. No two entries but those that are none are equal, so that what comes out does not
- * depend on how they are sorted. */
+/* Lists of entries in order, which blocks of threads of a GPU sort, and threads search. An entry is a
+ * key, an i64, of which the larger comes first; in lists of pairs a number too, an i32, of which among
+ * equal keys the smaller comes first. No two entries but those that are none are equal, so that what
+ * comes out does not depend on how they are sorted. */
 #ifndef ASH_GPU_SORT_H
 #define ASH_GPU_SORT_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The k best elements of rows on a GPU, of equals the first first. An element of up to four bytes and its
- * number are one key, which is never another's: an order of integers above, below what the number lacks to
- * 2^32. One of eight bytes and its number are a pair.
+ * number are one key, which is never another's: an order of integers above, below what the number lacks
+ * to 2^32. One of eight bytes and its number are a pair.
  *
  *     rows up to 4096      a block sorts a row in its memory
- *     longer ones          candidates: a block sorts a tile of 4096, and keeps the k best; then a thread for
- *                          each of these counts how many of each tile's come before it, which says where it
- *                          goes, if anywhere
+ *     longer ones          candidates: a block sorts a tile of 4096, and keeps the k best; then a thread
+ *                          for each of these counts how many of each tile's come before it, which says
+ *                          where it goes, if anywhere
  *
  * So there is no bound for k, and a row of any length has many threads. */
 #include "kernel/tile.h"
