@@ -172,6 +172,7 @@ typedef struct ash_kern {
     ash_ix stored;                     /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
     ash_kern_spare spare;
+    bool moved;     /* a kernel before the group's own one does its arithmetic; said of both */
     bool failed;    /* out of memory, or too large */
     bool too_large; /* a number of rows, chunks or bytes past 64 bits */
     bool broken;    /* what was seen to hold does not: a defect of lowering */
