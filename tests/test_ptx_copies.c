@@ -70,9 +70,9 @@ static void expect(room *r, uint64_t to, const unsigned char *want, uint64_t byt
 
 static const uint64_t sizes[] = {0, 1, 3, 15, 16, 17, 33, 255, 4096, 4099, MOST};
 
-/* A kernel moves `unit` bytes to a thread from the first multiple of that on; one request has the bytes that
- * are left at both ends. They lie in sectors of their own, each end's: how many more these are than those of
- * as many bytes side by side. `to` is what is aligned, `at` the address that is asked for. */
+/* A kernel moves `unit` bytes to a thread from the first multiple of that on; one request has the bytes
+ * that are left at both ends. They lie in sectors of their own, each end's: how many more these are than
+ * those of as many bytes side by side. `to` is what is aligned, `at` the address that is asked for. */
 static uint64_t apart_at_ends(uint64_t to, uint64_t at, uint64_t bytes, uint64_t unit) {
     const uint64_t head = ASH_MIN((unit - to % unit) % unit, bytes), tail = (bytes - head) % unit;
     if (!head || !tail) return 0;

@@ -32,8 +32,8 @@ ash_ref ash_rows_precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, 
 void ash_rows__choose_threads(ash_kern *k);
 ash_ref ash_rows__own(const ash_rows *r, ash_ref from, int64_t each);
 int64_t ash_rows__apart(const ash_rows *r, int64_t each);
-/* How many elements of a row a block takes, where a kernel before the group's own one finds the best of such
- * parts; or 0. And that kernel: other.c. */
+/* How many elements of a row a block takes, where a kernel before the group's own one finds the best of
+ * such parts; or 0. And that kernel: other.c. */
 int64_t ash_rows__part(ash_kern *k);
 bool ash_rows__lower_parts(ash_kern *k, ash_dim *chunks);
 /* The best of what each thread of the block has, and its place: the first of equal ones, or the last; each
