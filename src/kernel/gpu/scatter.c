@@ -254,15 +254,15 @@ static ash_gpu_list list_of(const sorted *o, bool write) {
     return ash_gpu_list_between(k, count, false, write);
 }
 
-/* Sets a symbol for each dim of what has a row's number. */
-static void go_to_row(const sorted *o, const ash_sym *syms, ash_ref row) {
+/* The present position becomes one of a row. */
+static void go_to_row(const sorted *o, ash_ref row) {
     ash_kern *k = o->s.k;
     const ash_type *updates = ash_graph__type(k->graph, o->s.node->ins[2]);
     ash_dim dims[ASH_MAX_RANK];
     if (o->s.node->op != ASH_OP_SCATTER_ELEMENTS) return;
     memcpy(dims, updates->dims, sizeof dims);
     dims[axis_of(o->s.node)] = 1;
-    ash_kern_decode(k, dims, updates->rank, syms, row);
+    ash_kern_decode(k, dims, updates->rank, o->at, row);
 }
 
 /* The present position, of which row and window are there, becomes that of an update. */
@@ -278,20 +278,10 @@ static void go_to(const sorted *o, ash_ref update) {
 static void set_key(const sorted *o, ash_ref cell, ash_ref update) {
     ash_kern *k = o->s.k;
     ash_nest *n = &k->nest;
-    const ash_node *node = o->s.node;
-    const ash_type *x = ash_graph__type(k->graph, node->ins[0]);
-    ash_ix to[ASH_MAX_RANK], target = ash_ix_const(&k->ixs, 0);
-    ash_ref inside = ASH_NO_REF;
-    for (unsigned d = o->outer; d < ash_graph__type(k->graph, node->ins[2])->rank; d++)
+    ash_ref inside;
+    for (unsigned d = o->outer; d < ash_graph__type(k->graph, o->s.node->ins[2])->rank; d++)
         ash_kern_set_sym(k, o->at[d], number(k, 0));
-    ash_scatter__target(&o->s, to, &inside);
-    if (inside != ASH_NO_REF) ash_nest_if(n, inside);
-    if (node->op == ASH_OP_SCATTER_ELEMENTS)
-        target = to[axis_of(node)];
-    else
-        for (unsigned d = 0; d < depth_of(k, node); d++)
-            target = ash_ix_add(&k->ixs, ash_ix_mul(&k->ixs, target, x->dims[d]), to[d]);
-    ash_ref above = minus(k, number(k, INT32_MAX), ash_kern_index(k, target));
+    ash_ref above = minus(k, number(k, INT32_MAX), open_target(&o->s, &inside));
     ash_nest_set(n, cell, add(k, times(k, above, high_one), minus(k, number(k, low_bits), update)));
     if (inside != ASH_NO_REF) ash_nest_end(n);
 }
@@ -309,7 +299,7 @@ static ash_dim sort_updates(ash_kern *k) {
     ash_ref key = ash_nest_cell(n, ash_gpu_entry_none(k, false).key);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, update, ash_kern_dim(k, o.count)));
     size_t mark = ash_kern_mark(k);
-    go_to_row(&o, o.at, row);
+    go_to_row(&o, row);
     go_to(&o, update);
     set_key(&o, key, update);
     ash_kern_forget(k, mark);
@@ -317,21 +307,18 @@ static ash_dim sort_updates(ash_kern *k) {
     ash_gpu_entry_store(k, &memory, i, (ash_gpu_entry){ash_nest_get(n, key), ASH_NO_REF});
     ash_nest_end(n);
     ash_gpu_sort(k, &memory, o.size);
-    i = ash_nest_loop(n, thread, number(k, o.size), n->threads, 1);
-    ash_gpu_entry_store(k, &to, add(k, times(k, chunk, o.size), i), ash_gpu_entry_load(k, &memory, i));
-    ash_nest_end(n);
-    ash_nest_barrier(n); /* before the memory is written again */
+    ash_gpu_list_copy(k, &to, times(k, chunk, o.size), &memory, o.size);
     ash_nest_end(n);
     return ash_kern_product(k, o.rows, o.tiles);
 }
 
-/* A target in the list of its row. */
+/* The target of an update in the list of its row. */
 typedef struct target {
     ash_gpu_list list;
-    ash_gpu_entry top, bottom; /* its updates lie between these keys; the top one may be the first */
+    ash_gpu_entry top, bottom; /* none of its updates comes before the one, or behind the other */
     ash_ref row, column;       /* of the updates */
-    ash_ref entry, tile, first,
-        end; /* in the list: an update; where its tile, and its row, begin and end */
+    ash_ref entry;             /* the update's place in the list */
+    ash_ref tile, first, end;  /* where its tile begins, its row begins and ends */
 } target;
 
 static target target_of(const sorted *o, const ash_gpu_list *list, ash_ref chunk, ash_dim window) {
@@ -418,16 +405,10 @@ static ash_dim apply_sorted(ash_kern *k) {
     t.bottom = (ash_gpu_entry){times(k, above, high_one), ASH_NO_REF};
     t.top = (ash_gpu_entry){plus(k, t.bottom.key, low_bits), ASH_NO_REF};
     ash_nest_if(n, is_first(&o, &t));
-    ash_ref number_of = minus(k, number(k, INT32_MAX), above);
     for (unsigned d = 0; d < x->rank; d++) at[d] = ash_kern_sym(k, x->dims[d]);
-    if (node->op == ASH_OP_SCATTER_ELEMENTS) {
-        go_to_row(&o, o.at, t.row);
-        go_to_row(&o, at, t.row);
-        ash_kern_set_sym(k, at[axis_of(node)], number_of);
-    } else {
-        ash_kern_decode(k, x->dims, depth, at, number_of);
-        ash_kern_decode(k, updates->dims + o.outer, updates->rank - o.outer, o.at + o.outer, t.column);
-    }
+    go_to_row(&o, t.row);
+    ash_kern_decode(k, updates->dims + o.outer, updates->rank - o.outer, o.at + o.outer, t.column);
+    ash_kern_decode(k, x->dims, depth, at, minus(k, number(k, INT32_MAX), above));
     for (unsigned d = 0; d < x->rank; d++)
         to[d] = d < depth ? ash_ix_sym(&k->ixs, at[d]) : o.s.idx[o.outer + d - depth];
     size_t mark = ash_kern_mark(k);

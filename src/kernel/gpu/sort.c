@@ -96,6 +96,16 @@ void ash_gpu_sort(ash_kern *k, const ash_gpu_list *list, int64_t size) {
     ash_nest_barrier(n);
 }
 
+void ash_gpu_list_copy(ash_kern *k, const ash_gpu_list *to, ash_ref begin, const ash_gpu_list *from,
+                       int64_t count) {
+    ash_nest *n = &k->nest;
+    ash_ref thread = ash_kern_argument(k, ASH_NEST_THREAD);
+    ash_ref i = ash_nest_loop(n, thread, number(k, count), n->threads, 1);
+    ash_gpu_entry_store(k, to, add(k, begin, i), ash_gpu_entry_load(k, from, i));
+    ash_nest_end(n);
+    ash_nest_barrier(n);
+}
+
 /* Halves of what is left, down to one. Past the end is the last entry: where it comes before, all do. */
 ash_ref ash_gpu_sorted_before(ash_kern *k, const ash_gpu_list *list, ash_ref begin, int64_t size,
                               ash_gpu_entry entry) {

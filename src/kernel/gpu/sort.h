@@ -37,6 +37,10 @@ ash_ref ash_gpu_entry_is_none(ash_kern *k, ash_gpu_entry entry);
 
 /* Sorts a list of the block's memory. All threads come by, and behind it each may read all of it. */
 void ash_gpu_sort(ash_kern *k, const ash_gpu_list *list, int64_t size);
+/* The first entries of a list of the block's memory, which may be written again behind it, become those
+ * of another from `begin` on. All threads come by. */
+void ash_gpu_list_copy(ash_kern *k, const ash_gpu_list *to, ash_ref begin, const ash_gpu_list *from,
+                       int64_t count);
 /* How many of the entries begin, ... begin + size - 1, which are in order, come before this one. */
 ash_ref ash_gpu_sorted_before(ash_kern *k, const ash_gpu_list *list, ash_ref begin, int64_t size,
                               ash_gpu_entry entry);

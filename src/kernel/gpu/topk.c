@@ -131,15 +131,10 @@ bool ash_gpu_lower_candidates(ash_kern *k, ash_dim *chunks) {
     ash_ref tile;
     const ash_type *in = ash_graph__type(k->graph, k->graph->nodes.at[k->group->root].ins[0]);
     const ash_gpu_list memory = ash_gpu_list_shared(k, MOST, t.pairs), to = candidates(&t, k, true);
-    ash_ref thread = ash_kern_argument(k, ASH_NEST_THREAD);
     /* chunks are rows, and tiles within: their number is where the chunk's candidates go */
     *chunks = ash_rows_begin(&t.r, k, in->rank, tiles_of(k), &tile);
     sort_elements(&t, &memory, MOST, times(k, tile, MOST));
-    ash_ref j = ash_nest_loop(n, thread, number(k, t.best), n->threads, 1);
-    ash_ref at = add(k, times(k, t.r.number, t.best), j);
-    ash_gpu_entry_store(k, &to, at, ash_gpu_entry_load(k, &memory, j));
-    ash_nest_end(n);
-    ash_nest_barrier(n); /* before the memory is written again */
+    ash_gpu_list_copy(k, &to, times(k, t.r.number, t.best), &memory, t.best);
     ash_nest_end(n);
     return true;
 }
