@@ -278,6 +278,49 @@ static void running_sums(void **state) {
     tolerance = 0;
 }
 
+/* Each allocation of lowering fails once, for what takes several kernels or scratch memory of all blocks. */
+static void failed_allocations(void **state) {
+    (void)state;
+    test_memory memory = {0};
+    ash_context *own;
+    ash_graph *g;
+    assert_ok(ash_context_create(
+        &(ash_context_options){.allocator = test_memory_allocator(&memory), .threads = 1}, &own, &diag));
+    for (int which = 0; which < 4; which++) {
+        ash_value other = 0, x;
+        assert_ok(ash_graph_create(own, "g", &g, &diag));
+        if (which == 0) {
+            x = ash_nms(g, input(g, "boxes", ASH_F32, 3, (ash_dim[]){1, 99, 4}),
+                        input(g, "scores", ASH_F32, 3, (ash_dim[]){1, 2, 99}), ash_scalar(g, ASH_F32, 0.5),
+                        ash_scalar(g, ASH_F32, 0), 9, &other);
+        } else if (which == 1) {
+            x = ash_scatter_nd(g, input(g, "x", ASH_F32, 2, (ash_dim[]){9, 5}),
+                               input(g, "to", ASH_I64, 2, (ash_dim[]){5000, 1}),
+                               input(g, "from", ASH_F32, 2, (ash_dim[]){5000, 5}), ASH_SCATTER_ADD);
+        } else if (which == 2) {
+            x = ash_topk(g, input(g, "x", ASH_F64, 2, (ash_dim[]){2, 5000}), 1, 9, true, &other);
+        } else {
+            x = ash_argmax(g, input(g, "x", ASH_F32, 2, (ash_dim[]){2, 140000}), 1, false);
+        }
+        ash_graph_output(g, "y", x);
+        assert_ok(ash_graph_status(g, &diag));
+        const long long live = memory.live;
+        ash_status status = ASH_ERROR_OUT_OF_MEMORY;
+        for (long fail = 1; status != ASH_OK; fail++) {
+            ash_program *p;
+            memory.fail_at = memory.count + fail;
+            status = ash_program__lower(g, &sm_80, NULL, &p, &diag);
+            memory.fail_at = 0;
+            ash_program__free(p);
+            assert_int_equal(memory.live, live);
+            if (status != ASH_OK) assert_status(status, ASH_ERROR_OUT_OF_MEMORY);
+        }
+        ash_graph_destroy(g);
+    }
+    ash_context_destroy(own);
+    assert_int_equal(memory.live, 0);
+}
+
 /* Each chunk adds 3 to one of two numbers at once, and may store the other one, or read it. */
 static ash_nest adding(ash_dtype dtype, ash_op op, bool stores, bool loads) {
     ash_nest n;
@@ -341,6 +384,7 @@ int main(void) {
         cmocka_unit_test_teardown(best, drop_graph),
         cmocka_unit_test_teardown(boxes, drop_graph),
         cmocka_unit_test_teardown(running_sums, drop_graph),
+        cmocka_unit_test(failed_allocations),
         cmocka_unit_test(at_once),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);
