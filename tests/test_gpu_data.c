@@ -278,7 +278,7 @@ static void running_sums(void **state) {
     tolerance = 0;
 }
 
-/* Each allocation of lowering fails once, for what takes several kernels or scratch memory of all blocks. */
+/* Each allocation of lowering fails once: of several kernels, and scratch memory of all blocks. */
 static void failed_allocations(void **state) {
     (void)state;
     test_memory memory = {0};
