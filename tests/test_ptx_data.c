@@ -172,9 +172,8 @@ static void sums_in_order(void **state) {
                  {ASH_F32, ASH_SCATTER_ADD, -1, 2, 2, 1, {30, 40}, {4097, 2}, {4097}},
                  {ASH_F32, ASH_SCATTER_MUL, -1, 2, 2, 2, {40, 33}, {65, 1}, {65, 33}},
                  {ASH_F16, ASH_SCATTER_ADD, -1, 3, 3, 3, {50, 3, 5}, {4, 50, 2}, {4, 50, 5}},
-                 {ASH_BF16, ASH_SCATTER_MUL, 1, 3, 3, 3, {3, 40, 7}, {3, 100, 5}, {3, 100, 5}},
+                 {ASH_BF16, ASH_SCATTER_MUL, 1, 3, 3, 3, {3, 40, 7}, {3, 64, 5}, {3, 64, 5}},
                  {ASH_I8, ASH_SCATTER_ADD, 1, 2, 2, 2, {9, 90}, {5, 4100}, {5, 4100}},
-                 {ASH_I16, ASH_SCATTER_MUL, 0, 1, 1, 1, {64}, {64}, {64}},
                  {ASH_F64, ASH_SCATTER_ADD, -1, 2, 2, 2, {60, 2}, {500, 1}, {500, 2}},
                  {ASH_F32, ASH_SCATTER_MAX, -1, 1, 2, 1, {70}, {200, 1}, {200}}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
@@ -184,7 +183,7 @@ static void sums_in_order(void **state) {
                   to = input(ASH_F32, cases[i].to_rank, cases[i].to),
                   from = input(ASH_F32, cases[i].from_rank, cases[i].from), y;
         to = ash_cast(g, ash_floor(g, ash_mul(g, to, ash_scalar(g, ASH_F32, 50))), ASH_I64);
-        from = ash_mul(g, from, ash_scalar(g, ASH_F32, dtype == ASH_I8 || dtype == ASH_I16 ? 90 : 1.7));
+        from = ash_mul(g, from, ash_scalar(g, ASH_F32, dtype == ASH_I8 ? 90 : 1.7));
         x = ash_cast(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 90)), dtype);
         ash_graph_output(g, "to", to);
         ash_graph_output(g, "from", from = ash_cast(g, from, dtype));
@@ -193,7 +192,7 @@ static void sums_in_order(void **state) {
         else
             y = ash_scatter_elements(g, x, to, from, cases[i].axis, cases[i].mode);
         ash_graph_output(g, "y", y);
-        run(i ? 1 : 3);
+        run(i ? 1 : 2);
     }
     ash_graph *g = next_graph(); /* one for each element of a row that is added */
     ash_value x = INPUT(ASH_F32, 30, 96), to = INPUT(ASH_I64, 100, 1), from = INPUT(ASH_F32, 100, 96);
@@ -206,7 +205,7 @@ static void sums_in_order(void **state) {
     to = ash_cast(g, ash_floor(g, ash_mul(g, to, ash_scalar(g, ASH_F32, 20))), ASH_I64);
     ash_graph_output(g, "to", to);
     ash_graph_output(g, "y", ash_scatter_elements(g, INPUT(ASH_F32, 20), to, from, 0, ASH_SCATTER_ADD));
-    static const int64_t counts[] = {0, 1, 4097, 5000};
+    static const int64_t counts[] = {0, 1, 5000};
     for (size_t i = 0; i < ASH_COUNT(counts); i++) {
         const ash_var_binding now = {"count", counts[i]};
         run_vars(1, &now, 1);
