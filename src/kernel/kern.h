@@ -151,6 +151,7 @@ typedef struct ash_kern {
     ash_sym vsym;              /* the vector symbol, or ASH_NO_SYM */
     unsigned lanes;            /* of vectors along it; 1: everything is scalar */
     bool aligned;              /* vectors along it start at multiples of `lanes` */
+    bool moved;                /* a kernel before the group's own one does its arithmetic; said of both */
     bool packed;               /* what lies several vectors apart is loaded as these, and not gathered */
     ash_kern_packed *pack;     /* what takes the elements that are stored, or NULL */
     ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
@@ -172,7 +173,6 @@ typedef struct ash_kern {
     ash_ix stored;                     /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
     ash_kern_spare spare;
-    bool moved;     /* a kernel before the group's own one does its arithmetic; said of both */
     bool failed;    /* out of memory, or too large */
     bool too_large; /* a number of rows, chunks or bytes past 64 bits */
     bool broken;    /* what was seen to hold does not: a defect of lowering */
