@@ -557,13 +557,14 @@ static void reductions(void **state) {
 /* What some threads of a block alone come by. */
 static void meetings_of_some(void **state) {
     (void)state;
-    for (int how = 0; how < 6; how++) {
+    for (int how = 0; how < 8; how++) {
         ash_nest n;
         ash_nest_init(&n, &ash_allocator__libc);
         n.threads = THREADS;
         ash_ref thread = ash_nest_arg(&n, ASH_NEST_THREAD), zero = ash_nest_index(&n, 0),
                 one = ash_nest_index(&n, 1);
         ash_ref cell = ash_nest_cell(&n, zero), few = ash_nest_binary(&n, ASH_OP_LT, thread, one);
+        const uint16_t memory = ash_nest_shared_add(&n, ASH_I64, THREADS);
         switch (how) {
         case 0: ash_nest_if(&n, few); break;
         case 1: ash_nest_loop(&n, zero, thread, 1, 1); break;
@@ -575,9 +576,17 @@ static void meetings_of_some(void **state) {
             ash_nest_if(&n, few);
             ash_nest_else(&n);
             break;
+        case 4: /* what each has stored; and, below, what all read at one place */
+        case 5:
+            ash_nest_store(&n, memory, thread, thread, ASH_NO_REF);
+            ash_nest_barrier(&n);
+            ash_nest_if(&n, ash_nest_binary(
+                                &n, ASH_OP_LT,
+                                ash_nest_load(&n, memory, how == 4 ? thread : one, 1, ASH_NO_REF), one));
+            break;
         default: ash_nest_if(&n, ash_nest_binary(&n, ASH_OP_LT, zero, ash_nest_arg(&n, ASH_NEST_END_ARG)));
         }
-        if (how == 5)
+        if (how == 7)
             ash_nest_copy_wait(&n, 0);
         else
             ash_nest_barrier(&n);
@@ -587,7 +596,7 @@ static void meetings_of_some(void **state) {
             ash_nest_end(&n);
         }
         ash_status status = ash_nest_verify(&n, &diag);
-        if (how >= 4) {
+        if (how >= 5) {
             assert_ok(status);
         } else {
             assert_status(status, ASH_ERROR_INTERNAL);

@@ -273,9 +273,27 @@ ash_status ash_lower__scratch(ash_lowering *low, ash_dtype dtype, int64_t bytes,
                                                                                  : ASH_NO_MEMORY(low->diag);
 }
 
+/* The nest's number for new scratch memory, and its bytes; 0 where it failed. */
+static uint16_t add_scratch(ash_kern *k, ash_dtype dtype, int64_t elements, bool one_worker,
+                            int64_t *bytes) {
+    uint32_t buffer;
+    const bool fits = ash_mul_i64(elements, (int64_t)ash_dtype_size(dtype), bytes);
+    if (!fits || ash_lower__scratch(k->low, dtype, *bytes, &buffer) != ASH_OK) {
+        k->failed = true;
+        k->too_large |= !fits || *bytes > INT64_MAX - scratch_align(k->low);
+        return 0;
+    }
+    k->low->program->buffers.at[buffer].one_worker = one_worker;
+    *bytes = k->low->program->buffers.at[buffer].bytes;
+    const ash_access read = {buffer, false, 0, *bytes}, write = {buffer, true, 0, *bytes};
+    if (!ash_vec_push(k->low->allocator, &k->accesses, read) ||
+        !ash_vec_push(k->low->allocator, &k->accesses, write))
+        k->failed = true;
+    return ash_kern_buffer(k, buffer, dtype, true);
+}
+
 uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first) {
     int64_t least, most, bytes = 0, size = (int64_t)ash_dtype_size(dtype);
-    uint32_t buffer;
     ash_dims_bounds(k->ixs.dims, count, &least, &most);
     if (dtype == ASH_F32 && most <= k->spare.elements) {
         *first = k->spare.first;
@@ -283,20 +301,16 @@ uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *
         return k->spare.buf;
     }
     *first = ash_nest_index(&k->nest, 0);
-    bool fits = ash_mul_i64(most, size, &bytes);
-    if (!fits || ash_lower__scratch(k->low, dtype, bytes, &buffer) != ASH_OK) {
-        k->failed = true;
-        k->too_large |= !fits || bytes > INT64_MAX - scratch_align(k->low);
-        return 0;
-    }
-    bytes = k->low->program->buffers.at[buffer].bytes;
-    const ash_access read = {buffer, false, 0, bytes}, write = {buffer, true, 0, bytes};
-    if (!ash_vec_push(k->low->allocator, &k->accesses, read) ||
-        !ash_vec_push(k->low->allocator, &k->accesses, write))
-        k->failed = true;
-    *first = ash_nest_binary(&k->nest, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_WORKER),
-                             ash_nest_index(&k->nest, bytes / size));
-    return ash_kern_buffer(k, buffer, dtype, true);
+    const uint16_t buf = add_scratch(k, dtype, most, false, &bytes);
+    if (!k->failed)
+        *first = ash_nest_binary(&k->nest, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_WORKER),
+                                 ash_nest_index(&k->nest, bytes / size));
+    return buf;
+}
+
+uint16_t ash_kern_scratch_of_all(ash_kern *k, ash_dtype dtype, ash_dim count) {
+    int64_t bytes;
+    return add_scratch(k, dtype, ash_kern_max(k, count), true, &bytes);
 }
 
 void ash_kern_access(ash_kern *k, ash_value value, bool write) {

@@ -151,6 +151,7 @@ typedef struct ash_kern {
     ash_sym vsym;              /* the vector symbol, or ASH_NO_SYM */
     unsigned lanes;            /* of vectors along it; 1: everything is scalar */
     bool aligned;              /* vectors along it start at multiples of `lanes` */
+    bool moved;                /* a kernel before the group's own one does its arithmetic; said of both */
     bool packed;               /* what lies several vectors apart is loaded as these, and not gathered */
     ash_kern_packed *pack;     /* what takes the elements that are stored, or NULL */
     ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
@@ -293,6 +294,8 @@ ash_dim ash_kern_lower_nms(ash_kern *k); /* nms.c; the number of chunks */
 ash_status ash_lower__scratch(ash_lowering *low, ash_dtype dtype, int64_t bytes, uint32_t *out);
 /* Scratch memory of this kernel, `count` elements for each worker; *first is the worker's first element. */
 uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first);
+/* The same, `count` elements for all chunks together. */
+uint16_t ash_kern_scratch_of_all(ash_kern *k, ash_dtype dtype, ash_dim count);
 /* Writes a value into `target`, which has a place, `shift` elements further along one axis. */
 ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
                                ash_dim shift, ash_dim *chunks);

@@ -265,7 +265,8 @@ static ash_status add_step_of(ash_kern *k, ash_dim chunks, task what, const char
     for (size_t i = 0; i < k->uses.len; i++) buffers[i] = k->uses.at[i].buffer;
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const ash_node *node = &low->graph->nodes.at[g->nodes[i]];
-        if (what == ALL) step.flops += node_flops(low, node), step.work += node_work(low, node);
+        if ((what == ALL) != k->moved)
+            step.flops += node_flops(low, node), step.work += node_work(low, node);
         if (what == ALL) step.parts = ASH_MAX(step.parts, low->parts[node->out]);
         if (!node->name) continue;
         nodes[step.n_nodes] = ash_arena_strdup(&p->arena, node->name);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What the threads of a block do together: whether all of them come by.
  *
- * A value varies when it can differ between threads: THREAD does, and what is computed from something that
- * does, or is loaded from where it says; so does what another thread may write, memory of the block and
- * written buffers. A cell varies when it is set to something that does, or where not all threads come by.
- * So it is found by going over the nest until nothing changes, which is as often as cells depend on each
- * other. */
+ * A value varies when it can differ between threads: THREAD does, and what is computed from something
+ * that does, or is loaded from where it says; so does what another thread may write, in written buffers.
+ * What lies at one place of the block's memory is the same for all who come by together: between two
+ * barriers nobody touches what another one writes. A cell varies when it is set to something that does,
+ * or where not all threads come by. So it is found by going over the nest until nothing changes, which is
+ * as often as cells depend on each other. */
 #include "nest.h"
 
 struct look {
@@ -30,8 +31,9 @@ static bool apart(const struct look *l) {
 }
 
 static bool loads_what_varies(const struct look *l, const ash_inst *inst) {
-    bool load = inst->op == ASH_NEST_LOAD || inst->op == ASH_NEST_GATHER || inst->op == ASH_NEST_TILE_LOAD;
-    return load && ((inst->buf & ASH_NEST_SHARED) || l->nest->buffers.at[inst->buf].written);
+    if (inst->op == ASH_NEST_TILE_LOAD) return true;
+    if (inst->op != ASH_NEST_LOAD && inst->op != ASH_NEST_GATHER) return false;
+    return (inst->buf & ASH_NEST_SHARED) ? apart(l) : l->nest->buffers.at[inst->buf].written;
 }
 
 static void look_at(struct look *l, ash_ref ref) {

@@ -6,25 +6,22 @@
  *       the best leaves the heap, and is chosen unless one that was chosen before overlaps it
  *
  * Heap and chosen boxes are scratch of the worker. Only candidates that come up are put in order; each is
- * compared with a vector of chosen boxes at a time. */
-#include "heap.h"
-#include "tile.h"
+ * compared with a vector of chosen boxes at a time. On a GPU: gpu/nms.c. */
+#include "nms.h"
 
-enum { LOW_0, LOW_1, HIGH_0, HIGH_1, AREA, BOX_NUMBERS };
+#include "heap.h"
+#include "kernel/gpu/places.h"
+#include "tile.h"
 
 /* Boxes that were chosen, a list for each of their numbers. The last vector is filled with boxes that have
  * no area, and overlap nothing. */
 typedef struct chosen {
-    uint16_t buffers[BOX_NUMBERS];
-    ash_ref first[BOX_NUMBERS];
+    uint16_t buffers[ASH_NMS_NUMBERS];
+    ash_ref first[ASH_NMS_NUMBERS];
     ash_ref count; /* cell */
     unsigned lanes;
     ash_dtype dtype;
 } chosen;
-
-typedef struct box {
-    ash_ref is[BOX_NUMBERS];
-} box;
 
 static ash_ref at(ash_nest *n, ash_ref first, ash_ref i) {
     return ash_nest_binary(n, ASH_OP_ADD, first, i);
@@ -34,7 +31,7 @@ static ash_ref both(ash_nest *n, ash_ref a, ash_ref b) {
     return ash_nest_binary(n, ASH_OP_AND, a, b);
 }
 
-static box load_box(ash_kern *k, ash_value boxes, ash_ix batch, ash_ref number) {
+ash_nms_box ash_nms__load(ash_kern *k, ash_value boxes, ash_ix batch, ash_ref number) {
     ash_nest *n = &k->nest;
     ash_ix idx[] = {batch, ash_ix_loaded(&k->ixs, number, INT64_MAX, 0), 0};
     ash_ref corner[4];
@@ -44,24 +41,24 @@ static box load_box(ash_kern *k, ash_value boxes, ash_ix batch, ash_ref number) 
     }
     ash_ref height = ash_nest_binary(n, ASH_OP_SUB, corner[2], corner[0]);
     ash_ref width = ash_nest_binary(n, ASH_OP_SUB, corner[3], corner[1]);
-    return (box){
+    return (ash_nms_box){
         {corner[0], corner[1], corner[2], corner[3], ash_nest_binary(n, ASH_OP_MUL, height, width)}};
 }
 
-/* Whether two boxes have more than `most` of their union in common; one without an area has nothing. */
-static ash_ref overlap(ash_nest *n, const box *a, const box *b, ash_ref most, ash_ref zero) {
+ash_ref ash_nms__overlap(ash_nest *n, const ash_nms_box *a, const ash_nms_box *b, ash_ref most,
+                         ash_ref zero) {
     ash_ref size[2], yes[2];
     for (int i = 0; i < 2; i++) {
-        ash_ref low = ash_nest_binary(n, ASH_OP_MAX, a->is[LOW_0 + i], b->is[LOW_0 + i]);
-        ash_ref high = ash_nest_binary(n, ASH_OP_MIN, a->is[HIGH_0 + i], b->is[HIGH_0 + i]);
+        ash_ref low = ash_nest_binary(n, ASH_OP_MAX, a->is[ASH_NMS_LOW_0 + i], b->is[ASH_NMS_LOW_0 + i]);
+        ash_ref high = ash_nest_binary(n, ASH_OP_MIN, a->is[ASH_NMS_HIGH_0 + i], b->is[ASH_NMS_HIGH_0 + i]);
         size[i] = ash_nest_binary(n, ASH_OP_SUB, high, low);
         yes[i] = ash_nest_binary(n, ASH_OP_LT, zero, size[i]);
     }
     ash_ref common = ash_nest_binary(n, ASH_OP_MUL, size[0], size[1]);
-    ash_ref all =
-        ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_ADD, a->is[AREA], b->is[AREA]), common);
-    ash_ref areas = both(n, ash_nest_binary(n, ASH_OP_LT, zero, a->is[AREA]),
-                         ash_nest_binary(n, ASH_OP_LT, zero, b->is[AREA]));
+    ash_ref all = ash_nest_binary(
+        n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_ADD, a->is[ASH_NMS_AREA], b->is[ASH_NMS_AREA]), common);
+    ash_ref areas = both(n, ash_nest_binary(n, ASH_OP_LT, zero, a->is[ASH_NMS_AREA]),
+                         ash_nest_binary(n, ASH_OP_LT, zero, b->is[ASH_NMS_AREA]));
     ash_ref share = ash_nest_binary(n, ASH_OP_LT, most, ash_nest_binary(n, ASH_OP_DIV, common, all));
     ash_ref some = both(n, areas, ash_nest_binary(n, ASH_OP_LT, zero, all));
     return both(n, both(n, yes[0], yes[1]), both(n, some, share));
@@ -81,36 +78,36 @@ static ash_ref comes_first(const ash_heap *h, ash_heap_entry a, ash_heap_entry b
 static chosen chosen_begin(ash_kern *k, ash_dtype dtype, ash_dim most) {
     chosen c = {.lanes = ash_target_lanes(k->low->target, ash_dtype_size(dtype)), .dtype = dtype};
     ash_dim vectors = ash_kern_ceil_div(k, most, c.lanes);
-    for (unsigned i = 0; i < BOX_NUMBERS; i++)
+    for (unsigned i = 0; i < ASH_NMS_NUMBERS; i++)
         c.buffers[i] = ash_kern_scratch(k, dtype, ash_kern_product(k, vectors, c.lanes), &c.first[i]);
     return c;
 }
 
-static void choose(ash_kern *k, const chosen *c, const box *b) {
+static void choose(ash_kern *k, const chosen *c, const ash_nms_box *b) {
     ash_nest *n = &k->nest;
     ash_ref count = ash_nest_get(n, c->count), lanes = ash_nest_index(n, c->lanes);
     ash_ref zero = ash_nest_splat(n, ash_nest_float(n, c->dtype, 0), c->lanes);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, ash_nest_imod(n, count, lanes), ash_nest_index(n, 0)));
-    for (unsigned i = 0; i < BOX_NUMBERS; i++)
+    for (unsigned i = 0; i < ASH_NMS_NUMBERS; i++)
         ash_nest_store(n, c->buffers[i], at(n, c->first[i], count), zero, ASH_NO_REF);
     ash_nest_end(n);
-    for (unsigned i = 0; i < BOX_NUMBERS; i++)
+    for (unsigned i = 0; i < ASH_NMS_NUMBERS; i++)
         ash_nest_store(n, c->buffers[i], at(n, c->first[i], count), b->is[i], ASH_NO_REF);
     ash_nest_set(n, c->count, ash_nest_binary(n, ASH_OP_ADD, count, ash_nest_index(n, 1)));
 }
 
 /* Whether one of the chosen boxes overlaps this one. */
-static ash_ref is_covered(ash_kern *k, const chosen *c, const box *b, ash_ref most) {
+static ash_ref is_covered(ash_kern *k, const chosen *c, const ash_nms_box *b, ash_ref most) {
     ash_nest *n = &k->nest;
     ash_ref zero = ash_nest_splat(n, ash_nest_float(n, c->dtype, 0), c->lanes);
     ash_ref found = ash_nest_cell(n, ash_nest_splat(n, ash_nest_int(n, ASH_BOOL, 0), c->lanes));
-    box wide, other;
-    for (unsigned i = 0; i < BOX_NUMBERS; i++) wide.is[i] = ash_nest_splat(n, b->is[i], c->lanes);
+    ash_nms_box wide, other;
+    for (unsigned i = 0; i < ASH_NMS_NUMBERS; i++) wide.is[i] = ash_nest_splat(n, b->is[i], c->lanes);
     most = ash_nest_splat(n, most, c->lanes);
     ash_ref i = ash_nest_loop(n, ash_nest_index(n, 0), ash_nest_get(n, c->count), c->lanes, 1);
-    for (unsigned d = 0; d < BOX_NUMBERS; d++)
+    for (unsigned d = 0; d < ASH_NMS_NUMBERS; d++)
         other.is[d] = ash_nest_load(n, c->buffers[d], at(n, c->first[d], i), c->lanes, ASH_NO_REF);
-    ash_ref covers = overlap(n, &other, &wide, most, zero);
+    ash_ref covers = ash_nms__overlap(n, &other, &wide, most, zero);
     ash_nest_set(n, found, ash_nest_binary(n, ASH_OP_OR, ash_nest_get(n, found), covers));
     ash_nest_end(n);
     ash_ref all = ash_nest_get(n, found);
@@ -153,7 +150,7 @@ static void choose_all(ash_kern *k, const ash_heap *h, const chosen *c, const as
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, taken, limit));
     size_t mark = ash_kern_mark(k);
     ash_ref best = ash_heap_take(h).number;
-    box b = load_box(k, node->ins[0], idx[0], best);
+    ash_nms_box b = ash_nms__load(k, node->ins[0], idx[0], best);
     ash_nest_if(n, ash_nest_unary(n, ASH_OP_NOT, is_covered(k, c, &b, most)));
     idx[2] = ash_ix_loaded(&k->ixs, taken, INT64_MAX, 0);
     ash_kern_store(k, node->out, idx, best);
@@ -166,6 +163,7 @@ static void choose_all(ash_kern *k, const ash_heap *h, const chosen *c, const as
 }
 
 ash_dim ash_kern_lower_nms(ash_kern *k) {
+    if (k->low->target->kind == ASH_TARGET_GPU) return ash_gpu_lower_nms(k);
     ash_nest *n = &k->nest;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *scores = ash_graph__type(k->graph, node->ins[1]);

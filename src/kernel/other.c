@@ -216,31 +216,102 @@ static void argreduce_in_lanes(ash_rows *r, unsigned lanes) {
     extremum_store(r, ash_nest_get(n, e.at));
 }
 
-/* A row by the threads of a block, each of which begins with the row's first element: whoever has others
- * offers them. Vectors where these lie evenly. */
-static void argreduce_together(ash_rows *r) {
+/* The extremum of the elements [first, end) of a row, by the threads of a block, each of which begins with
+ * the first one: whoever has others offers them. Vectors where these lie evenly. */
+static void find_together(ash_rows *r, ash_ref first, ash_ref end, ash_ref *best, ash_ref *at) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
     const unsigned most = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
     const bool even = r->axis + 1 == r->rank && ash_dim_is_const(r->count) && r->count % most == 0 &&
                       r->count >= (int64_t)most * r->threads;
-    extremum e = extremum_begin(r, ash_nest_index(n, 0));
-    ash_ref from = ash_nest_index(n, 1);
+    extremum e = extremum_begin(r, first);
+    ash_ref from = ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, 1));
     if (even) {
-        ash_ref x = ash_nest_get(n, e.best), at = ash_nest_get(n, e.at);
+        ash_ref x = ash_nest_get(n, e.best), place = ash_nest_get(n, e.at);
         k->vsym = r->step;
         k->lanes = most;
         k->aligned = true;
         e.best = ash_nest_cell(n, ash_nest_splat(n, x, most));
-        e.at = ash_nest_cell(n, ash_nest_splat(n, at, most));
-        from = ash_nest_index(n, 0);
+        e.at = ash_nest_cell(n, ash_nest_splat(n, place, most));
+        from = first;
     }
-    extremum_run(r, &e, from, ash_kern_dim(k, r->count), k->lanes);
+    extremum_run(r, &e, from, end, k->lanes);
     if (even) extremum_of_lanes(r, &e, most);
-    ash_ref best = ash_nest_get(n, e.best), at = ash_nest_get(n, e.at);
-    ash_rows__together(r, e.max, e.last, &best, &at);
+    *best = ash_nest_get(n, e.best), *at = ash_nest_get(n, e.at);
+    ash_rows__together(r, e.max, e.last, best, at);
+}
+
+static void argreduce_together(ash_rows *r) {
+    ash_ref best, at;
+    find_together(r, ash_nest_index(&r->k->nest, 0), ash_kern_dim(r->k, r->count), &best, &at);
     extremum_store(r, at);
+}
+
+/* Rows that several blocks take: what each has found, an extremum and its place. */
+typedef struct parts {
+    ash_dim each; /* of a row */
+    uint16_t values, places;
+} parts;
+
+static parts parts_of(ash_kern *k, bool write) {
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    const unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
+    const ash_dtype place = ash_kern_max(k, in->dims[axis]) <= INT32_MAX ? ASH_I32 : ASH_I64;
+    parts f = {.each = ash_kern_ceil_div(k, in->dims[axis], ash_rows__part(k))};
+    ash_dim count = f.each;
+    for (unsigned d = 0; d < in->rank; d++)
+        if (d != axis) count = ash_kern_product(k, count, in->dims[d]);
+    k->moved = true;
+    f.values = ash_gpu_between(k, 0, ash_kern_dtype(in->dtype), count, write);
+    f.places = ash_gpu_between(k, 1, place, count, write);
+    return f;
+}
+
+bool ash_rows__lower_parts(ash_kern *k, ash_dim *chunks) {
+    const int64_t size = ash_rows__part(k);
+    const ash_type *in = ash_graph__type(k->graph, k->graph->nodes.at[k->group->root].ins[0]);
+    ash_nest *n = &k->nest;
+    ash_rows r;
+    ash_ref part, best, at;
+    if (!size) return false;
+    k->nest.threads = ASH_GPU_PLACES_THREADS;
+    const parts f = parts_of(k, true);
+    *chunks = ash_rows_begin(&r, k, in->rank, f.each, &part);
+    ash_ref first = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, size));
+    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, size));
+    find_together(&r, first, ash_nest_binary(n, ASH_OP_MIN, end, ash_kern_dim(k, r.count)), &best, &at);
+    ash_nest_if(n,
+                ash_nest_binary(n, ASH_OP_EQ, ash_kern_argument(k, ASH_NEST_THREAD), ash_nest_index(n, 0)));
+    ash_nest_store(n, f.values, r.number, best, ASH_NO_REF);
+    ash_nest_store(n, f.places, r.number, at, ASH_NO_REF);
+    ash_nest_end(n);
+    ash_nest_end(n);
+    return true;
+}
+
+/* The extremum of what the parts of a row have, which lie in its order. */
+static ash_dim argreduce_parts(ash_kern *k) {
+    ash_nest *n = &k->nest;
+    const ash_node *node = &k->graph->nodes.at[k->group->root];
+    ash_rows r;
+    k->nest.threads = ASH_GPU_PLACES_THREADS;
+    const parts f = parts_of(k, false);
+    const ash_dim rows = ash_rows_begin(&r, k, ash_graph__type(k->graph, node->ins[0])->rank, 1, NULL);
+    ash_ref each = ash_kern_dim(k, f.each), first = ash_nest_binary(n, ASH_OP_MUL, r.number, each);
+    const extremum e = {k, node->op == ASH_OP_ARGMAX, ash_node_int(node, ASH_ATTR_LAST),
+                        ash_nest_cell(n, ash_nest_load(n, f.values, first, 1, ASH_NO_REF)),
+                        ash_nest_cell(n, ash_nest_load(n, f.places, first, 1, ASH_NO_REF))};
+    ash_ref i = ash_nest_loop(n, ash_rows__own(&r, first, 1), ash_nest_binary(n, ASH_OP_ADD, first, each),
+                              ash_rows__apart(&r, 1), UNROLL);
+    offer(&e, ash_nest_load(n, f.values, i, 1, ASH_NO_REF), ash_nest_load(n, f.places, i, 1, ASH_NO_REF));
+    ash_nest_end(n);
+    ash_ref best = ash_nest_get(n, e.best), at = ash_nest_get(n, e.at);
+    ash_rows__together(&r, e.max, e.last, &best, &at);
+    extremum_store(&r, at);
+    ash_nest_end(n);
+    return rows;
 }
 
 static void argreduce_body(ash_rows *r) {
@@ -375,11 +446,15 @@ void ash_scatter__target(const ash_scattered *s, ash_ix *to, ash_ref *inside) {
     }
 }
 
-void ash_scatter__update(const ash_scattered *s) {
+ash_op ash_scatter__combine(const ash_node *node) {
     static const ash_op combine[] = {[ASH_SCATTER_ADD] = ASH_OP_ADD,
                                      [ASH_SCATTER_MUL] = ASH_OP_MUL,
                                      [ASH_SCATTER_MIN] = ASH_OP_MIN,
                                      [ASH_SCATTER_MAX] = ASH_OP_MAX};
+    return combine[ash_node_int(node, ASH_ATTR_MODE)];
+}
+
+void ash_scatter__update(const ash_scattered *s) {
     ash_kern *k = s->k;
     ash_nest *n = &k->nest;
     const ash_node *node = s->node;
@@ -390,7 +465,7 @@ void ash_scatter__update(const ash_scattered *s) {
     if (inside != ASH_NO_REF) ash_nest_if(n, inside);
     ash_ref value = ash_kern_eval(k, node->ins[2], s->idx);
     if (mode != ASH_SCATTER_SET)
-        value = ash_nest_binary(n, combine[mode], ash_kern_load(k, node->out, to), value);
+        value = ash_nest_binary(n, ash_scatter__combine(node), ash_kern_load(k, node->out, to), value);
     ash_kern_store(k, node->out, to, value);
     if (inside != ASH_NO_REF) ash_nest_end(n);
 }
@@ -494,7 +569,7 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
     case ASH_CLASS_ARGREDUCE:
         ash_rows__choose_threads(k);
-        *chunks = run_rows(&r, k, argreduce_body);
+        *chunks = ash_rows__part(k) ? argreduce_parts(k) : run_rows(&r, k, argreduce_body);
         break;
     case ASH_CLASS_SCAN:
         *chunks = ash_gpu_has_cumsum(k) ? ash_gpu_lower_cumsum(k) : run_rows(&r, k, cumsum_body);

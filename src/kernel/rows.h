@@ -32,13 +32,17 @@ ash_ref ash_rows_precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, 
 void ash_rows__choose_threads(ash_kern *k);
 ash_ref ash_rows__own(const ash_rows *r, ash_ref from, int64_t each);
 int64_t ash_rows__apart(const ash_rows *r, int64_t each);
+/* How many elements of a row a block takes, where a kernel before the group's own one finds the best of
+ * such parts; or 0. And that kernel: other.c. */
+int64_t ash_rows__part(ash_kern *k);
+bool ash_rows__lower_parts(ash_kern *k, ash_dim *chunks);
 /* The best of what each thread of the block has, and its place: the first of equal ones, or the last; each
  * thread gets the result. */
 void ash_rows__together(const ash_rows *r, bool largest, bool last, ash_ref *best, ash_ref *at);
 
 ash_dim ash_kern_lower_topk(ash_kern *k); /* topk.c; the number of chunks */
-/* What orders elements of four bytes, f32 or i32, as an i32: the better, the larger. A NaN is the largest
- * number, and -0 is 0. */
+/* What orders elements, as an i32, or of eight bytes as an i64: the better, the larger. A NaN is the
+ * largest number, and -0 is 0. */
 ash_ref ash_topk__order(ash_kern *k, bool largest, ash_ref x);
 /* radix.c: the same by digits, of elements of four bytes, at most INT32_MAX of them; and whether that is
  * worth it for the k best of so many. */

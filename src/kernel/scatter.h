@@ -14,6 +14,8 @@ typedef struct ash_scattered {
 /* Where the update at the present position goes: `to` in the result. *inside becomes the condition that it
  * goes anywhere, or stays ASH_NO_REF. */
 void ash_scatter__target(const ash_scattered *s, ash_ix *to, ash_ref *inside);
+/* What puts an element and its update together, unless that is set. */
+ash_op ash_scatter__combine(const ash_node *node);
 /* Makes the update at the present position. */
 void ash_scatter__update(const ash_scattered *s);
 

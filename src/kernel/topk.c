@@ -173,13 +173,23 @@ static bool has_ranks(const ash_kern *k, ash_dtype dtype, ash_dim count) {
 /* The bits of a float count up with it from 0 on, and down below. */
 ash_ref ash_topk__order(ash_kern *k, bool largest, ash_ref x) {
     ash_nest *n = &k->nest;
-    ash_ref most = ash_nest_int(n, ASH_I32, INT32_MAX), zero = ash_nest_int(n, ASH_I32, 0), order = x;
-    if (!n->failed && ash_nest_at(n, x)->dtype == ASH_F32) {
-        x = ash_nest_binary(n, ASH_OP_ADD, x, ash_nest_float(n, ASH_F32, 0));
-        order = ash_nest_bitcast(n, ASH_I32, x);
+    if (n->failed) return x;
+    const ash_dtype dtype = (ash_dtype)ash_nest_at(n, x)->dtype;
+    const bool wide = ash_dtype_size(dtype) > 4;
+    const ash_dtype whole = wide ? ASH_I64 : ASH_I32;
+    ash_ref most = ash_nest_int(n, whole, wide ? INT64_MAX : INT32_MAX), zero = ash_nest_int(n, whole, 0),
+            order = x;
+    if (ash_dtype_is_float(dtype)) {
+        x = ash_nest_binary(n, ASH_OP_ADD, x, ash_nest_float(n, dtype, 0));
+        order = ash_nest_bitcast(n, whole, x);
         order = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, order, zero),
                                 ash_nest_binary(n, ASH_OP_XOR, order, most), order);
         order = ash_nest_select(n, ash_nest_binary(n, ASH_OP_EQ, x, x), order, most);
+    } else if (dtype != whole) {
+        order = ash_nest_cast(n, whole, x);
+        if (dtype == ASH_U32 || dtype == ASH_U64)
+            order =
+                ash_nest_binary(n, ASH_OP_XOR, order, ash_nest_int(n, whole, wide ? INT64_MIN : INT32_MIN));
     }
     return largest ? order : ash_nest_unary(n, ASH_OP_NOT, order);
 }

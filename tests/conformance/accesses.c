@@ -58,13 +58,13 @@ bool accesses_end(const char *name, char *why, size_t size) {
     ptx_counters c;
     if (!counters_read) return true;
     counters_read(NULL, &c);
-    /* warps of so few elements end in the middle of rows: a sector more to a request is let pass */
-    unsigned long long scattered = c.global_load.scattered - c.global_load.by_one +
-                                   c.global_store.scattered - c.global_store.by_one,
-                       conflicts =
-                           c.shared_load.conflicts + c.shared_store.conflicts + c.matrix_load.conflicts;
-    if (scattered && !excused(name, "scattered"))
-        return snprintf(why, size, "%llu scattered sectors, of %llu", scattered,
+    const unsigned long long scattered = c.global_load.scattered + c.global_store.scattered,
+                             by_one = c.global_load.by_one + c.global_store.by_one,
+                             conflicts = c.shared_load.conflicts + c.shared_store.conflicts +
+                                         c.matrix_load.conflicts;
+    const bool let_pass = scattered && scattered == by_one && excused(name, "by_one");
+    if (scattered && !let_pass && !excused(name, "scattered"))
+        return snprintf(why, size, "%llu scattered sectors, %llu by one, of %llu", scattered, by_one,
                         (unsigned long long)(c.global_load.sectors + c.global_store.sectors)),
                false;
     if (conflicts && !excused(name, "conflicts"))

@@ -74,8 +74,9 @@ uint16_t ash_gpu_between(ash_kern *k, unsigned which, ash_dtype dtype, ash_dim c
 bool ash_gpu_lower_ahead(ash_kern *k, unsigned number, ash_dim *chunks, const char **name) {
     if (k->low->target->kind != ASH_TARGET_GPU || k->group->kind != ASH_GROUP_OTHER) return false;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
+    case ASH_CLASS_ARGREDUCE: *name = "parts"; return number == 0 && ash_rows__lower_parts(k, chunks);
     case ASH_CLASS_NONZERO: *name = "counts"; return number == 0 && ash_gpu_lower_counts(k, chunks);
-    case ASH_CLASS_SCATTER: return ash_gpu_lower_winners(k, number, chunks, name);
+    case ASH_CLASS_SCATTER: return ash_gpu_lower_updates(k, number, chunks, name);
     case ASH_CLASS_TOPK: *name = "candidates"; return number == 0 && ash_gpu_lower_candidates(k, chunks);
     case ASH_CLASS_SCAN: *name = "sums"; return number == 0 && ash_gpu_lower_sums(k, chunks);
     default: return false;

@@ -25,11 +25,12 @@ typedef enum ash_gpu_scatter_form {
     ASH_GPU_SCATTER_PLAIN, /* as on a processor */
     ASH_GPU_SCATTER_ROWS,
     ASH_GPU_SCATTER_WINNERS,
-    ASH_GPU_SCATTER_ATOMICS
+    ASH_GPU_SCATTER_ATOMICS,
+    ASH_GPU_SCATTER_SORTED
 } ash_gpu_scatter_form;
 
 ash_gpu_scatter_form ash_gpu_form_of(ash_kern *k);
-bool ash_gpu_lower_winners(ash_kern *k, unsigned number, ash_dim *chunks, const char **name);
+bool ash_gpu_lower_updates(ash_kern *k, unsigned number, ash_dim *chunks, const char **name);
 bool ash_gpu_lower_scatter(ash_kern *k, ash_dim *chunks);
 
 /* topk.c: whether rows are sorted by blocks */
@@ -41,6 +42,9 @@ ash_dim ash_gpu_lower_topk(ash_kern *k);
 bool ash_gpu_has_cumsum(ash_kern *k);
 bool ash_gpu_lower_sums(ash_kern *k, ash_dim *chunks);
 ash_dim ash_gpu_lower_cumsum(ash_kern *k);
+
+/* nms.c; the number of chunks */
+ash_dim ash_gpu_lower_nms(ash_kern *k);
 
 /* nonzero.c */
 bool ash_gpu_lower_counts(ash_kern *k, ash_dim *chunks);
