@@ -1082,6 +1082,7 @@ def detector():
     flat = n.op("Squeeze", score, n.ints(1))
     _, order = n.op("TopK", flat, n.op("Min", n.op("Shape", flat), n.ints(5)), outs=2)
     n.output(n.op("Gather", table, order, axis=0))
+    n.output(n.op("NonMaxSuppression", boxes, scores, n.ints(0)), dtype=I64)  # none
     return n.model(), [{"raw": (2, m, 4), "logits": (2, 3, m), "least": np.array([least], np.float32)}
                        for m, least in ((40, 0.6), (40, 0.999), (200, 0.3), (7, 0), (1, 0.5))]
 

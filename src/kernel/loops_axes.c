@@ -229,8 +229,8 @@ static dry_run *cut_axis(ash_loops *l, dry_run *run, dry_run *spare, uint32_t jo
     return spare;
 }
 
-/* Whether what full vectors leave along an axis is one under a mask. Where masks have no registers, a gather
- * under one is slower than its elements one by one. */
+/* Whether what full vectors leave along an axis is one under a mask. Where masks have no registers, a
+ * gather under one is slower than its elements one by one. */
 static bool are_masked(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
     const ash_target *target = dry->low->target;
     bool masked = target->masks != 0;

@@ -269,6 +269,10 @@ void ash_onnx__op_nms(ash_import *im) {
         most = 0;
     else if (known && n == 1)
         most = ash_graph_dim_min(im->graph, most, list[0].dim ? list[0].v : ASH_MAX(list[0].v, 0));
+    if (most == 0) { /* and none is looked at */
+        ash_import__out(im, 0, ash_build__fill(im->graph, ASH_I64, 0, (const ash_dim[]){0, 3}, 2));
+        return;
+    }
     boxes = corners(im, boxes, ash_import__attr_int(im, "center_point_box", 0) != 0);
     ash_value overlap = number(im, 3, type.dtype, 0),
               least = number(im, 4, type.dtype, ash_build__lowest(type.dtype));
