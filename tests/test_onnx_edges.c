@@ -288,11 +288,49 @@ static void test_long_lists(void **state) {
     ash_graph_destroy(graph);
 }
 
+/* --- outputs -------------------------------------------------------------------------------------- */
+
+/* A value that the model lists as an output again is one under another name, with dims that are known and
+ * with open ones. */
+static void test_outputs_that_repeat(void **state) {
+    (void)state;
+    static const char *const listed[] = {"y", "x", "y", "y#2", "y"}, *const names[] = {"y", "x", "y#2",
+                                                                                       "y#2#2", "y#3"};
+    static const int64_t dims[][2] = {{2, 3}, {-1, 3}};
+    for (int open = 0; open < 2; open++) {
+        bytes graph = {.len = 0}, node = make_node("n", "Relu", "x", NULL, "y"),
+              other = make_node("m", "Neg", "x", NULL, "y#2");
+        bytes x = make_info("x", dims[open], 2);
+        put_message(&graph, 1, &node);
+        put_message(&graph, 1, &other);
+        put_message(&graph, 11, &x);
+        for (size_t i = 0; i < ASH_COUNT(listed); i++) {
+            bytes y = make_info(listed[i], NULL, 0);
+            put_message(&graph, 12, &y);
+        }
+        bytes model = make_model(&graph, 17);
+        ash_graph *g;
+        assert_ok(ash_onnx_parse(context, model.at, model.len, &(ash_onnx_options){0}, &g, &diag));
+        assert_int_equal(ash_graph_output_count(g), ASH_COUNT(names));
+        for (size_t i = 0; i < ASH_COUNT(names); i++) {
+            const char *name;
+            ash_value value = ash_graph_output_at(g, i, &name);
+            assert_string_equal(name, names[i]);
+            if (!open && i == 4) assert_int_equal(value, ash_graph_output_at(g, 0, NULL));
+        }
+        ash_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unknown_texts),  cmocka_unit_test(test_window_attributes),
-        cmocka_unit_test(test_negative_sizes), cmocka_unit_test(test_known_indices),
-        cmocka_unit_test(test_powers),         cmocka_unit_test(test_long_lists),
+        cmocka_unit_test(test_unknown_texts),
+        cmocka_unit_test(test_window_attributes),
+        cmocka_unit_test(test_negative_sizes),
+        cmocka_unit_test(test_known_indices),
+        cmocka_unit_test(test_powers),
+        cmocka_unit_test(test_long_lists),
+        cmocka_unit_test(test_outputs_that_repeat),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
