@@ -4,8 +4,8 @@
  *
  * A graph's loop hands on states of one type. A state to which each iteration appends as much, as a decoder
  * does with what it has said and with its cache, lies in one that has room for the last iteration: a body
- * takes as much of it as there is by then, which the number of the iteration says, and fills its own
- * result up. That number is one size for all states, so that what is computed from two of them fits. */
+ * takes as much of it as there is by then, which the number of the iteration says, and hands on what it made of
+ * that with the rest behind it: what is appended is written in place. That number is one size for all states, so that what is computed from two of them fits. */
 #include "base/text.h"
 #include "control.h"
 
@@ -103,12 +103,26 @@ ash_value ash_onnx__grown(ash_import *im, ash_value x, const ash_type *began, co
     return x;
 }
 
-ash_value ash_onnx__room(ash_import *im, ash_value x, const ash_dim *by, ash_dim times) {
+/* The only dim that grows; ASH_MAX_RANK: several do. */
+static unsigned growing_dim(const ash_dim *by, unsigned rank) {
+    unsigned dim = ASH_MAX_RANK, n = 0;
+    for (unsigned d = 0; d < rank; d++)
+        if (by[d] && ++n) dim = d;
+    return n == 1 ? dim : ASH_MAX_RANK;
+}
+
+ash_value ash_onnx__room(ash_import *im, ash_value x, ash_value all, const ash_dim *by, ash_dim times) {
+    ash_graph *g = im->graph;
     ash_type type = ash_import__type(im, x);
+    const unsigned only = all == ASH_NO_VALUE ? ASH_MAX_RANK : growing_dim(by, type.rank);
     for (unsigned d = 0; d < type.rank && ash_import__ok(im); d++) {
         if (by[d] == 0) continue;
-        const ash_dim more = ash_graph_dim_mul(im->graph, by[d], times);
-        x = ash_onnx__fill_up(im, x, d, ash_graph_dim_add(im->graph, type.dims[d], more));
+        const ash_dim more = ash_graph_dim_mul(g, by[d], times);
+        if (d == only) {
+            const ash_value parts[] = {x, ash_slice_axis(g, all, d, type.dims[d], more)};
+            return more == 0 ? x : ash_concat(g, parts, 2, d);
+        }
+        x = ash_onnx__fill_up(im, x, d, ash_graph_dim_add(g, type.dims[d], more));
     }
     return x;
 }

@@ -460,7 +460,8 @@ static bool make_room(ash_import *im, rolled *r) {
     ash_dims_bounds(im->graph->dims, r->loop.trips, &least, &r->room);
     r->room = ASH_MAX(r->room, 1);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
-        if (r->grow[s].any) r->init[s] = ash_onnx__room(im, r->init[s], r->grow[s].by, r->room);
+        if (r->grow[s].any)
+            r->init[s] = ash_onnx__room(im, r->init[s], ASH_NO_VALUE, r->grow[s].by, r->room);
     return ash_import__ok(im);
 }
 
@@ -549,8 +550,8 @@ static void keep_shape(ash_import *im, const rolled *r, size_t s, size_t c, ash_
     const bool grows = ash_onnx__grows(im, &before, &after, by);
     if (grows && !memcmp(by, r->growing ? grow->by : none, sizeof by)) {
         if (r->growing && grow->any && ash_import__ok(im))
-            r->next[c] =
-                ash_onnx__room(im, r->next[c], by, ash_graph_dim_sub(im->graph, r->room - 1, number));
+            r->next[c] = ash_onnx__room(im, r->next[c], r->arguments[1 + c], by,
+                                        ash_graph_dim_sub(im->graph, r->room - 1, number));
         return;
     }
     if (grows && !r->growing) {
