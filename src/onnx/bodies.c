@@ -2,10 +2,11 @@
 /* Sizes in the bodies of loops and branches: those that an iteration finds, which stay inside, and states
  * that grow.
  *
- * A graph's loop hands on states of one type. A state to which each iteration appends as much, as a decoder
+ * A graph's loop hands on states of one type. A state to which each iteration adds as much, as a decoder
  * does with what it has said and with its cache, lies in one that has room for the last iteration: a body
- * takes as much of it as there is by then, which the number of the iteration says, and hands on what it made of
- * that with the rest behind it: what is appended is written in place. That number is one size for all states, so that what is computed from two of them fits. */
+ * takes as much of it as there is by then, which the number of the iteration says, and hands on what it
+ * made of that with the rest behind it: what is appended is written in place. That number is one size for
+ * all states, so that what is computed from two of them fits. */
 #include "base/text.h"
 #include "control.h"
 

@@ -55,7 +55,8 @@ bool ash_onnx__grows(const ash_import *im, const ash_type *before, const ash_typ
 /* As much of x as a state of type `began` has become after so many iterations. */
 ash_value ash_onnx__grown(ash_import *im, ash_value x, const ash_type *began, const ash_dim *by,
                           ash_dim times);
-/* x with room for what so many iterations add: with what lies there in `all`, where one dim grows, or zeros. */
+/* x with room for what so many iterations add: with what lies there in `all`, where one dim grows, or
+ * zeros. */
 ash_value ash_onnx__room(ash_import *im, ash_value x, ash_value all, const ash_dim *by, ash_dim times);
 
 /* The node as loops of the graph; If on a condition that is computed. */

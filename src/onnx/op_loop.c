@@ -548,17 +548,19 @@ static void keep_shape(ash_import *im, const rolled *r, size_t s, size_t c, ash_
     ash_dim by[ASH_MAX_RANK] = {0}, none[ASH_MAX_RANK] = {0};
     const ash_type before = ash_import__type(im, r->given[c]), after = ash_import__type(im, r->next[c]);
     const bool grows = ash_onnx__grows(im, &before, &after, by);
+    if (!r->growing) *grow = (growth){.any = grows && memcmp(by, none, sizeof by)};
+    if (!r->growing && grows) memcpy(grow->by, by, sizeof by);
     if (grows && !memcmp(by, r->growing ? grow->by : none, sizeof by)) {
         if (r->growing && grow->any && ash_import__ok(im))
             r->next[c] = ash_onnx__room(im, r->next[c], r->arguments[1 + c], by,
                                         ash_graph_dim_sub(im->graph, r->room - 1, number));
         return;
     }
-    if (grows && !r->growing) {
-        memcpy(grow->by, by, sizeof by);
-        grow->any = true;
-    }
-    if (ash_import__ok(im))
+    if (!ash_import__ok(im)) return;
+    if (r->growing)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "state %zu does not grow by as much in each iteration as in the first", s);
+    else
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "state %zu has another shape after %s", s,
                          r->peeled ? "the second iteration than after the first: a state must keep the "
                                      "shape that the first iteration gives it"
@@ -683,44 +685,33 @@ static void roll_loop(ash_import *im, bool has_lists, bool peeled, bool growing,
     }
 }
 
-/* Whether a loop that did not work may work in another way, or has failed for good. */
-static bool try_again(ash_import *im) {
-    if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return false;
-    ash_onnx__forgive(im);
-    return true;
-}
-
+/* In as many ways as it takes, the cheapest first. What is told of a loop that cannot be had is what it
+ * lacks as it stands, or what the last way to change states' shapes says of them. */
 void ash_onnx__roll_loop(ash_import *im) {
+    static const struct {
+        bool lists, peeled, growing;
+    } ways[] = {
+        {.lists = true}, {0}, {.peeled = true}, {.growing = true}, {.peeled = true, .growing = true}};
     const size_t states = im->node->n_ins > 2 ? im->node->n_ins - 2 : 0;
-    growth *grow = ash_arena_alloc(im->scratch, 2 * states, sizeof *grow); /* as it stands, and peeled */
-    bool lists = false, grows[2] = {false, false};
-    if (!grow) no_memory(im);
-    for (size_t s = 0; s < states && ash_import__ok(im); s++) {
-        grow[s] = grow[states + s] = (growth){0};
-        lists |= begins_empty(im, s);
-    }
+    growth *all = ash_arena_alloc(im->scratch, 2 * states, sizeof *all); /* as it stands, and peeled */
+    ash_status status = ASH_OK;
+    ash_diag why;
+    bool lists = false;
+    if (!all) no_memory(im);
+    for (size_t s = 0; s < states && ash_import__ok(im); s++) lists |= begins_empty(im, s);
     if (!ash_import__ok(im)) return;
-    if (lists) roll_loop(im, true, false, false, grow);
-    if (lists && !ash_onnx__is_about_types(im->status)) return;
-    ash_status status = im->status;
-    ash_diag why = im->diag;
-    if (lists && !try_again(im)) return;
-    roll_loop(im, false, false, false, grow);
-    if (!lists) status = im->status, why = im->diag;
-    if (!try_again(im)) return;
-    const bool of_states = status == ASH_ERROR_UNSUPPORTED;
-    roll_loop(im, false, true, false, grow + states);
-    /* it says more of them, or else what the loop as it stands lacks */
-    if (of_states && im->status == ASH_ERROR_UNSUPPORTED) why = im->diag;
-    for (size_t s = 0; s < states; s++) grows[0] |= grow[s].any, grows[1] |= grow[states + s].any;
-    for (int peeled = 0; peeled < 2; peeled++) {
-        if (!try_again(im)) return;
-        if (grows[peeled])
-            roll_loop(im, false, peeled, true, grow + peeled * states);
-        else
-            im->status = status;
+    for (size_t w = 0; w < ASH_COUNT(ways); w++) {
+        growth *grow = all + ways[w].peeled * states;
+        bool grows = false;
+        for (size_t s = 0; s < states; s++) grows |= grow[s].any;
+        if ((ways[w].lists && !lists) || (ways[w].growing && !grows)) continue;
+        ash_onnx__forgive(im);
+        roll_loop(im, ways[w].lists, ways[w].peeled, ways[w].growing, grow);
+        if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
+        const bool of_states = status == ASH_ERROR_UNSUPPORTED && im->status == ASH_ERROR_UNSUPPORTED;
+        if (status == ASH_OK || (of_states && (ways[w].peeled || ways[w].growing))) why = im->diag;
+        if (status == ASH_OK) status = im->status;
     }
-    if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
     im->status = status, im->diag = why;
 }
 
