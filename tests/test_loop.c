@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "ashlar/builder.h"
+#include "ashlar/onnx.h"
 #include "code/code.h"
 #include "functions.h"
 #include "ir/build.h"
@@ -332,6 +333,22 @@ static void same_bits(void **state) {
     }
 }
 
+/* What a decoder appends to its states is written where it is to lie, and their rest is not touched. */
+static void what_grows_is_written_in_place(void **state) {
+    struct room *r = *state;
+    const ash_onnx_options sizes = {.var_min = 1, .var_max = 8};
+    const ash_plan_options options = ash_plan_options_default();
+    ash_graph *g;
+    assert_ok(
+        ash_onnx_read(r->context, ASH_SOURCE_DIR "/tests/data/onnx/grown/model.onnx", &sizes, &g, &diag));
+    assert_ok(ash_plan_prepare(r->context, g, &options, &r->plan, &diag));
+    const ash_program *decoder = r->plan->program->loops.at[0].body;
+    assert_int_equal(decoder->updated, 4);
+    assert_int_equal(decoder->copied, 0);
+    assert_true(decoder->steps.len <= 20); /* with zeros as the rest, 4 more fill it */
+    ash_graph_destroy(g);
+}
+
 /* --- what is refused ------------------------------------------------------------------------------ */
 
 static void refused(void **state) {
@@ -639,6 +656,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(branch, setup, teardown),
         cmocka_unit_test_setup_teardown(nested, setup, teardown),
         cmocka_unit_test_setup_teardown(same_bits, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_grows_is_written_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test_setup_teardown(sizes_in_bodies, setup, teardown),
         cmocka_unit_test_setup_teardown(found_in_bodies, setup, teardown),

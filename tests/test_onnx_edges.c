@@ -288,11 +288,129 @@ static void test_long_lists(void **state) {
     ash_graph_destroy(graph);
 }
 
+/* --- files of the first operator sets -------------------------------------------------------------- */
+
+static void attr_floats(one *o, const char *name, const float *numbers, size_t n) {
+    bytes attr = {.len = 0};
+    put_text(&attr, 1, name);
+    for (size_t i = 0; i < n; i++) {
+        put_varint(&attr, (uint64_t)(n == 1 ? 2 : 7) << 3 | 5);
+        put(&attr, &numbers[i], sizeof numbers[i]);
+    }
+    put_int(&attr, 20, n == 1 ? 1 : 6);
+    put_message(&o->node, 5, &attr);
+}
+
+static char *text_of(one *o, const char *op, int opset, uint64_t *size) {
+    ash_graph *graph;
+    char *text;
+    assert_ok(finish(o, op, opset, &graph));
+    assert_ok(ash_graph_print(graph, true, &text, size, &diag));
+    ash_graph_destroy(graph);
+    return text;
+}
+
+/* What older sets say in another way is the same graph. */
+static void test_old_spellings(void **state) {
+    (void)state;
+    static const int64_t image[] = {1, 2, 4, 6}, kernel[] = {2, 2}, steps[] = {5, 1, 3},
+                         weights[] = {1, 16, 3}, recurrent[] = {1, 16, 4}, repeats[] = {1, 1, 3, 1},
+                         four[] = {4};
+    static const float two = 2, half = 1.5f, three = 3, scales[] = {1, 1, 2, 1.5f};
+    static const struct {
+        const char *op;
+        int old, now;
+    } cases[] = {{"Cast", 5, 6},   {"Tile", 5, 6},         {"Upsample", 6, 7},
+                 {"LpPool", 1, 2}, {"GlobalLpPool", 1, 2}, {"LSTM", 6, 7}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        char *printed[2];
+        uint64_t sizes[2];
+        for (int old = 0; old < 2; old++) {
+            one o = begin();
+            operand_input(&o, i == 5 ? steps : image, i == 5 ? 3 : 4);
+            switch (i) {
+            case 0:
+                if (old)
+                    attr_text(&o, "to", "INT32");
+                else
+                    attr_int(&o, "to", 6);
+                break;
+            case 1:
+                if (old)
+                    operand_int(&o, 3), operand_int(&o, 2);
+                else
+                    operand_tensor(&o, 7, four, 1, repeats, sizeof repeats);
+                break;
+            case 2:
+                if (old)
+                    attr_floats(&o, "height_scale", &two, 1), attr_floats(&o, "width_scale", &half, 1);
+                else
+                    attr_floats(&o, "scales", scales, 4);
+                break;
+            case 3:
+            case 4:
+                if (i == 3) attr_ints(&o, "kernel_shape", kernel, 2);
+                if (old)
+                    attr_floats(&o, "p", &three, 1);
+                else
+                    attr_int(&o, "p", 3);
+                break;
+            default:
+                operand_input(&o, weights, 3);
+                operand_input(&o, recurrent, 3);
+                attr_int(&o, "hidden_size", 4);
+                if (old) attr_int(&o, "output_sequence", 1);
+            }
+            printed[old] = text_of(&o, cases[i].op, old ? cases[i].old : cases[i].now, &sizes[old]);
+        }
+        if (i == 1) /* other constants, and so other numbers */
+            assert_non_null(strstr(printed[1], "broadcast(%3) dims=[1, 2, 3, 4, 6]"));
+        else
+            assert_string_equal(printed[1], printed[0]);
+        for (int old = 0; old < 2; old++) ash_context_free_text(context, printed[old], sizes[old]);
+    }
+}
+
+/* --- outputs -------------------------------------------------------------------------------------- */
+
+/* A value that the model lists as an output again is one under another name, with dims that are known and
+ * with open ones. */
+static void test_outputs_that_repeat(void **state) {
+    (void)state;
+    static const char *const listed[] = {"y", "x", "y", "y#2", "y"}, *const names[] = {"y", "x", "y#2",
+                                                                                       "y#2#2", "y#3"};
+    static const int64_t dims[][2] = {{2, 3}, {-1, 3}};
+    for (int open = 0; open < 2; open++) {
+        bytes graph = {.len = 0}, node = make_node("n", "Relu", "x", NULL, "y"),
+              other = make_node("m", "Neg", "x", NULL, "y#2");
+        bytes x = make_info("x", dims[open], 2);
+        put_message(&graph, 1, &node);
+        put_message(&graph, 1, &other);
+        put_message(&graph, 11, &x);
+        for (size_t i = 0; i < ASH_COUNT(listed); i++) {
+            bytes y = make_info(listed[i], NULL, 0);
+            put_message(&graph, 12, &y);
+        }
+        bytes model = make_model(&graph, 17);
+        ash_graph *g;
+        assert_ok(ash_onnx_parse(context, model.at, model.len, &(ash_onnx_options){0}, &g, &diag));
+        assert_int_equal(ash_graph_output_count(g), ASH_COUNT(names));
+        for (size_t i = 0; i < ASH_COUNT(names); i++) {
+            const char *name;
+            ash_value value = ash_graph_output_at(g, i, &name);
+            assert_string_equal(name, names[i]);
+            if (!open && i == 4) assert_int_equal(value, ash_graph_output_at(g, 0, NULL));
+        }
+        ash_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_texts),  cmocka_unit_test(test_window_attributes),
         cmocka_unit_test(test_negative_sizes), cmocka_unit_test(test_known_indices),
         cmocka_unit_test(test_powers),         cmocka_unit_test(test_long_lists),
+        cmocka_unit_test(test_old_spellings),  cmocka_unit_test(test_outputs_that_repeat),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
-computed,in_bodies,backwards,multiples,placeholders}: models whose course is
+computed,in_bodies,backwards,multiples,placeholders,grown}: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data [NAME...]
@@ -307,7 +307,8 @@ def in_bodies(folder):
     begin(8)
     i64, flag = TensorProto.INT64, TensorProto.BOOL
     weights = [constant("z", np.array([0])), constant("one", np.int64(1)), constant("ones", np.array([1])), constant("last", np.array([9])), constant("nil", np.float32(0)),
-               constant("some", np.float32(.3)), constant("most", np.int64(40)), constant("far", np.float32(3)), constant("zero", np.int64(0)), constant("go", np.array(True))]
+               constant("some", np.float32(.3)), constant("most", np.int64(40)), constant("far", np.float32(3)), constant("zero", np.int64(0)), constant("go", np.array(True)),
+               constant("endless", np.int64(2**63 - 1))]
     inner = helper.make_graph([node("Add", ["t", "part"], ["t2"]), node("Identity", ["c2"], ["c3"])], "inner",
                               [value("j", [], i64), value("c2", [], flag), value("t", None)], [value("c3", [], flag), value("t2", None)])
     yes = helper.make_graph([node("Compress", ["row", "m"], ["picked"]), node("ReduceSum", ["picked", "z"], ["y1"], keepdims=0)], "yes", [], [value("y1", [])])
@@ -333,7 +334,7 @@ def in_bodies(folder):
              node("ReduceSum", ["counts", "z"], ["all"], keepdims=0), node("Min", ["all", "most"], ["often"]),
              node("Slice", ["table", "z", "ones", "ones"], ["column"]), node("Slice", ["column", "z", "two", "z"], ["pair"]), node("Reshape", ["pair", "two"], ["start"]),
              node("Abs", ["start"], ["positive"]), node("Add", ["positive", "some"], ["step"]),
-             node("Loop", ["often", "", "start"], ["end", "squares"], body=often), node("Loop", ["", "go", "start"], ["stop", "until"], body=until)]
+             node("Loop", ["often", "", "start"], ["end", "squares"], body=often), node("Loop", ["endless", "go", "start"], ["stop", "until"], body=until)]
     graph = helper.make_graph(nodes, "in_bodies", [value("x", ["n", 7]), value("lengths", ["n"], i64), value("table", [9, 3])],
                               [value(n, None) for n in ("sum", "products", "growths", "end", "squares", "stop", "until")] + [value("counts", None, i64)],
                               weights + [constant("two", np.array([2]))])
@@ -413,8 +414,46 @@ def placeholders(folder):
     save(folder, graph, [{"h0": floats(1, 6), "limit": np.array(limit, np.float32)} for limit in (1e9, 30, -1e9)])
 
 
+def grown(folder):
+    """States to which each iteration adds: what a decoder has said, its cache and mask, until a condition or a number that is computed;
+    one that grows once the first iteration has given it its width; one along both dims; one within a loop, as often as that finds."""
+    begin(37)
+    i64, flag = TensorProto.INT64, TensorProto.BOOL
+    weights = [constant("table", floats(9, 4)), constant("wk", floats(4, 4)), constant("wv", floats(4, 4)), constant("wo", floats(4, 9)), constant("last", np.array(-1)),
+               constant("z", np.array([0])), constant("one", np.array([1])), constant("open", np.zeros((1, 1, 1), np.float32)), constant("most", np.int64(20)),
+               constant("nil", np.int64(0)), constant("on", np.array(True)), constant("narrow", np.zeros((1, 1), np.float32))]
+    decoder = helper.make_graph(
+        [node("Gather", ["ids", "last"], ["said"], axis=1), node("Unsqueeze", ["said", "one"], ["at"]), node("Gather", ["table", "at"], ["x"], axis=0),
+         node("MatMul", ["x", "wk"], ["k1"]), node("MatMul", ["x", "wv"], ["v1"]), node("Concat", ["keys", "k1"], ["keys2"], axis=1),
+         node("Concat", ["values", "v1"], ["values2"], axis=1), node("Concat", ["mask", "open"], ["mask2"], axis=2), node("Transpose", ["keys2"], ["turned"], perm=[0, 2, 1]),
+         node("MatMul", ["x", "turned"], ["scores"]), node("Add", ["scores", "mask2"], ["masked"]), node("Softmax", ["masked"], ["p"], axis=-1),
+         node("MatMul", ["p", "values2"], ["mixed"]), node("MatMul", ["mixed", "wo"], ["logits"]), node("ArgMax", ["logits"], ["next"], axis=-1, keepdims=0),
+         node("Concat", ["ids", "next"], ["ids2"], axis=1), node("Shape", ["ids2"], ["size"]), node("Gather", ["size", "one"], ["length"]), node("Squeeze", ["length", "z"], ["n"]),
+         node("Less", ["n", "long"], ["c2"])], "decoder",
+        [value("i", [], i64), value("c", [], flag), value("ids", None, i64), value("keys", None), value("values", None), value("mask", None)],
+        [value("c2", [], flag), value("ids2", None, i64), value("keys2", None), value("values2", None), value("mask2", None), value("logits", None)])
+    wider = helper.make_graph([node("Add", ["p", "h"], ["p1"]), node("Concat", ["p1", "h"], ["p2"], axis=0), node("ReduceSum", ["p2"], ["sum"], keepdims=0), node("Less", ["sum", "far"], ["c2"])],
+                              "wider", [value("i", [], i64), value("c", [], flag), value("p", None)], [value("c2", [], flag), value("p2", None)])
+    square = helper.make_graph([node("Slice", ["s", "z", "one", "z"], ["row"]), node("Concat", ["s", "row"], ["taller"], axis=0), node("Slice", ["taller", "z", "one", "one"], ["column"]),
+                                node("Concat", ["taller", "column"], ["s2"], axis=1), node("Identity", ["c"], ["c2"])], "square",
+                               [value("i", [], i64), value("c", [], flag), value("s", None)], [value("c2", [], flag), value("s2", None)])
+    inner = helper.make_graph([node("Concat", ["t", "a"], ["t2"], axis=0), node("Identity", ["c2"], ["c3"])], "inner",
+                              [value("j", [], i64), value("c2", [], flag), value("t", None)], [value("c3", [], flag), value("t2", None)])
+    outer = helper.make_graph([node("Min", ["i", "most"], ["many"]), node("Loop", ["many", "", "a"], ["rows"], body=inner), node("ReduceMean", ["rows"], ["mean"], axes=[0], keepdims=1), node("Add", ["mean", "a"], ["a2"]), node("Identity", ["c"], ["c1"])],
+                              "outer", [value("i", [], i64), value("c", [], flag), value("a", [1, 6])], [value("c1", [], flag), value("a2", [1, 6])])
+    nodes = [node("Max", ["asked", "nil"], ["some"]), node("Min", ["some", "most"], ["often"]), node("Loop", ["often", "on", "start", "k0", "v0", "m0"], ["ids_out", "keys_out", "values_out", "mask_out", "all_logits"], body=decoder),
+             node("Loop", ["most", "on", "narrow"], ["wide"], body=wider), node("Loop", ["often", "", "block"], ["blocks"], body=square), node("Loop", ["most", "", "h"], ["means"], body=outer),
+             node("ReduceSum", ["all_logits"], ["logits_sum"], keepdims=0)]
+    graph = helper.make_graph(nodes, "grown", [value("asked", [], i64), value("long", [], i64), value("start", ["b", "t"], i64), value("k0", ["b", "p", 4]), value("v0", ["b", "p", 4]),
+                                               value("m0", [1, 1, "p"]), value("h", [1, 6]), value("far", []), value("block", ["rows", 3])],
+                              [value("ids_out", None, i64)] + [value(n, None) for n in ("keys_out", "values_out", "mask_out", "logits_sum", "wide", "blocks", "means")], weights)
+    save(folder, graph, [{"asked": np.array(asked), "long": np.array(long), "start": random.integers(0, 9, (b, t)), "k0": floats(b, p, 4), "v0": floats(b, p, 4), "m0": floats(1, 1, p),
+                          "h": floats(1, 6) + np.float32(.5), "far": np.array(far, np.float32), "block": floats(rows, 3)}
+                         for asked, long, b, t, p, far, rows in ((5, 99, 1, 1, 3, 20, 2), (9, 6, 2, 2, 5, 1e9, 1), (0, 9, 1, 3, 2, -1e9, 4), (1, 3, 3, 4, 1, 60, 1))])
+
+
 if __name__ == "__main__":
     for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples,
-                 placeholders):
+                 placeholders, grown):
         if len(sys.argv) == 2 or make.__name__ in sys.argv[2:]:
             make(f"{sys.argv[1]}/onnx/{make.__name__}")

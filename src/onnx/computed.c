@@ -156,11 +156,14 @@ static double least(const ash_import *im, ash_value x) {
     return interval_of(im, x, &visits).least;
 }
 
-/* `most`, or what no element is above, where that is less; at least 1. */
-static int64_t at_most(const ash_import *im, ash_value x, int64_t most) {
+/* Makes *most what no element is above, where that is less; at least 1. Whether it is, and none is below
+ * `low`: there is nothing to check. */
+static bool within(const ash_import *im, ash_value x, int64_t low, int64_t *most) {
     unsigned visits = VISITS;
-    double top = interval_of(im, x, &visits).most;
-    return top < (double)most ? ASH_MAX((int64_t)top, 1) : most;
+    const interval all = interval_of(im, x, &visits);
+    if (all.most > (double)*most) return false;
+    if (all.most < (double)*most) *most = ASH_MAX((int64_t)all.most, 1);
+    return low == INT64_MIN || all.least >= (double)low;
 }
 
 /* --- elements ------------------------------------------------------------------------------------- */
@@ -476,9 +479,8 @@ bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigne
     int64_t most;
     const char *name = ash_onnx__size_bound(im, k, axis, &most);
     if (!name) return false;
-    most = at_most(im, value, most);
-    bool any = least(im, value) >= 1;
-    ash_value whole = ash_onnx__within(im, value, low, most, name);
+    const bool any = least(im, value) >= 1, checked = within(im, value, low, &most);
+    ash_value whole = checked ? value : ash_onnx__within(im, value, low, most, name);
     if (any) whole = ash_sub(g, whole, ash_scalar(g, ASH_I64, 1));
     *out = ash_onnx__settle(im, whole, most - any, k, axis);
     if (any) *out = ash_graph_dim_add(g, *out, 1);

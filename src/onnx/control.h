@@ -33,6 +33,32 @@ void ash_onnx__forgive(ash_import *im);
 /* Makes a function of the library known to the context, once. False: a failure. (op_loop.c) */
 bool ash_onnx__own_function(ash_import *im, const ash_function *function);
 
+/* --- bodies.c --- */
+
+/* The nodes of a body that is being imported: which values depend on its arguments. */
+typedef struct ash_onnx_inside {
+    ash_import *im;
+    size_t nodes, vars; /* that the graph had before */
+    bool *values;       /* from the first result of these nodes on; NULL: not looked at yet */
+    ash_value first;
+    bool any;
+} ash_onnx_inside;
+
+ash_onnx_inside ash_onnx__before_body(ash_import *im);
+/* What leaves a body can have no size that an iteration finds. `what` and its number name it. */
+bool ash_onnx__leaves(ash_onnx_inside *in, ash_value value, const char *what, size_t number);
+/* A branch that is in no loop and finds sizes is better a part of the graph: that runs everywhere. */
+bool ash_onnx__finds_no_size(ash_onnx_inside *in);
+
+/* What an iteration adds to each dim of a state, by[rank]. False: it makes something else of it. */
+bool ash_onnx__grows(const ash_import *im, const ash_type *before, const ash_type *after, ash_dim *by);
+/* As much of x as a state of type `began` has become after so many iterations. */
+ash_value ash_onnx__grown(ash_import *im, ash_value x, const ash_type *began, const ash_dim *by,
+                          ash_dim times);
+/* x with room for what so many iterations add: with what lies there in `all`, where one dim grows, or
+ * zeros. */
+ash_value ash_onnx__room(ash_import *im, ash_value x, ash_value all, const ash_dim *by, ash_dim times);
+
 /* The node as loops of the graph; If on a condition that is computed. */
 void ash_onnx__roll_if(ash_import *im);
 void ash_onnx__roll_loop(ash_import *im);

@@ -356,6 +356,20 @@ static void declare_input(ash_import *im, ash_wire message, size_t position) {
 
 /* --- outputs -------------------------------------------------------------------------------------- */
 
+/* The name of an output: that of its value, NAME#2, NAME#3, ... where the model lists a value again. NULL:
+ * a failure. */
+static const char *output_name(ash_import *im, ash_span of) {
+    const size_t room = of.len + sizeof "#" + 20;
+    uint64_t taken;
+    char *name = ash_arena_strndup(&im->arena, (const char *)of.at, of.len);
+    for (size_t k = 2; name && ash_strmap_get(&im->outputs, name, strlen(name), &taken); k++)
+        if ((name = ash_arena_alloc(&im->arena, room, 1)))
+            snprintf(name, room, "%.*s#%zu", ASH_SPAN_ARG(of), k);
+    if (name && ash_strmap_put(&im->outputs, name, strlen(name), 0)) return name;
+    im->status = ASH_NO_MEMORY(&im->diag);
+    return NULL;
+}
+
 static void output_tensor(ash_import *im, const char *name, size_t index) {
     ash_graph_output(im->graph, name, ash_import__materialize(im, index));
     if (ash_import__ok(im))
@@ -381,11 +395,10 @@ static void add_output(ash_import *im, ash_wire message, size_t position) {
     ash_onnx_info info;
     im->status = ash_onnx__info_read(message, &info);
     if (im->status != ASH_OK) return;
-    char *name = ash_arena_strndup(&im->arena, (const char *)info.name.at, info.name.len);
+    const char *name = output_name(im, info.name);
     size_t index = ash_import__find_name(im, info.name);
-    if (!name)
-        im->status = ASH_NO_MEMORY(&im->diag);
-    else if (index == SIZE_MAX)
+    if (!name) return;
+    if (index == SIZE_MAX)
         ash_import__fail(im, ASH_ERROR_FORMAT, "no node computes this output");
     else
         output_value(im, name, index);
@@ -430,8 +443,9 @@ static void name_output(ash_import *im, ash_wire message, size_t position) {
     ash_onnx_info info;
     im->status = ash_onnx__info_read(message, &info);
     if (im->status != ASH_OK) return;
-    const char *name = ash_arena_strndup(&im->arena, (const char *)info.name.at, info.name.len);
-    if (!name || !ash_vec_push(im->allocator, &im->output_names, name))
+    const char *name = output_name(im, info.name);
+    if (!name) return;
+    if (!ash_vec_push(im->allocator, &im->output_names, name))
         im->status = ASH_NO_MEMORY(&im->diag);
     else if (info.tensor && (info.sequence || info.optional))
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
@@ -623,6 +637,7 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     ash_map_init(&im.block_of, im.allocator);
     ash_map_init(&im.constants, im.allocator);
     ash_map_init(&im.lists, im.allocator);
+    ash_strmap_init(&im.outputs, im.allocator);
     ash_strmap_init(&im.dims, im.allocator);
     ash_strmap_init(&im.given, im.allocator);
     ash_diag_clear(&im.diag);
@@ -647,6 +662,7 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
     ash_vec_free(im.allocator, &im.found);
     ash_vec_free(im.allocator, &im.output_names);
     ash_vec_free(im.allocator, &im.learned);
+    ash_strmap_free(&im.outputs);
     ash_strmap_free(&im.dims);
     ash_strmap_free(&im.given);
     ash_onnx__source_free(&im.source);

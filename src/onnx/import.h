@@ -109,6 +109,7 @@ typedef struct ash_import {
     ash_strmap given;                   /* of these, the numbers that the shapes which are known say */
     ASH_VEC(ash_onnx_var) learned;      /* the same */
     ash_span bytes;                     /* of the model */
+    ash_strmap outputs;                 /* names of outputs up to now */
     ASH_VEC(const char *) output_names; /* while dims are open */
     const ash_onnx_node *node;          /* being lowered */
     const ash_import_row *row;          /* of its operator */

@@ -6,6 +6,7 @@
  * mantissa, halves to even, as IEEE 754 rounds, which is an addition and a shift. What is too small for a
  * mantissa with a leading one is scaled and rounded to an integer, which is the code. */
 #include <math.h>
+#include <strings.h>
 
 #include "ops.h"
 
@@ -147,9 +148,20 @@ static void cast_to(ash_import *im, ash_onnx_element to) {
     ash_import__out_narrow(im, 0, x, to.narrow);
 }
 
+/* The type of a name as "FLOAT", which files had before set 6. */
+static int64_t type_named(ash_import *im) {
+    const ash_onnx_attr *attr = ash_import__attr(im, "to", ONNX_ATTR_STRING);
+    for (int64_t i = ONNX_UNDEFINED; attr && i <= ONNX_BFLOAT16; i++) {
+        const char *name = ash_onnx__dtype_name(i);
+        if (strlen(name) == attr->s.len && !strncasecmp(name, (const char *)attr->s.at, attr->s.len))
+            return i;
+    }
+    return ONNX_UNDEFINED;
+}
+
 /* The element type that an attribute names. */
 static bool wanted(ash_import *im, const char *what, ash_onnx_element *to) {
-    int64_t want = ash_import__attr_int(im, "to", ONNX_UNDEFINED);
+    int64_t want = im->opset < 6 ? type_named(im) : ash_import__attr_int(im, "to", ONNX_UNDEFINED);
     if (ash_onnx__element(want, to)) return true;
     ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "%s to %s (%lld)%s", what, ash_onnx__dtype_name(want),
                      (long long)want,

@@ -8,10 +8,11 @@
  * and Scan what depends on no argument is computed once, before the loop.
  *
  * Carried values keep their shapes, but for lists: what begins empty and is appended to in each iteration
- * is stacked; and for placeholders: where only the first iteration gives a state the shape that it keeps,
- * that iteration is laid out in front of the loop. What is stacked has room for `trips` iterations; where a
- * condition ends the loop, or their number is computed, how many there were is a size that depends on data.
- * Where nothing in the model bounds it, the caller does, as other sizes that are computed ("y.0"). */
+ * is stacked; for placeholders: where only the first iteration gives a state the shape that it keeps, that
+ * iteration is laid out in front of the loop; and for states to which each iteration adds as much
+ * (bodies.c). What is stacked, or grows, has room for `trips` iterations; where a condition ends the loop,
+ * or their number is computed, how many there were is a size that depends on data. Where nothing in the
+ * model bounds it, the caller does, as other sizes that are computed ("y.0"). */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -39,85 +40,6 @@ static ash_value scalar(ash_import *im, ash_value value, ash_dtype dtype) {
         return ash_import__fail(im, ASH_ERROR_SHAPE,
                                 "a condition or a number of iterations that is no scalar");
     return ash_cast(im->graph, ash_reshape(im->graph, value, NULL, 0), dtype);
-}
-
-/* --- sizes that a body finds ----------------------------------------------------------------------- */
-
-/* The nodes of a body that is being imported: which values depend on its arguments. */
-typedef struct inside {
-    ash_import *im;
-    size_t nodes, vars; /* that the graph had before */
-    bool *values;       /* from the first result of these nodes on; NULL: not looked at yet */
-    ash_value first;
-    bool any;
-} inside;
-
-static bool is_of_body(void *user, uint32_t var) {
-    inside *in = user;
-    ash_value settler = ash_graph__settler(in->im->graph, var);
-    in->any |= settler != ASH_NO_VALUE && settler >= in->first && in->values[settler - in->first];
-    return !in->any;
-}
-
-static void depends(void *user, uint32_t var, ash_value settler) {
-    (void)settler;
-    is_of_body(user, var);
-}
-
-static inside before_body(ash_import *im) {
-    return (inside){im, im->graph->nodes.len, ash_dims_var_count(im->graph->dims), NULL, 0, false};
-}
-
-static bool find_inside(inside *in) {
-    const ash_graph *g = in->im->graph;
-    in->first = in->nodes < g->nodes.len ? g->nodes.at[in->nodes].out : (ash_value)g->values.len;
-    in->values = ash_arena_alloc(in->im->scratch, g->values.len - in->first, sizeof *in->values);
-    if (!in->values) return no_memory(in->im);
-    for (size_t n = in->nodes; n < g->nodes.len; n++) {
-        const ash_node *node = &g->nodes.at[n];
-        in->any = node->op == ASH_OP_ARGUMENT;
-        for (uint32_t i = 0; i < node->n_ins; i++)
-            in->any |= node->ins[i] >= in->first && in->values[node->ins[i] - in->first];
-        ash_graph__each_settler(g, node, depends, in);
-        for (unsigned k = 0; k < node->n_outs; k++) in->values[node->out - in->first + k] = in->any;
-    }
-    return true;
-}
-
-static bool is_new(void *user, uint32_t var) {
-    return var < ((const inside *)user)->vars;
-}
-
-/* What leaves a body can have no size that an iteration finds. */
-static bool leaves(inside *in, ash_value value, const char *what, size_t number) {
-    ash_import *im = in->im;
-    const ash_type type = ash_import__type(im, value);
-    for (unsigned d = 0; d < type.rank && ash_import__ok(im); d++) {
-        if (ash_dims_each_settled(im->graph->dims, type.dims[d], is_new, in)) continue;
-        if (!in->values && !find_inside(in)) return false;
-        in->any = false;
-        ash_dims_each_settled(im->graph->dims, type.dims[d], is_of_body, in);
-        if (in->any)
-            ash_import__fail(
-                im, ASH_ERROR_UNSUPPORTED,
-                "dim %u of %s %zu of a body depends on data that the body computes: cut it, or "
-                "fill it up, to a size that is the same in all iterations",
-                d, what, number);
-    }
-    return ash_import__ok(im);
-}
-
-/* A branch that is in no loop and finds sizes is better a part of the graph: that runs everywhere. */
-static bool finds_no_size(inside *in) {
-    const ash_graph *g = in->im->graph;
-    bool finds = false;
-    for (size_t n = in->nodes; n < g->nodes.len; n++) finds |= g->nodes.at[n].op == ASH_OP_SETTLE;
-    if (!finds) return true;
-    if (!in->values && !find_inside(in)) return false;
-    for (size_t n = in->nodes; n < g->nodes.len && ash_import__ok(in->im); n++)
-        if (g->nodes.at[n].op == ASH_OP_SETTLE && in->values[g->nodes.at[n].out - in->first])
-            ash_import__fail(in->im, ASH_ERROR_UNSUPPORTED, "a branch in which a size depends on data");
-    return ash_import__ok(in->im);
 }
 
 /* --- If ------------------------------------------------------------------------------------------- */
@@ -161,7 +83,7 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
     ash_value *ys = values(im, n), *outs = values(im, n + 1), *arguments = NULL;
     if (!body || !ys || !outs) return false;
     ash_import_slices *slices = im->slices;
-    inside in = before_body(im);
+    ash_onnx_inside in = ash_onnx__before_body(im);
     const size_t first = in.nodes;
     im->slices = NULL;
     im->rolled++;
@@ -172,8 +94,8 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
         if (im->values.at[entries[k]].absent || im->values.at[entries[k]].sequence) need_known(im, 0);
     ok = ok && ash_import__ok(im);
     for (size_t k = 0; ok && k < n; k++) ys[k] = ash_import__materialize(im, entries[k]);
-    for (size_t k = 0; ok && k < n; k++) ok = leaves(&in, ys[k], "result", k);
-    if (ok && !im->rolled) ok = finds_no_size(&in);
+    for (size_t k = 0; ok && k < n; k++) ok = ash_onnx__leaves(&in, ys[k], "result", k);
+    if (ok && !im->rolled) ok = ash_onnx__finds_no_size(&in);
     ok = ok && ash_import__ok(im) && (arguments = values(im, 1 + gate.arguments.len));
     const bool runs = ok && !computes_nothing(g, first);
     for (size_t k = 0; ok && k < n; k++) results[k] = outside(&gate, ys[k]);
@@ -424,6 +346,12 @@ void ash_onnx__roll_if(ash_import *im) {
 
 /* --- Loop ----------------------------------------------------------------------------------------- */
 
+/* What an iteration adds to the dims of a state. */
+typedef struct growth {
+    bool any;
+    ash_dim by[ASH_MAX_RANK];
+} growth;
+
 typedef struct rolled {
     const ash_wire *body;
     size_t states, scans;
@@ -433,21 +361,25 @@ typedef struct rolled {
     bool *is_list;   /* per state */
     bool peeled;     /* the first iteration is laid out in front of the loop */
     size_t *first;   /* its results */
+    bool growing;    /* states grow as `grow` says; else it is noted there how they would have to */
+    growth *grow;    /* per state */
+    int64_t room;    /* iterations for which they have room */
     bool bounded;    /* `loop.trips` is one more than the bound of a number that is found as it runs */
     ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
     ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
     ash_value *init, *arguments, *next;
+    ash_value *began, *given; /* states, as the loop and as an iteration begins with them */
     size_t *ins, *outs;
     ash_import_slices slices;
     ash_loop loop;
 } rolled;
 
-/* Where results are stacked, a number of iterations that is computed is a size: of the first result that
- * has so many rows. One that is found as the loop runs has the bound of that size, and one more shows that
- * it was exceeded. */
+/* Where results are stacked or grow, a number of iterations that is computed is a size: of the first of
+ * these. One that is found as the loop runs has the bound of that size, and one more shows that it was
+ * exceeded. */
 static bool bound_trips(ash_import *im, rolled *r) {
     size_t k = 0;
-    while (k < r->states && !r->is_list[k]) k++;
+    while (k < r->states && !r->is_list[k] && !(r->growing && r->grow[k].any)) k++;
     if (k == im->node->n_outs) return true;
     if (r->most != ASH_NO_VALUE) {
         ash_onnx__settle_size_of(im, r->most, k, 0, INT64_MIN, &r->loop.trips);
@@ -467,8 +399,8 @@ static bool find_trips(ash_import *im, rolled *r) {
         if (!ash_import__try_list(im, 0, &list, &n))
             r->most = scalar(im, ash_import__in(im, 0), ASH_I64);
         else if (n == 1)
-            r->loop.trips =
-                list[0].dim ? ash_graph_dim_max(im->graph, list[0].v, 0) : ASH_MAX(list[0].v, 0);
+            r->loop.trips = list[0].dim ? ash_graph_dim_max(im->graph, list[0].v, 0)
+                                        : ASH_MIN(ASH_MAX(list[0].v, 0), ASH_OPEN_MOST); /* no limit */
         else
             ash_import__fail(im, ASH_ERROR_SHAPE, "a number of iterations of %zu elements", n);
     }
@@ -522,6 +454,17 @@ static bool peel(ash_import *im, rolled *r) {
     return ash_import__ok(im);
 }
 
+/* Gives states that grow room for what all iterations add. */
+static bool make_room(ash_import *im, rolled *r) {
+    int64_t least;
+    ash_dims_bounds(im->graph->dims, r->loop.trips, &least, &r->room);
+    r->room = ASH_MAX(r->room, 1);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
+        if (r->grow[s].any)
+            r->init[s] = ash_onnx__room(im, r->init[s], ASH_NO_VALUE, r->grow[s].by, r->room);
+    return ash_import__ok(im);
+}
+
 static bool open_loop(ash_import *im, rolled *r) {
     size_t n_ins = ASH_MAX(im->node->n_ins, (size_t)2);
     r->body = ash_onnx__body_attr(im, "body");
@@ -531,10 +474,13 @@ static bool open_loop(ash_import *im, rolled *r) {
     r->init = values(im, r->states);
     r->next = values(im, r->states + r->scans);
     r->arguments = values(im, 1 + r->states + ASH_IMPORT_SLICES);
+    r->began = values(im, r->states);
+    r->given = values(im, r->states);
     r->is_list = ash_arena_alloc(im->scratch, r->states, sizeof *r->is_list);
     r->ins = ash_onnx__indices(im, 2 + r->states);
     r->outs = ash_onnx__indices(im, 1 + r->states + r->scans);
-    if (!r->body || !r->init || !r->next || !r->arguments || !r->ins || !r->outs) return false;
+    if (!r->body || !r->init || !r->next || !r->arguments || !r->began || !r->given || !r->ins || !r->outs)
+        return false;
     if (!r->is_list) return no_memory(im);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
         r->is_list[s] = r->has_lists && begins_empty(im, s);
@@ -547,6 +493,8 @@ static bool open_loop(ash_import *im, rolled *r) {
         else
             r->init[s - r->lists] = init;
     }
+    memcpy(r->began, r->init, r->states * sizeof *r->began);
+    if (r->growing && (!ash_import__ok(im) || !make_room(im, r))) return false;
     r->loop = (ash_loop){.trips = r->loop.trips,
                          .carried = (uint32_t)(r->states - r->lists),
                          .stacked = (uint32_t)(r->scans + r->lists),
@@ -577,22 +525,66 @@ static ash_value appended(ash_import *im, const rolled *r, size_t s) {
     return y;
 }
 
+/* What an iteration is given: of states that grow as much as there is. How many have been before it becomes
+ * a size, of which it is made. */
+static bool give_states(ash_import *im, const rolled *r, ash_dim *number) {
+    const size_t carried = r->loop.carried;
+    *number = 0;
+    memcpy(r->given, r->arguments + 1, carried * sizeof *r->given);
+    for (size_t s = 0; r->growing && s < carried && ash_import__ok(im); s++) {
+        if (!r->grow[s].any) continue;
+        const ash_type began = ash_import__type(im, r->began[s]);
+        if (*number == 0) *number = ash_onnx__settle(im, r->arguments[0], r->room - 1, s, 0);
+        r->given[s] = ash_onnx__grown(im, r->given[s], &began, r->grow[s].by, *number);
+    }
+    if (*number && ash_import__ok(im) && !ash_map_put(&im->ends, r->arguments[0], (uint64_t)*number))
+        return no_memory(im);
+    return ash_import__ok(im);
+}
+
+/* State s, the one of number c that is carried: it keeps its shape, or grows as it is said to. */
+static void keep_shape(ash_import *im, const rolled *r, size_t s, size_t c, ash_dim number) {
+    growth *grow = &r->grow[s];
+    ash_dim by[ASH_MAX_RANK] = {0}, none[ASH_MAX_RANK] = {0};
+    const ash_type before = ash_import__type(im, r->given[c]), after = ash_import__type(im, r->next[c]);
+    const bool grows = ash_onnx__grows(im, &before, &after, by);
+    if (!r->growing) *grow = (growth){.any = grows && memcmp(by, none, sizeof by)};
+    if (!r->growing && grows) memcpy(grow->by, by, sizeof by);
+    if (grows && !memcmp(by, r->growing ? grow->by : none, sizeof by)) {
+        if (r->growing && grow->any && ash_import__ok(im))
+            r->next[c] = ash_onnx__room(im, r->next[c], r->arguments[1 + c], by,
+                                        ash_graph_dim_sub(im->graph, r->room - 1, number));
+        return;
+    }
+    if (!ash_import__ok(im)) return;
+    if (r->growing)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "state %zu does not grow by as much in each iteration as in the first", s);
+    else
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "state %zu has another shape after %s", s,
+                         r->peeled ? "the second iteration than after the first: a state must keep the "
+                                     "shape that the first iteration gives it"
+                                   : "an iteration than before");
+}
+
 static bool import_body(ash_import *im, rolled *r) {
     const size_t carried = r->loop.carried;
+    ash_dim number;
     ash_value i = r->arguments[0];
+    if (!give_states(im, r, &number)) return false;
     if (r->peeled) i = ash_add(im->graph, i, ash_scalar(im->graph, ASH_I64, 1));
     r->ins[0] = ash_onnx__tensor_entry(im, i);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
     for (size_t s = 0, c = 0; s < r->states; s++) {
         const ash_type type = ash_import__in_type(im, 2 + s);
         r->ins[2 + s] =
-            r->is_list[s] ? ash_late__list(im, &type) : ash_onnx__tensor_entry(im, r->arguments[1 + c++]);
+            r->is_list[s] ? ash_late__list(im, &type) : ash_onnx__tensor_entry(im, r->given[c++]);
     }
     if (!ash_import__ok(im)) return false;
     ash_import_slices *outer = im->slices;
     r->slices = (ash_import_slices){.iteration = r->arguments[0], .trips = r->loop.trips};
     im->slices = &r->slices;
-    inside in = before_body(im);
+    ash_onnx_inside in = ash_onnx__before_body(im);
     in.nodes = r->nodes;
     im->rolled++;
     ash_import__body(im, *r->body, r->ins, 2 + r->states, r->outs, 1 + r->states + r->scans);
@@ -607,20 +599,15 @@ static bool import_body(ash_import *im, rolled *r) {
             r->next[l++] = appended(im, r, s);
             continue;
         }
-        r->next[c] = ash_import__materialize(im, r->outs[1 + s]);
-        if (!ash_import__ok(im)) return false;
-        ash_type before = ash_import__type(im, r->init[c]), after = ash_import__type(im, r->next[c]);
-        c++;
-        if (!ash_type_equal(&before, &after))
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "state %zu has another shape after %s", s,
-                             r->peeled ? "the second iteration than after the first: a state must keep the "
-                                         "shape that the first iteration gives it"
-                                       : "an iteration than before");
+        r->next[c++] = ash_import__materialize(im, r->outs[1 + s]);
     }
+    if (!ash_import__ok(im)) return false;
+    for (size_t s = 0, c = 0; s < r->states; s++)
+        if (!r->is_list[s]) keep_shape(im, r, s, c++, number);
     for (size_t k = 0; k < r->scans; k++)
         r->next[carried + k] = ash_import__materialize(im, r->outs[1 + r->states + k]);
     for (size_t k = 0; k < carried + r->loop.stacked && ash_import__ok(im); k++)
-        leaves(&in, r->next[k], "result", k);
+        ash_onnx__leaves(&in, r->next[k], "result", k);
     return ash_import__ok(im);
 }
 
@@ -669,8 +656,9 @@ static ash_dim iterations(ash_import *im, const rolled *r, ash_value made, size_
     return ash_onnx__settle(im, ash_onnx__within(im, made, 0, most, name), most, k, 0);
 }
 
-static void roll_loop(ash_import *im, bool has_lists, bool peeled) {
-    rolled r = {.has_lists = has_lists, .peeled = peeled};
+/* `grow` says how states grow where `growing`, and is told how they would have to else. */
+static void roll_loop(ash_import *im, bool has_lists, bool peeled, bool growing, growth *grow) {
+    rolled r = {.has_lists = has_lists, .peeled = peeled, .growing = growing, .grow = grow};
     if (!open_loop(im, &r) || !import_body(im, &r) || !add_conditions(im, &r)) return;
     bool until = r.loop.go != ASH_NO_VALUE;
     const size_t carried = r.loop.carried, n = until + carried + r.loop.stacked;
@@ -679,8 +667,8 @@ static void roll_loop(ash_import *im, bool has_lists, bool peeled) {
     ash_dim count = r.loop.trips;
     bool counted = false;
     for (size_t s = 0, c = until, l = until + carried + r.scans; s < r.states + r.scans; s++) {
-        bool is_list = s < r.states && r.is_list[s];
-        if (s < r.states && !is_list) {
+        bool is_list = s < r.states && r.is_list[s], grows = growing && s < r.states && grow[s].any;
+        if (s < r.states && !is_list && !grows) {
             ash_import__out(im, s, outs[c++]);
             continue;
         }
@@ -688,29 +676,43 @@ static void roll_loop(ash_import *im, bool has_lists, bool peeled) {
             count = iterations(im, &r, outs[0], s);
             counted = true;
         }
+        if (grows) {
+            const ash_type began = ash_import__type(im, r.began[s]);
+            ash_import__out(im, s, ash_onnx__grown(im, outs[c++], &began, grow[s].by, count));
+            continue;
+        }
         stacked_out(im, &r, outs[is_list ? l++ : until + carried + s - r.states], count, s, is_list);
     }
 }
 
+/* In as many ways as it takes, the cheapest first. What is told of a loop that cannot be had is what it
+ * lacks as it stands, or what the last way to change states' shapes says of them. */
 void ash_onnx__roll_loop(ash_import *im) {
+    static const struct {
+        bool lists, peeled, growing;
+    } ways[] = {
+        {.lists = true}, {0}, {.peeled = true}, {.growing = true}, {.peeled = true, .growing = true}};
+    const size_t states = im->node->n_ins > 2 ? im->node->n_ins - 2 : 0;
+    growth *all = ash_arena_alloc(im->scratch, 2 * states, sizeof *all); /* as it stands, and peeled */
+    ash_status status = ASH_OK;
+    ash_diag why;
     bool lists = false;
-    for (size_t s = 0; s + 2 < im->node->n_ins && ash_import__ok(im); s++) lists |= begins_empty(im, s);
+    if (!all) no_memory(im);
+    for (size_t s = 0; s < states && ash_import__ok(im); s++) lists |= begins_empty(im, s);
     if (!ash_import__ok(im)) return;
-    roll_loop(im, lists, false);
-    if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
-    ash_status status = im->status;
-    ash_diag why = im->diag;
-    ash_onnx__forgive(im);
-    if (lists) {
-        roll_loop(im, false, false);
-        if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
+    for (size_t w = 0; w < ASH_COUNT(ways); w++) {
+        growth *grow = all + ways[w].peeled * states;
+        bool grows = false;
+        for (size_t s = 0; s < states; s++) grows |= grow[s].any;
+        if ((ways[w].lists && !lists) || (ways[w].growing && !grows)) continue;
         ash_onnx__forgive(im);
+        roll_loop(im, ways[w].lists, ways[w].peeled, ways[w].growing, grow);
+        if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
+        const bool of_states = status == ASH_ERROR_UNSUPPORTED && im->status == ASH_ERROR_UNSUPPORTED;
+        if (status == ASH_OK || (of_states && (ways[w].peeled || ways[w].growing))) why = im->diag;
+        if (status == ASH_OK) status = im->status;
     }
-    const bool of_states = status == ASH_ERROR_UNSUPPORTED;
-    roll_loop(im, false, true);
-    if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
-    if (of_states && im->status == ASH_ERROR_UNSUPPORTED) return; /* it says more of them */
-    im->status = status, im->diag = why;                          /* what the loop as it stands lacks */
+    im->status = status, im->diag = why;
 }
 
 /* --- Scan ----------------------------------------------------------------------------------------- */
@@ -759,7 +761,7 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     for (size_t s = 0; s < n_scans; s++)
         if (n_xs + s < 62 && ash_onnx__list_entry(im, "scan_output_directions", s, 0))
             loop.backward |= UINT64_C(1) << (n_xs + s);
-    inside in = before_body(im);
+    ash_onnx_inside in = ash_onnx__before_body(im);
     if (!ash_import__ok(im) || !ash_build__begin_loop(im->graph, &loop)) return;
     for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, arguments[1 + k]);
     if (!ash_import__ok(im)) return;
@@ -771,7 +773,7 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     im->slices = outer;
     if (!ash_import__ok(im)) return;
     for (size_t k = 0; k < n_outs; k++) next[k] = ash_import__materialize(im, results[k]);
-    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) leaves(&in, next[k], "result", k);
+    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) ash_onnx__leaves(&in, next[k], "result", k);
     if (!ash_import__ok(im) || ash_build__end_loop(im->graph, &loop, outs) != ASH_OK) return;
     for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) {
         unsigned axis = 0;

@@ -101,11 +101,16 @@ void ash_onnx__op_average_pool(ash_import *im) {
     ash_import__out(im, 0, ash_onnx__average_pool(im, ash_import__in(im, 0)));
 }
 
+/* A whole number since set 2. */
+static double exponent(ash_import *im) {
+    return im->opset < 2 ? ash_import__attr_float(im, "p", 2) : (double)ash_import__attr_int(im, "p", 2);
+}
+
 /* The p-norm of the elements of each window. */
 void ash_onnx__op_lp_pool(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    double p = (double)ash_import__attr_int(im, "p", 2);
+    double p = exponent(im);
     ash_onnx_window w;
     ash_dim extra[ASH_MAX_RANK];
     if (!pool_window(im, &type, &w, extra)) return;
@@ -156,7 +161,7 @@ void ash_onnx__op_global_max_pool(ash_import *im) {
 void ash_onnx__op_global_lp_pool(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     uint32_t axes = spatial_axes(im, ash_import__type(im, x).rank);
-    double p = (double)ash_import__attr_int(im, "p", 2);
+    double p = exponent(im);
     x = ash_build__with(im->graph, ASH_OP_POW, ash_abs(im->graph, x), p);
     x = ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM, x, axes, true);
     ash_import__out(im, 0, ash_build__with(im->graph, ASH_OP_POW, x, 1 / p));

@@ -557,6 +557,7 @@ static bool scale_by(ash_import *im, const ash_onnx_quotient *q, resize_target *
 /* Which axes change, by how much, and to what size: from scales, or from sizes. */
 static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, resize_target *targets,
                        size_t *n) {
+    double of_images[] = {1, 1, 1, 1};
     const double *given = NULL;
     const ash_onnx_quotient *quotients = NULL;
     const ash_import_int *want = NULL;
@@ -571,6 +572,13 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
     if (ash_import__has(im, k_scales) &&
         !(by_scale = quotients || ash_import__floats(im, k_scales, &given, n)))
         return false;
+    if (im->opset < 7) { /* height and width of images */
+        of_images[2] = ash_import__attr_float(im, "height_scale", 1);
+        of_images[3] = ash_import__attr_float(im, "width_scale", 1);
+        given = of_images;
+        by_scale = true;
+        *n = ASH_COUNT(of_images);
+    }
     by_scale = by_scale && *n > 0;
     if (!by_scale && ash_import__has(im, k_scales + 1) &&
         !(by_size = ash_import__list(im, k_scales + 1, &want, n)))

@@ -275,7 +275,16 @@ void ash_onnx__op_tile(ash_import *im) {
     ash_type type = ash_import__type(im, x);
     ash_dim repeats[ASH_MAX_RANK];
     unsigned n;
+    const int64_t *axis;
+    size_t count;
     if (!dims_of(im, 1, repeats, &n)) return;
+    if (im->opset < 6 && ash_import__ints(im, 2, &axis, &count) && n == 1 &&
+        count == 1) { /* along one axis */
+        const unsigned at = ash_import__axis(im, axis[0], type.rank);
+        const ash_dim often = repeats[0];
+        for (n = 0; n < type.rank; n++) repeats[n] = n == at ? often : 1;
+    }
+    if (!ash_import__ok(im)) return;
     if (n != type.rank) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "%u repeats for a tensor of rank %u", n, type.rank);
         return;

@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Dims that are not numbers, as nodes of the model's graph: variables are dims of its inputs, or were
- * settled by nodes that come before. Each dim is computed once. */
+ * settled by nodes that come before. Each dim is computed once, in the model's graph; but for those that a
+ * body finds: these are computed where they are asked for. */
 #include "write_short.h"
+
+static bool is_outside(void *user, uint32_t var) {
+    const ash_writer *w = user;
+    const ash_value settler = ash_graph__settler(w->graph, var);
+    return settler == ASH_NO_VALUE ||
+           w->loop[ash_graph__value(w->graph, settler)->node] == ASH_WRITER_OUTSIDE;
+}
+
+/* Whether all variables of a dim are known outside of all bodies. */
+static bool is_of_model(ash_writer *w, ash_dim dim) {
+    return ash_dims_each_settled(w->dims, dim, is_outside, w);
+}
 
 /* The value of a variable, from the shape of an input that has it as a dim, or from what settles it: an i64
  * tensor [1]. */
@@ -75,8 +88,12 @@ static name sum_value(ash_writer *w, ash_dim dim) {
 /* An i64 tensor [1] with the value of a dim. */
 static name dim_value(ash_writer *w, ash_dim dim) {
     uint64_t known;
+    if (!is_of_model(w, dim)) return sum_value(w, dim);
     if (ash_map_get(&w->dim_names, (uint64_t)dim, &known)) return (name)(uintptr_t)known;
+    ash_writer_body *body = w->body;
+    w->body = NULL;
     name value_ = ash_dim_is_const(dim) ? ash_writer__ints(w, &dim, 1) : sum_value(w, dim);
+    w->body = body;
     if (!ash_map_put(&w->dim_names, (uint64_t)dim, (uintptr_t)value_))
         ash_writer__fail(w, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     return value_;
@@ -90,11 +107,14 @@ static name list_value(ash_writer *w, const ash_dim *list, size_t n) {
 }
 
 const char *ash_writer__dims(ash_writer *w, const ash_dim *list, size_t n) {
-    bool numbers = true;
-    for (size_t i = 0; i < n; i++) numbers &= ash_dim_is_const(list[i]);
+    bool numbers = true, of_model = true;
+    for (size_t i = 0; i < n; i++) {
+        numbers &= ash_dim_is_const(list[i]);
+        of_model &= is_of_model(w, list[i]);
+    }
     if (numbers) return ash_writer__ints(w, list, n);
     ash_writer_body *body = w->body;
-    w->body = NULL;
+    if (of_model) w->body = NULL;
     name out = list_value(w, list, n);
     w->body = body;
     return out;
@@ -103,7 +123,7 @@ const char *ash_writer__dims(ash_writer *w, const ash_dim *list, size_t n) {
 const char *ash_writer__dim(ash_writer *w, ash_dim dim) {
     if (ash_dim_is_const(dim)) return ash_writer__int(w, NULL, dim);
     ash_writer_body *body = w->body;
-    w->body = NULL;
+    if (is_of_model(w, dim)) w->body = NULL;
     name out = op2(w, NULL, "Reshape", dim_value(w, dim), ash_writer__ints(w, NULL, 0));
     w->body = body;
     return out;

@@ -1,0 +1,1 @@
+BblocksJàlb>wì=u½ý=lb>lb>lb>lb>lb>T³?ƒ3?çí¿T³?T³?T³?T³?T³?lb>wì=u½ý=lb>lb>lb>lb>lb>lb>wì=u½ý=lb>lb>lb>lb>lb>lb>wì=u½ý=lb>lb>lb>lb>lb>lb>wì=u½ý=lb>lb>lb>lb>lb>lb>wì=u½ý=lb>lb>lb>lb>lb>

@@ -1,0 +1,1 @@
+BmeansJ"·'IBÖPIº÷¡Hb\GÑI gH

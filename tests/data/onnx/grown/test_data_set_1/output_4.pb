@@ -1,0 +1,2 @@
+B
+logits_sumJҪU@

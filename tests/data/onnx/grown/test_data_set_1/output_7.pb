@@ -1,0 +1,1 @@
+BmeansJ¢wIJžInHBIn'†H²kFIí<»H

@@ -1,0 +1,1 @@
+BmeansJª¨šIÍ*3I2R§Iº­IæwIºkŠI
