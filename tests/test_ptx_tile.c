@@ -304,7 +304,7 @@ static void shapes(void **state) {
     static const struct {
         int64_t m, n;
         uint64_t rows, columns;
-    } cases[] = {{1536, 896, 128, 128}, {896, 768, 64, 64}, {896, 384, 64, 64}, {256, 128, 32, 32}};
+    } cases[] = {{1664, 1024, 128, 128}, {1024, 832, 64, 64}, {896, 384, 64, 64}, {864, 384, 32, 32}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = next_graph();
         const int64_t m = cases[i].m, n = cases[i].n;
@@ -343,6 +343,12 @@ static void slices(void **state) {
         check_accesses(&c);
         assert_int_equal(c.multiply_adds, m * n * k);
     }
+    /* 48 channels are two k-tiles of 24, not three of 16 */
+    const ash_gpu_work even = {
+        .rows = 192, .columns = 169, .batches = 1, .terms = 48, .runs = 1, .packed = true};
+    ash_gpu_shape shape;
+    ash_gpu_choose(&target, &even, &shape);
+    assert_int_equal(shape.terms, 24);
 }
 
 /* Windows that are walked through by numbers, and one with too many places for that: groups, steps of two,

@@ -91,7 +91,7 @@ it is a row more."
 
 loops() {
     heading "Bounds by counting" "Instructions, multiply-adds and waits of the main loops as often as they run, on the multiprocessor with the most blocks, of an A100
-(1410 MHz), an H100 (1755 MHz) and an RTX 5090 (2400 MHz): bounds from below, and no times. \"All\" has the other kernels at the rate of memory, and 1.5 us for each kernel."
+(1410 MHz), an H100 (1830 MHz) and an RTX 5090 (2407 MHz): bounds from below, and no times. \"All\" has the other kernels at the rate of memory, and 1.5 us for each kernel."
     table tools/ptx_loops.py --sums "$ashlar" sm_80,sm_90,sm_120 $(found /model.onnx resnet50 bert_base vgg19 mobilenet_v2) "$(batch)"
 }
 

@@ -27,8 +27,8 @@ PTXAS = os.environ.get("PTXAS") or shutil.which("ptxas")
 NVDISASM = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
 
 
-# multiprocessors, multiply-adds of f32 and of half floats a cycle of one, MHz, bytes of memory a cycle: as in target.c
-GPUS = {"sm_80": (108, 64, 1024, 1410, 1103), "sm_90": (132, 128, 1300, 1755, 1909), "sm_120": (170, 128, 256, 2400, 746)}
+# multiprocessors, multiply-adds of f32 and of half floats a cycle of one, MHz, bytes of memory a cycle: as in gpus.def
+GPUS = {"sm_80": (108, 64, 1024, 1410, 1103), "sm_90": (132, 128, 1300, 1830, 1831), "sm_120": (170, 128, 256, 2407, 744)}
 REGISTERS, WAIT, BEGIN, GAP = 65536, 700, 1000, 1.5  # of one; cycles; cycles; microseconds
 SHARED, OWN = {"sm_80": 164 << 10, "sm_90": 228 << 10, "sm_120": 100 << 10}, 1 << 10  # bytes of one; what the system takes of a block's
 NVCC = os.environ.get("NVCC") or shutil.which("nvcc")

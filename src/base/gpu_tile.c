@@ -5,67 +5,60 @@ enum { SCHEDULERS = 4, BYTES = 4, VECTOR = 4, COPY = 16 /* bytes of the widest *
 enum { FEW = 16, LITTLE = 8 }; /* terms of a k-tile that wastes less; one in so many may be wasted */
 enum { MOST_PARTS = 64 };
 
-/* Shapes; the share of multiply-adds among the instructions of their loops, or of the time in which
- * matrices are multiplied, and the blocks that a multiprocessor has registers for (docs/cuda.md). */
+/* Of multiply-adds in the loop of few rows: loads and addresses are the rest. */
+static const double FEW_SHARE = 0.3;
+
+/* Shapes; the blocks that a multiprocessor has registers for; and, where warps multiply, the share of the
+ * time in which matrices are multiplied (docs/cuda.md). */
 static const struct {
     ash_gpu_shape shape;
-    double share;
     unsigned room;
+    double share;
 } shapes[] = {
-    {{8, 4, 16, 8, 1, 16, ASH_GPU_FMA, 0}, 0.93, 2}, /* 128 x 128, 128 threads */
-    {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA, 0}, 0.92, 4}, /* 64 x 64, 64 threads, as all below */
-    {{16, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 0.91, 3}, /* 128 x 32 */
-    {{8, 2, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.88, 4},
-    {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.91, 4}, /* 64 x 32 */
-    {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 0.89, 6},
-    {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.84, 5},
-    {{4, 2, 16, 4, 1, 32, ASH_GPU_FMA, 0}, 0.84, 5},
-    {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA, 0}, 0.91, 4}, /* 32 x 32 */
-    {{16, 2, 4, 2, 8, 64, ASH_GPU_FMA, 0}, 0.91, 4}, /* 64 x 16 */
-    {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 0.88, 6},
-    {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 0.75, 8},
-    {{16, 2, 4, 8, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2},  /* 64 x 64, 128 threads, as all below */
-    {{16, 2, 8, 4, 4, 32, ASH_GPU_FMA, 0}, 0.92, 2},  /* 128 x 32 */
-    {{16, 2, 4, 4, 8, 64, ASH_GPU_FMA, 0}, 0.92, 2},  /* 64 x 32 */
-    {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES, 0}, 0.8, 2}, /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.7, 4}, /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 0.4, 8}, /* 32 x 32, 128 threads */
-    {{8, 4, 2, 4, 1, 16, ASH_GPU_TF32, 0}, 0.8, 2},   /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32, 0}, 0.7, 4},   /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32, 0}, 0.4, 6},   /* 32 x 32, 128 threads */
-    {{4, 4, 2, 4, 1, 16, ASH_GPU_TF32X3, 0}, 0.8, 2}, /* 64 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32X3, 0}, 0.7, 4}, /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32X3, 0}, 0.5, 6}, /* 32 x 32, 128 threads */
-    {{8, 4, 2, 4, 1, 64, ASH_GPU_BYTES, 0}, 0.8, 2},  /* 128 x 128, 256 threads */
-    {{4, 4, 2, 2, 1, 64, ASH_GPU_BYTES, 0}, 0.7, 4},  /* 64 x 64, 128 threads */
-    {{2, 2, 2, 2, 1, 64, ASH_GPU_BYTES, 0}, 0.4, 8},  /* 32 x 32, 128 threads */
+    {{8, 4, 16, 8, 1, 16, ASH_GPU_FMA, 0}, 2, 0}, /* 128 x 128, 128 threads */
+    {{16, 2, 4, 8, 2, 32, ASH_GPU_FMA, 0}, 4, 0}, /* 64 x 64, 64 threads, as all below */
+    {{16, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 3, 0}, /* 128 x 32 */
+    {{8, 2, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 4, 0},
+    {{16, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 4, 0}, /* 64 x 32 */
+    {{8, 2, 8, 4, 2, 32, ASH_GPU_FMA, 0}, 6, 0},
+    {{8, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 5, 0},
+    {{4, 2, 16, 4, 1, 32, ASH_GPU_FMA, 0}, 5, 0},
+    {{16, 2, 2, 4, 8, 64, ASH_GPU_FMA, 0}, 4, 0}, /* 32 x 32 */
+    {{16, 2, 4, 2, 8, 64, ASH_GPU_FMA, 0}, 4, 0}, /* 64 x 16 */
+    {{8, 2, 4, 4, 4, 32, ASH_GPU_FMA, 0}, 6, 0},
+    {{4, 1, 8, 8, 1, 32, ASH_GPU_FMA, 0}, 8, 0},
+    {{16, 2, 4, 8, 4, 32, ASH_GPU_FMA, 0}, 2, 0},     /* 64 x 64, 128 threads, as all below */
+    {{16, 2, 8, 4, 4, 32, ASH_GPU_FMA, 0}, 2, 0},     /* 128 x 32 */
+    {{16, 2, 4, 4, 8, 64, ASH_GPU_FMA, 0}, 2, 0},     /* 64 x 32 */
+    {{8, 4, 2, 4, 1, 32, ASH_GPU_HALVES, 0}, 2, 0.8}, /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 4, 0.7}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_HALVES, 0}, 8, 0.4}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 1, 16, ASH_GPU_TF32, 0}, 2, 0.8},   /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32, 0}, 4, 0.7},   /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32, 0}, 6, 0.4},   /* 32 x 32, 128 threads */
+    {{4, 4, 2, 4, 1, 16, ASH_GPU_TF32X3, 0}, 2, 0.8}, /* 64 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 32, ASH_GPU_TF32X3, 0}, 4, 0.7}, /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 32, ASH_GPU_TF32X3, 0}, 6, 0.5}, /* 32 x 32, 128 threads */
+    {{8, 4, 2, 4, 1, 64, ASH_GPU_BYTES, 0}, 2, 0.8},  /* 128 x 128, 256 threads */
+    {{4, 4, 2, 2, 1, 64, ASH_GPU_BYTES, 0}, 4, 0.7},  /* 64 x 64, 128 threads */
+    {{2, 2, 2, 2, 1, 64, ASH_GPU_BYTES, 0}, 8, 0.4},  /* 32 x 32, 128 threads */
 };
 
-/* Multiply-adds of a multiprocessor in a cycle: of numbers half as wide, twice as many. */
-static double adds_of(const ash_target *target, ash_gpu_math math) {
-    switch (math) {
-    case ASH_GPU_HALVES: return target->halves;
-    case ASH_GPU_TF32: return target->halves / 2.0;
-    case ASH_GPU_TF32X3: return target->halves / 2.0 / 3;
-    case ASH_GPU_BYTES: return target->halves * 2.0;
-    default: return target->adds;
+/* Its row, whatever its terms and columns are. */
+static size_t row_of(ash_gpu_shape s) {
+    size_t i = 0;
+    for (; i + 1 < ASH_COUNT(shapes); i++) {
+        const ash_gpu_shape *of = &shapes[i].shape;
+        if (of->math == s.math && of->thread_rows == s.thread_rows &&
+            of->thread_vectors == s.thread_vectors && of->down == s.down && of->across == s.across &&
+            of->slices == s.slices)
+            break;
     }
+    return i;
 }
 
 unsigned ash_gpu_math_bytes(ash_gpu_math math) {
     return math == ASH_GPU_HALVES ? 2 : math == ASH_GPU_BYTES ? 1 : 4;
-}
-
-/* Tiles at edges have fewer results than their shape: more than half of it is that shape. */
-double ash_gpu_share(ash_gpu_math math, double results) {
-    double share = 1;
-    for (size_t i = 0; i < ASH_COUNT(shapes); i++) {
-        ash_gpu_shape s = shapes[i].shape;
-        if (s.math != math) continue;
-        share = shapes[i].share;
-        if (results > 0.5625 * ash_gpu_rows(s) * ash_gpu_columns(s)) break; /* 3/4 of each side */
-    }
-    return share;
 }
 
 /* Bytes of the block's memory: all slices' sums, or both operands twice. */
@@ -80,11 +73,11 @@ static double memory_of(ash_gpu_shape s) {
 }
 
 /* Blocks of so many bytes that a multiprocessor has room for; 0: it cannot have one. */
-static double room_for(const ash_target *target, size_t i, double bytes) {
+static double room_for(const ash_target *target, ash_gpu_shape s, double bytes) {
     enum { MOST = 164 << 10 /* the rest is better left to the cache that it is a part of */ };
     if (bytes > target->block_memory) return 0;
     double memory = ASH_MIN(target->core_memory, (unsigned)MOST);
-    return ASH_MIN((double)shapes[i].room, __builtin_floor(memory / (bytes + target->own_memory)));
+    return ASH_MIN((double)shapes[row_of(s)].room, __builtin_floor(memory / (bytes + target->own_memory)));
 }
 
 /* A loop of one k-tile is no loop for the assembler, which then loads all of it ahead, and spills: two of
@@ -138,10 +131,10 @@ static double share_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
 
 /* The share of multiply-adds among what threads do in a k-tile, by counting: vectors that they load, and
  * copies, of which those of positions in a window are one number each. Of matrices, of the time. */
-static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
+static double share_of(const ash_gpu_work *work, ash_gpu_shape s) {
     enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
     const double of_copy = 1.5, of_scattered = 3; /* with its address */
-    if (ash_gpu_by_warp(s)) return shapes[i].share;
+    if (ash_gpu_by_warp(s)) return shapes[row_of(s)].share;
     if (s.wide > ASH_GPU_IN_LINE) return share_of_piece(work->window, s);
     const ash_gpu_window *w = work->window;
     bool scattered = work->runs > 1 || (w && (w->strides[1] > 1 || w->out[0] * w->out[1] % VECTOR));
@@ -156,133 +149,159 @@ static double share_of(const ash_gpu_work *work, size_t i, ash_gpu_shape s) {
     return adds / (adds + loads + copies + AROUND + (work->runs > 1 ? ODOMETER : 0));
 }
 
-/* Cycles of a round of so many blocks. */
-static double round_of(const ash_target *target, const ash_gpu_work *work, size_t i, ash_gpu_shape s,
+/* How a product is cut into blocks of a shape. */
+struct cut {
+    double blocks, k_tiles; /* of each */
+    double copied;          /* bytes of all blocks: of what they multiply, from the second-level cache */
+    double memory;          /* bytes of a block's */
+};
+
+static struct cut cut_into_lines(const ash_gpu_work *work, ash_gpu_shape s) {
+    const double rows = ash_gpu_rows(s), columns = ash_gpu_columns(s),
+                 terms = (double)work->terms * (double)work->runs,
+                 blocks = __builtin_ceil((double)work->rows / rows) *
+                          __builtin_ceil((double)work->columns / columns) * work->batches;
+    return (struct cut){.blocks = blocks,
+                        .k_tiles = s.wide ? terms / s.terms
+                                          : (double)ash_ceil_div(work->terms, s.terms) * (double)work->runs,
+                        .copied = blocks * (rows + columns) * terms * ash_gpu_math_bytes(s.math),
+                        .memory = memory_of(s)};
+}
+
+/* The same with columns that are pieces of images. */
+static struct cut cut_into_pieces(const ash_gpu_work *work, ash_gpu_shape s) {
+    const ash_gpu_window *w = work->window;
+    ash_gpu_piece piece = {0};
+    ash_gpu_piece_of(w, s, &piece);
+    const double terms = (double)work->terms * (double)work->runs,
+                 groups = (double)ash_gpu_piece_groups(w, &piece),
+                 patch = (double)ash_gpu_piece_patch(&piece), halves = groups > 1 ? 2 : 1,
+                 blocks = __builtin_ceil((double)work->rows / ash_gpu_rows(s)) * w->images *
+                          (double)(piece.across * piece.down) * work->batches;
+    const double bytes = BYTES * (2 * (double)ash_gpu_piece_weights(w, s, &piece) + halves * patch);
+    return (struct cut){.blocks = blocks,
+                        .k_tiles = terms / s.terms,
+                        .copied = BYTES * blocks * (ash_gpu_rows(s) * terms + groups * patch),
+                        .memory = ASH_MAX(bytes, memory_of_sums(s))};
+}
+
+static struct cut cut_into(const ash_gpu_work *work, ash_gpu_shape s) {
+    return s.wide > ASH_GPU_IN_LINE ? cut_into_pieces(work, s) : cut_into_lines(work, s);
+}
+
+/* Multiply-adds of a multiprocessor in a cycle, each thread for itself: of all instructions, of which its
+ * schedulers begin one each, such a share. */
+static double issued(const ash_target *target, double share) {
+    return ASH_MIN(target->adds[ASH_GPU_FMA], share * SCHEDULERS * 32);
+}
+
+/* The same in a tile. */
+static double rate_of(const ash_target *target, ash_gpu_shape s, double share) {
+    return ash_gpu_by_warp(s) ? target->adds[s.math] * share : issued(target, share);
+}
+
+/* Cycles of a round of so many blocks, whose loops have such a share of multiply-adds. */
+static double round_of(const ash_target *target, ash_gpu_shape s, double k_tiles, double share,
                        double blocks) {
-    double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms / share_of(work, i, s),
-           adds = adds_of(target, s.math);
+    double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms;
     double warps = blocks * ash_gpu_threads(s) / 32, busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
-    double k_tile = ASH_MAX(blocks * tile / (adds * busy), target->costs.block_copy);
-    double k_tiles = (double)ash_ceil_div(work->terms, s.terms) * (double)work->runs;
-    if (s.wide) k_tiles = (double)work->terms * (double)work->runs / s.terms;
+    double k_tile = ASH_MAX(blocks * tile / (rate_of(target, s, share) * busy), target->costs.block_copy);
     return k_tiles * k_tile + target->costs.block_begin;
 }
 
-/* In rounds of as many blocks as a multiprocessor has room for. */
-static double in_rounds(const ash_target *target, const ash_gpu_work *work, size_t i, ash_gpu_shape s,
-                        double blocks, double room) {
-    double each = __builtin_ceil(blocks / target->multiprocessors);
-    double rounds = __builtin_floor(each / room), rest = each - rounds * room;
-    return rounds * round_of(target, work, i, s, room) +
-           (rest > 0 ? round_of(target, work, i, s, rest) : 0);
-}
-
-/* Threads with few results load more for each multiply-add: they have to be quicker by as much as all of
- * this is sure. */
-static double dear(ash_gpu_shape s) {
+/* Threads with few results load more for each multiply-add: how long that waits for banks, and what hides
+ * it, is not counted, and taken to be a tenth of the time. */
+static double waits_of(ash_gpu_shape s) {
     enum { FEW_RESULTS = 64 };
-    const unsigned results = s.thread_rows * s.thread_vectors * ash_gpu_lanes(s);
-    return !ash_gpu_by_warp(s) && results <= FEW_RESULTS ? 1.1 : 1;
+    return !ash_gpu_by_warp(s) && s.thread_rows * s.thread_vectors * VECTOR <= FEW_RESULTS ? 1.1 : 1;
 }
 
-/* Blocks copy so many bytes of what they multiply, from the second-level cache, which they share. */
-static double with_copies(const ash_target *target, double bytes, double time) {
-    return ASH_MAX(time, bytes / target->near);
-}
-
-static double time_of(const ash_target *target, const ash_gpu_work *work, size_t i) {
-    ash_gpu_shape s = shape_for(i, work);
-    double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) *
-                    (double)ash_ceil_div(work->columns, ash_gpu_columns(s)) * work->batches;
-    double room = room_for(target, i, memory_of(s));
-    double bytes = blocks * (ash_gpu_rows(s) + ash_gpu_columns(s)) * (double)work->terms *
-                   (double)work->runs * ash_gpu_math_bytes(s.math);
-    return room > 0 ? with_copies(target, bytes, dear(s) * in_rounds(target, work, i, s, blocks, room)) : 0;
-}
-
-/* The same with columns that are pieces of images; 0: there are none such. */
-static double time_of_pieces(const ash_target *target, const ash_gpu_work *work, size_t i,
-                             ash_gpu_shape *out) {
-    const ash_gpu_window *w = work->window;
-    ash_gpu_shape s = shapes[i].shape;
-    ash_gpu_piece piece;
-    if (!w || !ash_gpu_piece_of(w, s, &piece)) return 0;
-    s.wide = piece.wide;
-    s.terms = ash_gpu_piece_terms(w, &piece);
-    double blocks = (double)ash_ceil_div(work->rows, ash_gpu_rows(s)) * w->images *
-                    (double)(piece.across * piece.down) * work->batches;
-    double halves = ash_gpu_piece_groups(w, &piece) > 1 ? 2 : 1,
-           bytes = BYTES * (2 * (double)ash_gpu_piece_weights(w, s, &piece) +
-                            halves * (double)ash_gpu_piece_patch(&piece));
-    double room = room_for(target, i, ASH_MAX(bytes, memory_of_sums(s)));
-    double weights = ash_gpu_rows(s) * (double)work->terms * (double)work->runs,
-           patches = (double)(ash_gpu_piece_groups(w, &piece) * ash_gpu_piece_patch(&piece));
-    *out = s;
-    return room > 0 ? with_copies(target, BYTES * blocks * (weights + patches),
-                                  dear(s) * in_rounds(target, work, i, s, blocks, room))
-                    : 0;
-}
-
-/* The same of positions in a line, with all columns of a window's row in a k-tile; 0: that cannot be. Each
- * number of the input, of 4 bytes, is multiplied by LEAST_ROWS. */
-static double time_of_rows(const ash_target *target, const ash_gpu_work *work, size_t i,
-                           ash_gpu_shape *out) {
-    enum { MOST_WINDOW = 16, CHANNELS = 16, LEAST_ROWS = 64 };
-    const ash_gpu_window *w = work->window;
-    ash_gpu_shape s = shapes[i].shape;
-    if (!w || ash_gpu_by_warp(s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_WINDOW ||
-        w->channels % CHANNELS || w->kernel[0] * w->channels <= CHANNELS)
-        return 0;
-    const unsigned rows = ash_gpu_rows(s), columns = ash_gpu_columns(s), threads = ash_gpu_threads(s);
-    s.wide = ASH_GPU_IN_LINE;
-    s.terms = CHANNELS * (unsigned)w->kernel[1];
-    if (rows < LEAST_ROWS || s.terms % s.slices || threads % columns || CHANNELS % (threads / columns))
-        return 0;
-    double blocks = (double)ash_ceil_div(work->rows, rows) * (double)ash_ceil_div(work->columns, columns) *
-                    work->batches,
-           room = room_for(target, i, memory_of(s)),
-           bytes = BYTES * blocks * (rows + columns) * (double)work->terms * (double)work->runs;
-    *out = s;
-    return room > 0 ? with_copies(target, bytes, dear(s) * in_rounds(target, work, i, s, blocks, room)) : 0;
+/* In rounds of as many blocks as a multiprocessor has room for. */
+static ash_gpu_time time_of_tiles(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape s) {
+    const struct cut cut = cut_into(work, s);
+    const double room = ASH_MAX(room_for(target, s, cut.memory), 1.0), share = share_of(work, s);
+    double each = __builtin_ceil(cut.blocks / target->multiprocessors);
+    double rounds = __builtin_floor(each / room), rest = each - rounds * room;
+    double time = rounds * round_of(target, s, cut.k_tiles, share, room);
+    if (rest > 0) time += round_of(target, s, cut.k_tiles, share, rest);
+    return (ash_gpu_time){.rounds = waits_of(s) * time, .near = cut.copied / target->near, .share = share};
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
  * once. */
-static double time_of_few(const ash_target *target, const ash_gpu_work *work) {
+static ash_gpu_time time_of_few(const ash_target *target, const ash_gpu_work *work) {
     enum { ROOM = 3, AT_ONCE = ASH_GPU_FEW_THREADS * VECTOR / ASH_GPU_FEW_COLUMNS * ASH_GPU_FEW_UNROLL };
     double blocks =
         (double)ash_ceil_div(ASH_MAX(work->rows, work->columns), ASH_GPU_FEW_COLUMNS) * work->batches;
     double rounds = __builtin_ceil(__builtin_ceil(blocks / target->multiprocessors) / ROOM);
     double waits = (double)ash_ceil_div(work->terms, AT_ONCE);
-    return rounds * (waits * target->costs.block_copy + target->costs.block_begin);
+    return (ash_gpu_time){.rounds = rounds * (waits * target->costs.block_copy + target->costs.block_begin),
+                          .share = FEW_SHARE};
 }
 
 /* Of a strip of few lines with so many groups of lines of the long operand to a block: its multiply-adds,
  * at the share that loads and addresses leave them; or the wait for what its threads ask for at once; or
  * what all blocks read of the second-level cache, where each reads the few lines anew. Behind that, the
  * sums of its threads go through its memory. */
-static double time_of_strip(const ash_target *target, const ash_gpu_work *work, unsigned groups) {
+static ash_gpu_time time_of_strip(const ash_target *target, const ash_gpu_work *work, unsigned groups) {
     enum { ROOM = 3, LOADS = 8, SUMS = 40 };
     const double lines = (double)work->few, many = (double)ASH_MAX(work->rows, work->columns),
                  terms = (double)work->terms, of_block = groups * ASH_GPU_STRIP_LINES;
     double blocks = __builtin_ceil(many / of_block) * work->batches,
            each = __builtin_ceil(blocks / target->multiprocessors);
-    double share = lines * VECTOR / (lines * (VECTOR + 1) + LOADS), adds = target->adds * share;
+    double share = lines * VECTOR / (lines * (VECTOR + 1) + LOADS), adds = issued(target, share);
     double at_once = (double)(ASH_GPU_STRIP_THREADS / groups * ash_gpu_strip_unroll(work->few));
     double waits = __builtin_ceil(terms / at_once) * __builtin_ceil(each / ROOM) * target->costs.block_copy;
     double bytes = ash_gpu_math_bytes(work->math), of_many = work->bits ? work->bits / 8.0 : bytes;
-    double near = (many * work->batches * of_many + blocks * lines * bytes) * terms /
-                  (target->memory * target->costs.near_memory);
-    double sums = ASH_MAX(each * of_block * lines * terms / adds, waits);
-    return ASH_MAX(sums, near) + each * SUMS * lines + target->costs.block_begin;
+    double near = (many * work->batches * of_many + blocks * lines * bytes) * terms / target->near,
+           behind = each * SUMS * lines + target->costs.block_begin;
+    return (ash_gpu_time){.rounds = ASH_MAX(each * of_block * lines * terms / adds, waits) + behind,
+                          .near = near + behind,
+                          .share = share};
 }
 
-unsigned ash_gpu_strip_groups(const ash_target *target, const ash_gpu_work *work) {
-    enum { MOST_GROUPS = 8 };
-    unsigned best = work->math == ASH_GPU_HALVES ? 4 : 2; /* whose vectors fill a sector */
-    for (unsigned groups = 2 * best; groups <= MOST_GROUPS; groups *= 2)
-        if (time_of_strip(target, work, groups) < time_of_strip(target, work, best)) best = groups;
-    return best;
+ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape) {
+    return shape.thread_rows ? time_of_tiles(target, work, shape)
+           : shape.across    ? time_of_strip(target, work, shape.across)
+                             : time_of_few(target, work);
+}
+
+/* --- the choice -------------------------------------------------------------------------------------- */
+
+/* The shape with k-tiles that are as even as they can be, of whole eights and slices, where no k-tile of a
+ * run would be full otherwise; false: weights do not lie as that wants them. */
+static bool in_even(const ash_gpu_work *work, unsigned usual, ash_gpu_shape *s) {
+    enum { EIGHT = 8 };
+    if (ash_gpu_by_warp(*s) || work->exact || !work->packed) return false;
+    const int64_t least = work->runs == 1 ? 2 : 1,
+                  count = ASH_MAX(ash_ceil_div(work->terms, s->terms), least),
+                  grain = ASH_MAX(s->slices, EIGHT);
+    s->terms = (unsigned)(ash_ceil_div(ash_ceil_div(work->terms, count), grain) * grain);
+    return s->terms >= FEW && s->terms != usual;
+}
+
+/* The shape with columns that are pieces of images; false: there are none such. */
+static bool in_pieces(const ash_gpu_work *work, ash_gpu_shape *s) {
+    ash_gpu_piece piece;
+    if (!work->window || !ash_gpu_piece_of(work->window, *s, &piece)) return false;
+    s->wide = piece.wide;
+    s->terms = ash_gpu_piece_terms(work->window, &piece);
+    return true;
+}
+
+/* The shape with positions in a line, and all columns of a window's row in a k-tile; false: that cannot be.
+ * Each number of the input, of 4 bytes, is multiplied by LEAST_ROWS. */
+static bool in_rows(const ash_gpu_work *work, ash_gpu_shape *s) {
+    enum { MOST_WINDOW = 16, CHANNELS = 16, LEAST_ROWS = 64 };
+    const ash_gpu_window *w = work->window;
+    if (!w || ash_gpu_by_warp(*s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_WINDOW ||
+        w->channels % CHANNELS || w->kernel[0] * w->channels <= CHANNELS)
+        return false;
+    const unsigned rows = ash_gpu_rows(*s), columns = ash_gpu_columns(*s), threads = ash_gpu_threads(*s);
+    s->wide = ASH_GPU_IN_LINE;
+    s->terms = CHANNELS * (unsigned)w->kernel[1];
+    return rows >= LEAST_ROWS && s->terms % s->slices == 0 && threads % columns == 0 &&
+           CHANNELS % (threads / columns) == 0;
 }
 
 int64_t ash_gpu_few_of(int64_t rows, int64_t columns) {
@@ -296,39 +315,43 @@ static bool needs_packed(ash_gpu_shape s) {
     return !ash_gpu_by_warp(s) && s.down >= FOUR && ash_gpu_slice_threads(s) == EIGHT;
 }
 
+unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
+    enum { MOST_GROUPS = 8 };
+    const bool few = work->few && work->few <= ASH_GPU_FEW && !work->bits,
+               strip = !few && work->few && work->runs == 1;
+    unsigned n = 0;
+    if (few) out[n++] = (ash_gpu_shape){0};
+    for (size_t i = 0; i < ASH_COUNT(shapes) && !few && !work->bits; i++) {
+        const ash_gpu_shape s = shapes[i].shape;
+        if (s.math != work->math || (work->exact && s.slices > 1) || (needs_packed(s) && !work->packed))
+            continue;
+        ash_gpu_shape ways[] = {shape_for(i, work), s, s, s};
+        const bool can[] = {true, in_even(work, ways[0].terms, &ways[1]), in_rows(work, &ways[2]),
+                            in_pieces(work, &ways[3])};
+        for (size_t way = 0; way < ASH_COUNT(ways); way++)
+            if (can[way] && room_for(target, s, cut_into(work, ways[way]).memory) > 0) out[n++] = ways[way];
+    }
+    unsigned groups = work->math == ASH_GPU_HALVES ? 4 : 2; /* whose vectors fill a sector */
+    for (; strip && groups <= MOST_GROUPS; groups *= 2)
+        out[n++] = (ash_gpu_shape){.across = groups, .math = work->math};
+    return n;
+}
+
 /* The same for what is multiplied in this way and no other. */
 static double choose_shape(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
     double elements = rows * terms * (double)work->runs + columns * terms + rows * columns;
-    double bytes = elements * work->batches * ash_gpu_math_bytes(work->math), least = 0;
+    double bytes = elements * work->batches * ash_gpu_math_bytes(work->math), least = 0, share = 0;
+    ash_gpu_shape each[ASH_GPU_MOST_SHAPES];
+    const unsigned n = ash_gpu_shapes(target, work, each);
     *out = (ash_gpu_shape){0};
-    bool few = work->few && work->few <= ASH_GPU_FEW, strip = !few && work->few && work->runs == 1;
-    if (few) least = time_of_few(target, work);
-    for (size_t i = 0; i < ASH_COUNT(shapes) && !few; i++) {
-        ash_gpu_shape s = shapes[i].shape;
-        if (s.math != work->math || (work->exact && s.slices > 1)) continue;
-        if (needs_packed(s) && !work->packed) continue;
-        double time = time_of(target, work, i);
-        if (time > 0 && (least <= 0 || time < least)) {
-            least = time;
-            *out = shape_for(i, work);
-        }
-        ash_gpu_shape other;
-        time = time_of_rows(target, work, i, &other);
-        if (time > 0 && time < least) {
-            least = time;
-            *out = other;
-        }
-        time = time_of_pieces(target, work, i, &other);
-        if (time <= 0 || time >= least) continue;
+    for (unsigned i = 0; i < n; i++) {
+        const ash_gpu_time in = ash_gpu_time_in(target, work, each[i]);
+        const double time = ASH_MAX(in.rounds, in.near);
+        if (i && (time > least || (time == least && in.share <= share))) continue;
         least = time;
-        *out = other;
-    }
-    unsigned groups = strip ? ash_gpu_strip_groups(target, work) : 0;
-    double time = strip ? time_of_strip(target, work, groups) : 0;
-    if (strip && time < least) {
-        least = time;
-        *out = (ash_gpu_shape){.across = groups, .math = work->math};
+        share = in.share;
+        *out = each[i];
     }
     return ASH_MAX(least, bytes / target->memory);
 }
@@ -374,7 +397,7 @@ static double choose_parts(const ash_target *target, const ash_gpu_work *work, i
             window.channels /= n;
             cut.window = &window;
         }
-        double sums = 2 * (double)n * result / (target->memory * c->near_memory);
+        double sums = 2 * (double)n * result / target->near;
         double time = choose_shape(target, &cut, &shape) + c->kernel_begin + sums;
         if (time < least) {
             least = time;
@@ -392,7 +415,7 @@ int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work) {
     return finer(work, &other) && choose_parts(target, &other, &others) < time ? others : parts;
 }
 
-double ash_gpu_time(const ash_target *target, const ash_gpu_work *work) {
+double ash_gpu_least(const ash_target *target, const ash_gpu_work *work) {
     ash_gpu_work other;
     int64_t parts;
     double time = choose_parts(target, work, &parts);
@@ -405,7 +428,7 @@ double ash_gpu_time(const ash_target *target, const ash_gpu_work *work) {
 
 /* Multiply-adds of a multiprocessor in a cycle. */
 static double library_rate(const ash_target *target, ash_gpu_math math) {
-    if (math == ASH_GPU_FMA) return target->adds * target->costs.library_singles;
+    if (math == ASH_GPU_FMA) return target->adds[ASH_GPU_FMA] * target->costs.library_singles;
     return target->peak * target->costs.library_halves / (math == ASH_GPU_TF32 ? 2 : 1);
 }
 
@@ -438,5 +461,5 @@ double ash_gpu_library_time(const ash_target *target, const ash_gpu_work *work, 
         if (rounded < time / c->parts_gain) time = rounded, *how = ASH_LIBRARY_TF32;
     }
     time = ASH_MAX(time, bytes / target->memory) + c->library_begin;
-    return followed ? time + c->kernel_begin + 2 * result / (target->memory * c->near_memory) : time;
+    return followed ? time + c->kernel_begin + 2 * result / target->near : time;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Tiles in which GPUs do products: their shapes, and what a product takes in each. What passes and
- * schedules choose by: kernel/gpu/tile.h has the drawing of a tile, opt/parts.c cuts sums.
+ * schedules choose by, and what forecasts are made of: kernel/gpu/tile.h has the drawing of a tile,
+ * opt/parts.c cuts sums, runtime/explain.c adds what it is to launch one.
  *
  * The time of a product is that of a multiprocessor with the most blocks. They come in rounds, of as many
  * as it has room for. A round takes, for each k-tile, what its multiply-adds take on those of the four
- * schedulers that have a warp, or the wait for its copies, if that is longer. Below the time in which
- * memory gives both operands and takes the result nothing can be. */
+ * schedulers that have a warp, or the wait for its copies, if that is longer. Nor is it done before the
+ * second-level cache has given what all blocks copy. Where operands lie is not known here: in the choice
+ * between one kernel and two, or a library, memory gives both and takes the result. */
 #ifndef ASH_BASE_GPU_TILE_H
 #define ASH_BASE_GPU_TILE_H
 
@@ -43,6 +45,10 @@ static inline unsigned ash_gpu_slice_threads(ash_gpu_shape s) {
 }
 static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
     return ash_gpu_slice_threads(s) * s.slices;
+}
+/* Sums of a thread; of a strip of so many lines, or few rows. */
+static inline int64_t ash_gpu_sums(ash_gpu_shape s, int64_t few) {
+    return s.thread_rows ? (int64_t)s.thread_rows * s.thread_vectors * ash_gpu_lanes(s) : 4 * few;
 }
 /* From one of a thread's runs of rows to the next, of 4 or, where warps multiply, 1. */
 static inline unsigned ash_gpu_rows_apart(ash_gpu_shape s) {
@@ -125,24 +131,41 @@ static inline int64_t ash_gpu_piece_step(const ash_gpu_window *window, const ash
 /* `few` of an ash_gpu_work with so many rows and columns; 0: a number that is not known. */
 int64_t ash_gpu_few_of(int64_t rows, int64_t columns);
 
-/* The shape in which they are done first: all zeros for ASH_GPU_FEW rows or columns and fewer, some groups
- * for a strip. Returns how long they take, in cycles. From the sizes and the target's numbers alone. */
+/* Products, and the shape in which a kernel does them. */
+typedef struct ash_gpu_job {
+    ash_gpu_work work; /* its window, if any, is `window` */
+    ash_gpu_window window;
+    ash_gpu_shape shape;
+} ash_gpu_job;
+
+/* The shapes in which they can be done on the target, multiplied as work->math says: all zeros for
+ * ASH_GPU_FEW rows or columns and fewer; tiles; some groups of lines for a strip, and nothing else where
+ * work->bits says so. Returns how many there are. */
+enum { ASH_GPU_MOST_SHAPES = 96 };
+unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
+
+/* What one of them takes, in cycles: the longer of the time that the fullest multiprocessor takes for its
+ * rounds, and the second-level cache for what blocks copy. From the sizes and the target's numbers alone.
+ * The one place that says so: the shape is taken of which this is least, and forecasts ask it again. */
+typedef struct ash_gpu_time {
+    double rounds, near;
+    double
+        share; /* of multiply-adds among what threads do in their loop; of the time, where warps multiply */
+} ash_gpu_time;
+ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape);
+
+/* The shape in which they are done first. Returns how long they take, in cycles. */
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
 
-/* The share of multiply-adds among what a tile of about so many results does; of the time, where warps
- * multiply. */
-double ash_gpu_share(ash_gpu_math math, double results);
 /* Bytes of a number that is multiplied so. */
 unsigned ash_gpu_math_bytes(ash_gpu_math math);
-/* The groups of a strip, a power of two, that are quickest, as above, for what is one in any case. */
-unsigned ash_gpu_strip_groups(const ash_target *target, const ash_gpu_work *work);
 
 /* Into how many parts the runs of their sums are best cut, all parts being computed at once and added in a
  * second kernel: a divisor of `terms`, 1 where that is not worth it. */
 int64_t ash_gpu_parts(const ash_target *target, const ash_gpu_work *work);
 
 /* How long they take so, in that shape or in those parts, in cycles. */
-double ash_gpu_time(const ash_target *target, const ash_gpu_work *work);
+double ash_gpu_least(const ash_target *target, const ash_gpu_work *work);
 
 /* Who does a product: a kernel of our own, or a library of the device, f32 as it is or rounded to TF32. */
 typedef enum ash_library { ASH_LIBRARY_NONE, ASH_LIBRARY_PLAIN, ASH_LIBRARY_TF32 } ash_library;

@@ -54,12 +54,15 @@ const char *ash_gpu__names(void) {
     return all + strlen(", ");
 }
 
-double ash_gpu__adds(const ash_gpu *gpu, ash_gpu_math math) {
-    switch (math) {
-    case ASH_GPU_HALVES: return gpu->halves * gpu->reached;
-    case ASH_GPU_TF32: return gpu->tf32 * gpu->reached;
-    case ASH_GPU_TF32X3: return gpu->tf32 * gpu->reached / 3; /* three products for one */
-    case ASH_GPU_BYTES: return gpu->bytes * gpu->reached;
-    default: return gpu->lanes;
-    }
+void ash_gpu__numbers(const ash_gpu *gpu, ash_target *target) {
+    const double cycle = 1000.0 / gpu->mhz; /* nanoseconds */
+    target->multiprocessors = gpu->multiprocessors;
+    target->adds[ASH_GPU_FMA] = gpu->lanes;
+    target->adds[ASH_GPU_HALVES] = gpu->halves * gpu->reached;
+    target->adds[ASH_GPU_TF32] = gpu->tf32 * gpu->reached;
+    target->adds[ASH_GPU_TF32X3] = gpu->tf32 * gpu->reached / 3; /* three products for one */
+    target->adds[ASH_GPU_BYTES] = gpu->bytes * gpu->reached;
+    target->peak = gpu->halves;
+    target->memory = gpu->dram * cycle;
+    target->near = gpu->l2 * cycle;
 }

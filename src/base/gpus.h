@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers of known GPUs, for predictions: nothing that is computed depends on them. */
+/* Numbers of known GPUs: those of the usual one of a kind are its target's, by which schedules choose;
+ * forecasts are made with those of the one that is named. */
 #ifndef ASH_GPUS_H
 #define ASH_GPUS_H
 
@@ -29,7 +30,7 @@ const ash_gpu *ash_gpu__named(const char *name);
 /* All names, with commas between. */
 const char *ash_gpu__names(void);
 
-/* Multiply-adds that a multiprocessor does in a cycle at most, of numbers that are multiplied so. */
-double ash_gpu__adds(const ash_gpu *gpu, ash_gpu_math math);
+/* Makes the target's numbers those of this GPU, in cycles of its clock. */
+void ash_gpu__numbers(const ash_gpu *gpu, ash_target *target);
 
 #endif

@@ -2,6 +2,8 @@
 /* The numbers of machines: the tables of processors and GPUs, and what follows from a target's names. */
 #include "target.h"
 
+#include "gpus.h"
+
 #include <stdio.h>
 
 #include <unistd.h>
@@ -128,24 +130,15 @@ void ash_target__fill(ash_target *target) {
 
 /* --- GPUs -------------------------------------------------------------------------------------------- */
 
-/* Compute capabilities, ascending, the least version of PTX that has them: what a driver must know; and
- * multiprocessors, multiply-adds a cycle of one (of f32; of half floats, summed in f32, by mma.sync, and
- * at the vendor's peak), and bytes of memory, and of the second-level cache, a cycle at the clock that
- * it has under load, of the usual one: V100, Xavier, T4, A100, RTX 3090, Orin, RTX 4090, H100; and KiB
- * of shared memory of a block that asks for all of it, and of a multiprocessor. What is newer than LLVM
- * knows is taken for an H100 (`code`), but for that memory and, of sm_120, for the tensor cores, which
- * are an RTX 5090's. */
+/* Compute capabilities, ascending, and the one whose code they get: what is newer than LLVM knows gets an
+ * H100's; the least version of PTX that has it: what a driver must know; and KiB of shared memory of a
+ * block that asks for all of it, and of a multiprocessor. How quick the usual one is
+ * says gpus.def. */
 static const struct gpu {
-    unsigned capability, code, ptx, multiprocessors, adds, halves, peak, memory, near, block, core;
-} gpus[] = {{70, 70, 60, 80, 64, 0, 0, 588, 1438, 96, 96},
-            {72, 72, 61, 8, 64, 0, 0, 99, 145, 96, 96},
-            {75, 75, 63, 40, 64, 0, 0, 201, 741, 64, 64},
-            {80, 80, 70, 108, 64, 1024, 1024, 1103, 2837, 163, 164},
-            {86, 86, 71, 82, 128, 256, 256, 552, 1475, 99, 100},
-            {87, 87, 74, 16, 128, 256, 256, 157, 385, 163, 164},
-            {89, 89, 78, 128, 128, 256, 256, 400, 1786, 99, 100},
-            {90, 90, 78, 132, 128, 1300, 2048, 1909, 3005, 227, 228},
-            {120, 90, 78, 132, 128, 256, 256, 1909, 3005, 99, 100}};
+    unsigned capability, code, ptx, block, core;
+} gpus[] = {{70, 70, 60, 96, 96},   {72, 72, 61, 96, 96},   {75, 75, 63, 64, 64},
+            {80, 80, 70, 163, 164}, {86, 86, 71, 99, 100},  {87, 87, 74, 163, 164},
+            {89, 89, 78, 99, 100},  {90, 90, 78, 227, 228}, {120, 90, 78, 99, 100}};
 
 /* What a thread may take for its own. Vectors are what one access moves; sums of tiles stay in registers,
  * of which a thread has 255 scalar ones. A thread has no cache of its own that tiles could be cut for.
@@ -165,16 +158,11 @@ bool ash_target__gpu(unsigned capability, ash_target *target) {
                            .fma = true,
                            .l1_bytes = GPU_CACHE,
                            .l2_bytes = GPU_CACHE,
-                           .multiprocessors = gpus[i - 1].multiprocessors,
-                           .adds = gpus[i - 1].adds,
-                           .halves = gpus[i - 1].halves,
-                           .peak = gpus[i - 1].peak,
-                           .memory = gpus[i - 1].memory,
-                           .near = gpus[i - 1].near,
                            .block_memory = gpus[i - 1].block << 10,
                            .core_memory = gpus[i - 1].core << 10,
                            .own_memory = gpus[i - 1].capability < GPU_COPIES ? 0 : 1 << 10,
                            .costs = ash_costs__cpu};
+    ash_gpu__numbers(ash_gpu__of(capability, NULL), target);
     snprintf(target->cpu, sizeof target->cpu, "sm_%u", gpus[i - 1].code);
     snprintf(target->features, sizeof target->features, "+ptx%u", gpus[i - 1].ptx);
 #define COST(name, gpu, unit, origin) target->costs.name = (gpu);

@@ -23,6 +23,7 @@ typedef enum ash_gpu_math {
     ASH_GPU_TF32X3, /* f32 as sums of two numbers of TF32, whose products are taken but for the smallest */
     ASH_GPU_BYTES,  /* u8 or i8, summed in i32 */
 } ash_gpu_math;
+enum { ASH_GPU_MATHS = ASH_GPU_BYTES + 1 };
 
 typedef struct ash_target {
     ash_target_kind kind;
@@ -44,14 +45,12 @@ typedef struct ash_target {
     int lookup;    /* what looking bytes up in a table costs, instructions a vector; 0: none */
     int64_t l1_bytes, l2_bytes; /* data cache of one core */
     unsigned multiprocessors;   /* of a GPU: cores with four schedulers; 0: it is none */
-    /* of a GPU, in a cycle of one core: multiply-adds of f32, and of half floats by warps (0: it has
-       none) */
-    unsigned adds, halves;
+    double adds[ASH_GPU_MATHS]; /* of a GPU: multiply-adds in a cycle of one core; 0: it has none such */
     unsigned peak; /* of a GPU: multiply-adds of half floats in a cycle of one core at the vendor's peak */
     ash_gpu_math singles; /* of a GPU: how f32 is multiplied, FMA, TF32 or TF32X3 */
     bool library;         /* of a GPU: a library does products (ash_plan_options.cublas) */
-    unsigned memory;      /* of a GPU: bytes a cycle of all its memory */
-    unsigned near;        /* the same of its second-level cache */
+    double memory;        /* of a GPU: bytes a cycle of all its memory */
+    double near;          /* the same of its second-level cache */
     /* of a GPU: bytes of shared memory that a block may ask for, that a core has for all of its blocks, and
        that the system takes of it for each */
     unsigned block_memory, core_memory, own_memory;

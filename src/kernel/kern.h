@@ -173,9 +173,10 @@ typedef struct ash_kern {
     ash_ix stored;                     /* the index that the root was stored at; valid when has_stored */
     bool has_stored, stored_once;
     ash_kern_spare spare;
-    bool failed;    /* out of memory, or too large */
-    bool too_large; /* a number of rows, chunks or bytes past 64 bits */
-    bool broken;    /* what was seen to hold does not: a defect of lowering */
+    const ash_gpu_job *job; /* ash_step.job */
+    bool failed;            /* out of memory, or too large */
+    bool too_large;         /* a number of rows, chunks or bytes past 64 bits */
+    bool broken;            /* what was seen to hold does not: a defect of lowering */
 } ash_kern;
 
 /* Whether building has failed: then refs, symbols and buffers may not exist, and nothing more is looked

@@ -275,6 +275,7 @@ static ash_status add_step_of(ash_kern *k, ash_dim chunks, task what, const char
     for (size_t i = 0; i < k->accesses.len; i++)
         if (p->buffers.at[k->accesses.at[i].buffer].kind != ASH_BUFFER_SCRATCH)
             step.bytes += (double)(k->accesses.at[i].end - k->accesses.at[i].begin);
+    step.job = k->job;
     step.buffers = buffers;
     step.n_buffers = (uint32_t)k->uses.len;
     step.accesses = accesses;

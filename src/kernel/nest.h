@@ -206,13 +206,6 @@ typedef struct ash_nest_shared {
     uint32_t count; /* elements */
 } ash_nest_shared;
 
-/* The tile of a product that a block computes, for who tells of it: nothing that is done depends on it. No
- * rows: it is none. */
-typedef struct ash_nest_tile {
-    uint16_t rows, columns; /* of the result */
-    uint16_t slices;        /* in which its threads share each sum */
-} ash_nest_tile;
-
 typedef struct ash_nest {
     const ash_allocator *allocator;
     ASH_VEC(ash_inst) code;
@@ -223,7 +216,6 @@ typedef struct ash_nest {
     uint32_t
         threads; /* of a block, which takes a chunk together, a multiple of 32, at most 1024; 0: a chunk
                          is one thread's */
-    ash_nest_tile tile;
     ASH_VEC(ash_nest_shared) shared;
     bool failed;         /* building failed: what was added after is lost */
     bool too_large;      /* and why: more than references can name; else out of memory */

@@ -11,6 +11,7 @@
 #ifndef ASH_PROGRAM_H
 #define ASH_PROGRAM_H
 
+#include "base/gpu_tile.h"
 #include "base/progress.h"
 #include "base/target.h"
 #include "ir/ir.h"
@@ -90,9 +91,11 @@ typedef struct ash_step {
     uint32_t n_nodes;
     double flops, bytes; /* work and least traffic at the variables' maxima */
     uint32_t parts;      /* a product whose sums a later step adds: how many there are of each; or 0 */
-    double chunk_work;   /* units of work that one chunk can take at most, of `unit_ns` each */
-    double work;     /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
-    uint32_t device; /* that runs it; of a copy between two devices: where it goes */
+    const ash_gpu_job
+        *job;          /* of a GPU's kernel: what it does of a product, for forecasts; NULL: it is none */
+    double chunk_work; /* units of work that one chunk can take at most, of `unit_ns` each */
+    double work;       /* nanoseconds that the arithmetic is taken to need on one core; 0: not estimated */
+    uint32_t device;   /* that runs it; of a copy between two devices: where it goes */
 } ash_step;
 
 /* What a step of kind ASH_STEP_CALL calls. */

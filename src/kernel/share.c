@@ -559,7 +559,6 @@ static ash_status emit_merged(sharer *s, kernel_family *f) {
     for (size_t i = 0; i < w.from->shared.len; i++)
         ash_nest_shared_add(w.nest, w.from->shared.at[i].dtype, w.from->shared.at[i].count);
     w.nest->threads = w.from->threads;
-    w.nest->tile = w.from->tile;
     w.nest->polls = w.from->polls;
     add_buffers(s, w.nest);
     w.loads = f->variables.len != 0;

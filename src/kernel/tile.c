@@ -613,7 +613,7 @@ ash_status ash_kern_lower_tile(ash_kern *k, ash_dim *chunks, bool *done) {
     const ash_node *anchor = &k->graph->nodes.at[k->group->anchor];
     *done = false;
     ash_dtype dtype = ash_graph__type(k->graph, anchor->out)->dtype;
-    bool halves = (dtype == ASH_F16 || dtype == ASH_BF16) && k->low->target->halves;
+    bool halves = (dtype == ASH_F16 || dtype == ASH_BF16) && k->low->target->adds[ASH_GPU_HALVES];
     if (dtype != ASH_F32 && !halves && !ash_node__is_bytes(k->graph, anchor)) return ASH_OK;
     bool product = ash_op_infos[anchor->op].class == ASH_CLASS_MATMUL,
          gpu = k->low->target->kind == ASH_TARGET_GPU;

@@ -155,7 +155,8 @@ static bool takes_matmul(const ash_graph *from, const ash_node *node, const ash_
 bool ash_bytes__takes(const ash_target *target, const ash_graph *from, const ash_node *node, ash_bytes *x,
                       ash_bytes *w) {
     enum { LEAST_FILTERS = 8 }; /* of a group: fewer are no tile on a GPU */
-    if (!target || !(target->kind == ASH_TARGET_CPU ? target->dot4 : target->halves)) return false;
+    if (!target || !(target->kind == ASH_TARGET_CPU ? target->dot4 : target->adds[ASH_GPU_HALVES]))
+        return false;
     if (node->op != ASH_OP_CONV && node->op != ASH_OP_MATMUL) return false;
     if (!ash_bytes__find(from, node->ins[0], x) || !ash_bytes__find(from, node->ins[1], w)) return false;
     if (node->op == ASH_OP_MATMUL) return takes_matmul(from, node, x, w);

@@ -25,7 +25,8 @@ static bool is_packed(const ash_layout_pass *l, const ash_node *node) {
     if ((node->op != ASH_OP_CONV && node->op != ASH_OP_CONV_WIDE) || ash_node_int(node, ASH_ATTR_W_BLOCK))
         return false;
     const ash_type *x = ash_graph__type(rw->from, node->ins[0]);
-    bool halves = rw->opt->target->halves && ash_dtype_size(x->dtype) == 2 && ash_dtype_is_float(x->dtype);
+    bool halves = rw->opt->target->adds[ASH_GPU_HALVES] && ash_dtype_size(x->dtype) == 2 &&
+                  ash_dtype_is_float(x->dtype);
     return (x->dtype == ASH_F32 || halves) && ash_dim_is_const(x->dims[1]) &&
            ash_layout__filter_block(l, node);
 }

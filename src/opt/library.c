@@ -159,7 +159,7 @@ static void find_readers(const ash_rewrite *rw, readers *m) {
 
 static bool math_of(const ash_target *target, ash_dtype dtype, ash_gpu_math *out) {
     *out = dtype == ASH_F32 ? target->singles : ASH_GPU_HALVES;
-    return dtype == ASH_F32 || (target->halves && (dtype == ASH_F16 || dtype == ASH_BF16));
+    return dtype == ASH_F32 || (target->adds[ASH_GPU_HALVES] && (dtype == ASH_F16 || dtype == ASH_BF16));
 }
 
 static ash_library who(const ash_rewrite *rw, const readers *m, const ash_node *node) {
@@ -181,7 +181,7 @@ static ash_library who(const ash_rewrite *rw, const readers *m, const ash_node *
     if (work.batches > INT32_MAX || ASH_MAX(ASH_MAX(work.rows, work.columns), work.terms) > INT32_MAX)
         return ASH_LIBRARY_NONE;
     double library = ash_gpu_library_time(rw->opt->target, &work, m->alone[node->out], &how);
-    return library <= ash_gpu_time(rw->opt->target, &work) ? how : ASH_LIBRARY_NONE;
+    return library <= ash_gpu_least(rw->opt->target, &work) ? how : ASH_LIBRARY_NONE;
 }
 
 static void mark(ash_rewrite *rw, const ash_node *node, ash_library how) {

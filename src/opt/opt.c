@@ -46,7 +46,7 @@ static bool has_vectors(const ash_target *target) {
 
 /* Kernels for products of bytes, which the layout pass finds, and filters on GPUs. */
 static bool multiplies_bytes(const ash_target *target) {
-    return has_vectors(target) ? target->dot4 : target && target->halves;
+    return has_vectors(target) ? target->dot4 : target && target->adds[ASH_GPU_HALVES];
 }
 
 /* Tables of bytes, in place of what is computed from one byte. */

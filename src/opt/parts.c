@@ -44,7 +44,7 @@ static int64_t known(ash_dim lines) {
 static bool math_of(const ash_rewrite *rw, ash_dtype dtype, ash_gpu_math *out) {
     const ash_target *target = rw->opt->target;
     *out = dtype == ASH_F32 ? target->singles : ASH_GPU_HALVES;
-    return dtype == ASH_F32 || (target->halves && (dtype == ASH_F16 || dtype == ASH_BF16));
+    return dtype == ASH_F32 || (target->adds[ASH_GPU_HALVES] && (dtype == ASH_F16 || dtype == ASH_BF16));
 }
 
 /* The node over operands that are cut, whose sums are f32. */

@@ -117,7 +117,7 @@ static ash_value widen(ash_rewrite *rw, const ash_node *node, const bool *consta
     if (ash_bytes__takes(rw->opt->target, rw->from, node, &x_bytes, &w_bytes)) return ASH_NO_VALUE;
     if (dtype == ASH_I32 && node->op == ASH_OP_CONV) return widen_integers(rw, node);
     if (dtype != ASH_F16 && dtype != ASH_BF16) return ASH_NO_VALUE;
-    if (rw->opt->target && rw->opt->target->halves)
+    if (rw->opt->target && rw->opt->target->adds[ASH_GPU_HALVES])
         return ASH_NO_VALUE; /* a kernel of its own sums in f32 */
     if (ash_layout__takes_pairs(rw->opt->target, rw->from, node, constant)) return ASH_NO_VALUE;
     ash_rewrite__name(rw, node);

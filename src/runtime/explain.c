@@ -6,17 +6,20 @@
  *     resident           blocks of a multiprocessor at a time: the least of what threads, registers, shared
  *                        memory and the hardware's limit allow
  *
- *     issue              multiply-adds of the fullest multiprocessor at its rate for such numbers, less
- *                        what else its instructions are, less what too few warps cannot hide
- *     l2, memory         bytes at the rate of the machine, or at that of the bytes that can be on their way
- *                        at a time, divided by the latency
+ *     issue              of products and convolutions the time by which their shape was chosen
+ *                        (ash_gpu_time_in); of what else sums, multiply-adds of the fullest multiprocessor,
+ *                        less what else its instructions are, less what too few warps cannot hide
+ *     l2, memory         bytes at the rate of the machine; of all else than products at that of the bytes
+ *                        that can be on their way at a time, divided by the latency, if that is less. What
+ *                        blocks of products copy several times is their shape's
  *     launch             what an empty kernel takes
  *
  * The time is the last one and the largest of the others. It is arithmetic on the numbers of the GPU that
  * the device names, or of the usual one of its kind (base/gpus.def), for the variables' maxima, and leaves
  * out clocks that change, banks, and what two kernels do to each other. Weights come from memory unless all
  * of them fit into half of the second-level cache; everything else does where the operation touches more
- * than that. */
+ * than that. So of all shapes that a product could have, on the usual GPU, the one that was chosen has the
+ * least time. */
 #include <math.h>
 
 #include "base/gpu_tile.h"
@@ -42,8 +45,9 @@ enum {
 static const double launch_ns = 1500, issue_ns = 2200, stream_gap_ns = 900, graph_gap_ns = 500,
                     host_ns = 25000, dram_latency_ns = 600, l2_latency_ns = 280;
 
-/* Share of multiply-adds in the loop of what is no tile: addresses and loads are the rest. */
-static const double plain_share = 0.3;
+/* Share of multiply-adds in the loops of attention, and of what else sums: addresses and loads are the
+ * rest. */
+static const double attend_share = 0.9, plain_share = 0.3;
 
 /* What a step reads of what all executions read. */
 static double weights_of(const ash_program *p, const ash_step *step) {
@@ -64,31 +68,6 @@ static double results(const ash_program *p, const ash_step *step) {
             elements += (double)(a->end - a->begin) / (double)ash_dtype_size(buffer->type.dtype);
     }
     return elements;
-}
-
-/* How a nest multiplies: its matrices say so, where it has some. */
-static ash_gpu_math math_of(const ash_nest *nest, const ash_target *target) {
-    for (size_t i = 0; i < nest->code.len; i++) {
-        if (nest->code.at[i].op != ASH_NEST_MMA) continue;
-        switch ((ash_dtype)(nest->code.at[i].i & 0xff)) {
-        case ASH_F32: return target->singles;
-        case ASH_I8: return ASH_GPU_BYTES;
-        default: return ASH_GPU_HALVES;
-        }
-    }
-    return ASH_GPU_FMA;
-}
-
-/* A product or a convolution in tiles: sums of a thread, and bytes that blocks copy. */
-struct tile {
-    double sums, copied, share;
-};
-
-static struct tile tile_of(const ash_op_forecast *f, ash_gpu_math math, double outputs, double flops) {
-    double each = ASH_MAX(outputs / (double)f->blocks, 1), terms = flops / 2 / outputs;
-    return (struct tile){.sums = each / (double)f->threads,
-                         .copied = (double)f->blocks * 2 * sqrt(each) * terms * ash_gpu_math_bytes(math),
-                         .share = ash_gpu_share(math, each)};
 }
 
 static bool has(const ash_nest *nest, ash_nest_op op) {
@@ -149,47 +128,82 @@ static double rate(double most, double on_their_way, double latency_ns) {
     return ASH_MIN(most, on_their_way / latency_ns);
 }
 
-static void forecast_kernel(const ash_plan *plan, const ash_program *p, const ash_step *step,
-                            const ash_gpu *g, uint32_t registers, ash_op_forecast *f) {
-    const ash_nest *nest = &plan->program->nests.at[step->nest];
-    int64_t least, chunks;
-    ash_dims_bounds(p->dims, step->chunks, &least, &chunks);
-    shape(plan, nest, chunks, f);
-    double outputs = ASH_MAX(results(p, step), 1);
-    bool sums = nest->threads && step->flops > 16 * outputs, tiled = sums && f->shared_bytes >= LEAST_TILE;
-    struct tile tile = {.share = plain_share};
-    const ash_target *target = ash_program__target(p, step->device);
-    ash_gpu_math math = math_of(nest, target);
-    if (tiled) tile = tile_of(f, math, outputs, step->flops);
-    f->registers = registers ? registers : tiled ? (uint32_t)ASH_MIN(60 + 1.3 * tile.sums, 255) : 40;
-    f->registers_known = registers != 0;
-    f->share = sums && (has(nest, ASH_NEST_FMA) || math != ASH_GPU_FMA) ? tile.share : 0;
-    if (tiled) {
-        f->tile_rows = nest->tile.rows;
-        f->tile_columns = nest->tile.columns;
-        f->slices = nest->tile.slices;
-        f->parts = nest->tile.rows ? ASH_MAX(step->parts, 1u) : 0;
-    }
-    find_resident(g, target, f);
+/* Bytes of a step that come from memory. */
+static double far_bytes(const ash_plan *plan, const ash_program *p, const ash_step *step,
+                        const ash_gpu *g) {
+    double weights = weights_of(p, step), other = ASH_MAX(step->bytes - weights, 0),
+           half = (double)g->l2_bytes / 2;
+    return (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0);
+}
 
+/* Products and convolutions: what their shape was chosen by, and all of their operands. */
+static double bound_job(const ash_step *step, const ash_gpu *g, const ash_gpu_time *time, double far,
+                        ash_op_forecast *f) {
+    const double cycle = 1000.0 / g->mhz;
+    double most = 0;
+    bound(f, "issue", time->rounds * cycle, &most);
+    bound(f, "l2", ASH_MAX(time->near * cycle, step->bytes / g->l2), &most);
+    bound(f, "memory", far / g->dram, &most);
+    return most;
+}
+
+/* All else. `chains`: sums that a thread has at a time. */
+static double bound_other(const ash_step *step, const ash_nest *nest, const ash_gpu *g, double share,
+                          unsigned chains, double far, ash_op_forecast *f) {
     double each = ceil((double)f->blocks / g->multiprocessors),
            busy = ASH_MIN((double)f->blocks, (double)f->resident * g->multiprocessors);
-    double warps = ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * (sums ? TILE_CHAINS : 1);
+    double warps = ASH_MIN(each, f->resident) * ((f->threads + WARP - 1) / WARP) * chains;
     double hidden = ASH_MIN(warps / HIDING_WARPS, 1);
-    double flops_ns = 2 * ash_gpu__adds(g, math) * g->mhz / 1000 * tile.share * hidden;
+    double flops_ns = 2.0 * g->lanes * g->mhz / 1000 * share * hidden;
     double coming =
         busy * (has(nest, ASH_NEST_COPY_ASYNC) ? (double)f->shared_bytes / 2 : f->threads * asked(nest));
-    double weights = weights_of(p, step), half = (double)g->l2_bytes / 2;
-    double other = ASH_MAX(step->bytes - weights, 0);
-    double far = (plan->core->weight_reads > half ? weights : 0) + (other > half ? other : 0), most = 0;
-    f->bound = "launch";
+    double most = 0;
     bound(f, "issue", each * step->flops / (double)f->blocks / flops_ns, &most);
-    bound(f, "l2", ASH_MAX(step->bytes, tile.copied) / rate(g->l2, coming, l2_latency_ns), &most);
+    bound(f, "l2", step->bytes / rate(g->l2, coming, l2_latency_ns), &most);
     bound(f, "memory", far / rate(g->dram, coming, dram_latency_ns), &most);
+    return most;
+}
+
+static void set_times(ash_op_forecast *f, double most) {
     if (most < launch_ns) f->bound = "launch";
     f->ns = launch_ns + most;
     f->graph_ns = f->ns + graph_gap_ns;
     f->stream_ns = ASH_MAX(f->ns + stream_gap_ns, issue_ns);
+}
+
+static void forecast_kernel(const ash_plan *plan, const ash_program *p, const ash_step *step,
+                            const ash_gpu *g, uint32_t registers, ash_op_forecast *f) {
+    const ash_nest *nest = &plan->program->nests.at[step->nest];
+    const ash_gpu_job *job = step->job;
+    int64_t least, chunks;
+    ash_dims_bounds(p->dims, step->chunks, &least, &chunks);
+    shape(plan, nest, chunks, f);
+    ash_target target = *ash_program__target(p, step->device);
+    ash_gpu__numbers(g, &target);
+    const double outputs = ASH_MAX(results(p, step), 1), far = far_bytes(plan, p, step, g);
+    const bool sums = nest->threads && step->flops > 16 * outputs,
+               tiled = sums && f->shared_bytes >= LEAST_TILE;
+    ash_gpu_time time = {.share = tiled ? attend_share : plain_share};
+    double of_thread = tiled ? outputs / ((double)f->blocks * f->threads) : 0; /* sums */
+    if (job) {
+        time = ash_gpu_time_in(&target, &job->work, job->shape);
+        of_thread = ash_gpu_sums(job->shape, job->work.few);
+    }
+    if (job && job->shape.thread_rows) {
+        f->tile_rows = ash_gpu_rows(job->shape);
+        f->tile_columns = ash_gpu_columns(job->shape);
+        f->slices = job->shape.slices;
+        f->parts = ASH_MAX(step->parts, 1u);
+    }
+    f->registers = registers       ? registers
+                   : of_thread > 0 ? (uint32_t)ASH_MIN(60 + 1.3 * of_thread, 255)
+                                   : 40;
+    f->registers_known = registers != 0;
+    f->share = job || (sums && has(nest, ASH_NEST_FMA)) ? time.share : 0;
+    find_resident(g, &target, f);
+    f->bound = "launch";
+    set_times(f, job ? bound_job(step, g, &time, far, f)
+                     : bound_other(step, nest, g, time.share, sums ? TILE_CHAINS : 1, far, f));
 }
 
 /* A product of the library: its threads and blocks are its own affair, and its time is what it was chosen
@@ -206,14 +220,12 @@ static void forecast_product(const ash_plan *plan, const ash_program *p, const a
                                        : product->tf32           ? ASH_GPU_TF32
                                                                  : ASH_GPU_FMA};
     ash_library how;
-    double cycles = ash_gpu_library_time(ash_program__target(p, step->device), &work, false, &how),
-           most = 0;
-    f->bound = "launch";
+    ash_target target = *ash_program__target(p, step->device);
+    ash_gpu__numbers(g, &target);
+    double cycles = ash_gpu_library_time(&target, &work, false, &how), most = 0;
     bound(f, "issue", cycles * 1000 / g->mhz, &most);
     bound(f, "memory", step->bytes / g->dram, &most);
-    f->ns = launch_ns + most;
-    f->graph_ns = f->ns + graph_gap_ns;
-    f->stream_ns = ASH_MAX(f->ns + stream_gap_ns, issue_ns);
+    set_times(f, most);
 }
 
 static void forecast(const ash_plan *plan, const ash_program *p, const ash_step *step, const ash_gpu *g,

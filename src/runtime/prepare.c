@@ -37,8 +37,8 @@ static ash_status set_precision(ash_target *target, ash_precision precision, con
         target->pairs = 3;
         return ASH_OK;
     }
-    ASH_FAIL_IF(precision != ASH_PRECISION_IEEE && !target->halves, diag, ASH_ERROR_UNSUPPORTED,
-                "products in %s are for GPUs from sm_80 on, and %.100s is none",
+    ASH_FAIL_IF(precision != ASH_PRECISION_IEEE && !target->adds[ASH_GPU_HALVES], diag,
+                ASH_ERROR_UNSUPPORTED, "products in %s are for GPUs from sm_80 on, and %.100s is none",
                 ash_precision_text(precision), device->name);
     target->singles = maths[precision];
     return ASH_OK;

@@ -401,75 +401,80 @@ static bool is_exact(const gpu_conv *c) {
 }
 
 /* How long it takes, as ash_gpu_choose says. */
-static double time_in(gpu_conv *c, ash_gpu_math math, ash_gpu_shape *out) {
+static double time_in(gpu_conv *c, ash_gpu_math math, ash_gpu_job *job) {
     choose_terms(c, math != ASH_GPU_FMA);
-    ash_gpu_window window;
-    const ash_gpu_work work = {.rows = c->filters,
+    job->work = (ash_gpu_work){.rows = c->filters,
                                .columns = ash_kern_max(c->k, c->positions),
                                .batches = (double)c->groups,
                                .terms = c->terms,
                                .runs = c->runs,
                                .exact = is_exact(c),
                                .packed = c->w_block > 0,
-                               .math = math,
-                               .window = ash_gpu_window_of(c->k, c->node, &window) ? &window : NULL};
-    return ash_gpu_choose(c->k->low->target, &work, out);
+                               .math = math};
+    if (ash_gpu_window_of(c->k, c->node, &job->window)) job->work.window = &job->window;
+    return ash_gpu_choose(c->k->low->target, &job->work, &job->shape);
 }
 
 /* The quickest tile. Of f32, which FMA may always multiply, terms are others where matrices do. */
-static ash_gpu_shape choose(gpu_conv *c) {
+static void choose(gpu_conv *c, ash_gpu_job *job) {
     ash_gpu_math math = ash_gpu_math_of(c->k, c->node);
-    ash_gpu_shape best, other;
-    double time = time_in(c, math, &best);
-    if (math != ASH_GPU_TF32 && math != ASH_GPU_TF32X3) return best;
-    if (time_in(c, ASH_GPU_FMA, &other) < time * c->k->low->target->costs.parts_gain) return other;
-    choose_terms(c, true);
-    return best;
+    double time = time_in(c, math, job);
+    if (math != ASH_GPU_TF32 && math != ASH_GPU_TF32X3) return;
+    if (time_in(c, ASH_GPU_FMA, job) >= time * c->k->low->target->costs.parts_gain) time_in(c, math, job);
 }
 
-bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
-    gpu_conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+static bool lower_tiles(gpu_conv *c, ash_gpu_shape shape, ash_dim *chunks) {
+    ash_kern *k = c->k;
     ash_nest *n = &k->nest;
-    if (!read_node(&c)) return false;
-    ash_gpu_shape shape = choose(&c);
-    ash_gpu_axes axes = {.n = c.axes};
-    memcpy(axes.extents, c.extents, c.axes * sizeof *c.extents);
+    ash_gpu_axes axes = {.n = c->axes};
+    memcpy(axes.extents, c->extents, c->axes * sizeof *c->extents);
     if (shape.wide > ASH_GPU_IN_LINE) return ash_gpu_lower_patch(k, shape, &axes, chunks);
-    c.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &c};
+    c->tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = c};
     if (shape.wide) {
-        c.joined = c.extents[c.axes - 1];
-        c.tile.places = (unsigned)c.joined;
-        c.tile.place = set_column;
+        c->joined = c->extents[c->axes - 1];
+        c->tile.places = (unsigned)c->joined;
+        c->tile.place = set_column;
     }
-    c.tile.b.in_lines = is_exact(&c); /* places in the window are numbers then */
-    make_symbols(&c);
-    if (!find_operands(&c)) return false;
+    c->tile.b.in_lines = is_exact(c); /* places in the window are numbers then */
+    make_symbols(c);
+    if (!find_operands(c)) return false;
     int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
     int64_t k_tiles =
-        shape.wide ? c.terms * c.runs / shape.terms : ash_ceil_div(c.terms, shape.terms) * c.runs;
-    int64_t tiles_down = ash_ceil_div(c.filters, rows);
-    ash_dim tiles_across = ash_kern_ceil_div(k, c.positions, columns);
-    ash_gpu_tile_open(&c.tile);
-    c.walks = shape.math == ASH_GPU_FMA && find_walk(&c);
-    if (c.joined && !c.walks) return false;
-    c.tile.k_tiles = ash_nest_index(n, k_tiles);
+        shape.wide ? c->terms * c->runs / shape.terms : ash_ceil_div(c->terms, shape.terms) * c->runs;
+    int64_t tiles_down = ash_ceil_div(c->filters, rows);
+    ash_dim tiles_across = ash_kern_ceil_div(k, c->positions, columns);
+    ash_gpu_tile_open(&c->tile);
+    c->walks = shape.math == ASH_GPU_FMA && find_walk(c);
+    if (c->joined && !c->walks) return false;
+    c->tile.k_tiles = ash_nest_index(n, k_tiles);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref down = ash_nest_index(n, tiles_down), across = ash_kern_dim(k, tiles_across);
     ash_ref rest = ash_nest_idiv(n, chunk, down);
-    ash_kern_set_sym(k, c.group, ash_nest_idiv(n, rest, across));
+    ash_kern_set_sym(k, c->group, ash_nest_idiv(n, rest, across));
     ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, down), ash_nest_index(n, rows)),
             column =
                 ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, across), ash_nest_index(n, columns)),
             row0;
-    ash_tile t = {.k = k, .anchor = c.node, .block = c.block, .lane = c.lane, .columns = c.positions};
-    t.rows_end = c.filters % rows ? c.filters : 0;
-    t.columns_end = !ash_dim_is_const(c.positions) || c.positions % columns;
-    ash_tile_set_root(&t, c.anchor);
-    ash_gpu_tile_sum(&c.tile, &t, row, column, &row0);
-    ash_gpu_store(&t, c.row, row0,
-                  (c.padded && shape.math != ASH_GPU_BYTES) || shape.math == ASH_GPU_TF32X3 ? &axes : NULL);
+    ash_tile t = {.k = k, .anchor = c->node, .block = c->block, .lane = c->lane, .columns = c->positions};
+    t.rows_end = c->filters % rows ? c->filters : 0;
+    t.columns_end = !ash_dim_is_const(c->positions) || c->positions % columns;
+    ash_tile_set_root(&t, c->anchor);
+    ash_gpu_tile_sum(&c->tile, &t, row, column, &row0);
+    ash_gpu_store(&t, c->row, row0,
+                  (c->padded && shape.math != ASH_GPU_BYTES) || shape.math == ASH_GPU_TF32X3 ? &axes
+                                                                                             : NULL);
     ash_nest_end(n);
-    *chunks = ash_kern_product(k, tiles_across, tiles_down * c.groups);
+    *chunks = ash_kern_product(k, tiles_across, tiles_down * c->groups);
+    return true;
+}
+
+bool ash_gpu_lower_conv(ash_kern *k, ash_dim *chunks) {
+    gpu_conv c = {.k = k, .node = &k->graph->nodes.at[k->group->anchor]};
+    ash_gpu_job job;
+    if (!read_node(&c)) return false;
+    choose(&c, &job);
+    if (!lower_tiles(&c, job.shape, chunks)) return false;
+    ash_gpu_set_job(k, &job.work, job.shape);
     return true;
 }

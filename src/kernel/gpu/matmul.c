@@ -64,11 +64,43 @@ static int64_t known(ash_dim lines) {
     return ash_dim_is_const(lines) ? lines : 0;
 }
 
+static bool lower_tiles(gpu_product *p, ash_gpu_shape shape, ash_dim batches, ash_dim *chunks) {
+    ash_kern *k = p->k;
+    ash_nest *n = &k->nest;
+    p->tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = p};
+    make_symbols(p);
+    if (!find_operands(p)) return false;
+    int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
+    ash_dim tiles_down = ash_kern_ceil_div(k, p->m, rows),
+            tiles_across = ash_kern_ceil_div(k, p->n, columns);
+    ash_gpu_tile_open(&p->tile);
+    p->tile.k_tiles = ash_kern_dim(k, ash_kern_ceil_div(k, p->inner, shape.terms));
+    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
+                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
+    ash_ref across = ash_kern_dim(k, tiles_across), down = ash_kern_dim(k, tiles_down);
+    ash_ref rest = ash_nest_idiv(n, chunk, across);
+    ash_kern_decode(k, ash_graph__type(k->graph, p->node->out)->dims, p->rank - 2, p->batch,
+                    ash_nest_idiv(n, rest, down));
+    ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, down), ash_nest_index(n, rows)),
+            column =
+                ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, across), ash_nest_index(n, columns)),
+            row0;
+    ash_tile t = {.k = k, .anchor = p->node, .block = p->block, .lane = p->lane, .columns = p->n};
+    t.rows_end = ash_dim_is_const(p->m) && p->m % rows == 0 ? 0 : p->m;
+    t.columns_end = !ash_dim_is_const(p->n) || p->n % columns;
+    ash_tile_set_root(&t, p->out);
+    ash_gpu_tile_sum(&p->tile, &t, row, column, &row0);
+    const ash_gpu_axes axes = {.n = 1, .extents = {p->inner}};
+    ash_gpu_store(&t, p->row, row0, shape.math == ASH_GPU_TF32X3 ? &axes : NULL);
+    ash_nest_end(n);
+    *chunks = ash_kern_product(k, ash_kern_product(k, tiles_down, tiles_across), batches);
+    return true;
+}
+
 bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
     const ash_node *node = &k->graph->nodes.at[k->group->anchor];
     const ash_type *out = ash_graph__type(k->graph, node->out),
                    *a = ash_graph__type(k->graph, node->ins[0]);
-    ash_nest *n = &k->nest;
     gpu_product p = {.k = k,
                      .node = node,
                      .rank = out->rank,
@@ -88,33 +120,9 @@ bool ash_gpu_lower_matmul(ash_kern *k, ash_dim *chunks) {
                                .math = ash_gpu_math_of(k, node)};
     ash_gpu_shape shape;
     ash_gpu_choose(k->low->target, &work, &shape);
-    if (!shape.thread_rows)
-        return shape.across ? ash_gpu_lower_strip(k, shape.across, chunks) : ash_gpu_lower_few(k, chunks);
-    p.tile = (ash_gpu_tile){.k = k, .shape = shape, .set = set_tile, .arg = &p};
-    make_symbols(&p);
-    if (!find_operands(&p)) return false;
-    int64_t rows = ash_gpu_rows(shape), columns = ash_gpu_columns(shape);
-    ash_dim tiles_down = ash_kern_ceil_div(k, p.m, rows), tiles_across = ash_kern_ceil_div(k, p.n, columns);
-    ash_gpu_tile_open(&p.tile);
-    p.tile.k_tiles = ash_kern_dim(k, ash_kern_ceil_div(k, p.inner, shape.terms));
-    ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
-                                  ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
-    ash_ref across = ash_kern_dim(k, tiles_across), down = ash_kern_dim(k, tiles_down);
-    ash_ref rest = ash_nest_idiv(n, chunk, across);
-    ash_kern_decode(k, ash_graph__type(k->graph, p.node->out)->dims, p.rank - 2, p.batch,
-                    ash_nest_idiv(n, rest, down));
-    ash_ref row = ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, rest, down), ash_nest_index(n, rows)),
-            column =
-                ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, across), ash_nest_index(n, columns)),
-            row0;
-    ash_tile t = {.k = k, .anchor = node, .block = p.block, .lane = p.lane, .columns = p.n};
-    t.rows_end = ash_dim_is_const(p.m) && p.m % rows == 0 ? 0 : p.m;
-    t.columns_end = !ash_dim_is_const(p.n) || p.n % columns;
-    ash_tile_set_root(&t, p.out);
-    ash_gpu_tile_sum(&p.tile, &t, row, column, &row0);
-    const ash_gpu_axes axes = {.n = 1, .extents = {p.inner}};
-    ash_gpu_store(&t, p.row, row0, shape.math == ASH_GPU_TF32X3 ? &axes : NULL);
-    ash_nest_end(n);
-    *chunks = ash_kern_product(k, ash_kern_product(k, tiles_down, tiles_across), batches);
-    return true;
+    const bool done = shape.thread_rows ? lower_tiles(&p, shape, batches, chunks)
+                      : shape.across    ? ash_gpu_lower_strip(k, shape.across, chunks)
+                                        : ash_gpu_lower_few(k, chunks);
+    if (done) ash_gpu_set_job(k, &work, shape);
+    return done;
 }

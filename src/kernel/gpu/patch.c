@@ -304,10 +304,9 @@ static void copy_some(gpu_patch *c, ash_ref tile, ash_ref row) {
     const int64_t step = ash_gpu_piece_step(&c->window, &c->piece), last = c->window.kernel[0],
                   patch = ash_gpu_piece_patch(&c->piece) / QUAD, share = c->piece.share * c->piece.row,
                   apart = share ? share : step * c->piece.positions;
-    ash_ref to = ash_nest_cast(n, ASH_I64,
-                               ash_nest_binary(n, ASH_OP_SUB, number(n, patch), ash_nest_get(n, c->half)));
-    to = ADD(n, ADD(n, MUL(n, to, QUAD), MUL(n, ash_nest_cast(n, ASH_I64, row), apart * QUAD)),
-             ash_nest_index(n, c->tile.b.begin));
+    ash_ref to = ADD(n, ash_nest_binary(n, ASH_OP_SUB, number(n, patch), ash_nest_get(n, c->half)),
+                     ash_nest_binary(n, ASH_OP_MUL, row, number(n, apart)));
+    to = ADD(n, MUL(n, ash_nest_cast(n, ASH_I64, to), QUAD), ash_nest_index(n, c->tile.b.begin));
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, tile, ash_nest_index(n, (c->channel_groups - 1) * last)));
     if (share)
         copy_quads(c, 0, c->piece.quads, places(c, c->piece.of_share), to, ash_nest_get(n, c->source),

@@ -331,8 +331,11 @@ void ash_gpu_lower_bits(ash_kern *k, ash_dim *chunks) {
                          .runs = 1,
                          .few = out->dims[0],
                          .bits = (unsigned)bits};
+    ash_gpu_shape shape;
+    ash_gpu_choose(k->low->target, &work, &shape);
+    ash_gpu_set_job(k, &work, shape);
     ash_ix at_a[ASH_MAX_RANK], at_b[ASH_MAX_RANK];
-    strip p = strip_of(k, ash_gpu_strip_groups(k->low->target, &work));
+    strip p = strip_of(k, shape.across);
     p.bits = (unsigned)bits;
     make_symbols(&p, at_a, at_b);
     bool found = ash_tile_operand_at(k, node->ins[0], at_a, &p.brief.at) && ash_gpu_strip__find_words(&p);

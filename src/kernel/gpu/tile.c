@@ -544,11 +544,22 @@ ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node) {
     return dtype == ASH_F32 ? k->low->target->singles : ASH_GPU_HALVES;
 }
 
+void ash_gpu_set_job(ash_kern *k, const ash_gpu_work *work, ash_gpu_shape shape) {
+    ash_gpu_job *job = ash_arena_alloc(&k->low->program->arena, 1, sizeof *job);
+    k->job = job;
+    if (!job) {
+        k->failed = true;
+        return;
+    }
+    *job = (ash_gpu_job){.work = *work, .shape = shape};
+    if (shape.across) job->work.math = shape.math;
+    if (!work->window) return;
+    job->window = *work->window;
+    job->work.window = &job->window;
+}
+
 void ash_gpu_tile_open(ash_gpu_tile *g) {
     g->k->nest.threads = ash_gpu_threads(g->shape);
-    g->k->nest.tile = (ash_nest_tile){.rows = (uint16_t)ash_gpu_rows(g->shape),
-                                      .columns = (uint16_t)ash_gpu_columns(g->shape),
-                                      .slices = (uint16_t)g->shape.slices};
     g->thread = ash_kern_argument(g->k, ASH_NEST_THREAD);
     g->slice = ash_nest_index(&g->k->nest, 0);
     if (g->shape.slices > 1)

@@ -155,6 +155,9 @@ typedef struct ash_gpu_axes {
  * number are computed once more by their definition: where zeros that stand for nothing meet infinity. */
 void ash_gpu_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_gpu_axes *again);
 
+/* Says of the kernel what it does, in the shape that was chosen. */
+void ash_gpu_set_job(ash_kern *k, const ash_gpu_work *work, ash_gpu_shape shape);
+
 /* few.c: products of one or two rows, or columns; strip.c: of up to ASH_GPU_STRIP, with so many groups. */
 bool ash_gpu_lower_few(ash_kern *k, ash_dim *chunks);
 bool ash_gpu_lower_strip(ash_kern *k, unsigned groups, ash_dim *chunks);
