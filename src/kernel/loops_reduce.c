@@ -140,6 +140,17 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
     return l->n_inner > 0;
 }
 
+/* Whether the windows of a pool lie along an axis, as channels do not. */
+static bool goes_along(ash_loops *l, const ash_axis *v) {
+    ash_kern *k = l->k;
+    const ash_sym before = k->vsym;
+    bool along = false;
+    k->vsym = v->sym;
+    for (unsigned i = 0; i < l->n_inner && !along; i++) along = window_at(l, i).spread;
+    k->vsym = before;
+    return along;
+}
+
 /* The condition that all that lies between the positions `first` and `last` along `v` can be read at each
  * place of a pool's window, as the buffer goes on where rows or images begin and end: then what has been
  * read counts under a mask, and loads have none. *value: what is read. ASH_NO_REF when nothing is known of
@@ -149,8 +160,8 @@ static ash_ref find_room(ash_loops *l, const ash_axis *v, ash_ref first, ash_ref
     ash_nest *n = &k->nest;
     ash_ix linear, apart;
     if (!l->anchor || ash_op_infos[l->anchor->op].class != ASH_CLASS_POOL || l->narrow == 1 ||
-        k->low->target->kind == ASH_TARGET_GPU || !ash_loops__pool_address(l, value, &linear) ||
-        !k->low->places[*value].contiguous)
+        k->low->target->kind == ASH_TARGET_GPU || !goes_along(l, v) ||
+        !ash_loops__pool_address(l, value, &linear) || !k->low->places[*value].contiguous)
         return ASH_NO_REF;
     ash_ix end = linear;
     for (unsigned i = 0; i <= l->n_inner; i++) { /* upwards along each dim of the window, and the lanes */

@@ -55,6 +55,7 @@ static ash_status run_mill(check_run *run, bare *b, const mill *m, check_row *ro
     uint32_t numbers[MILL_LANES][MILL_NUMBERS];
     uint64_t clocks = 0;
     const ash_gpu *usual = run->device->gpu;
+    ash_target target = {0};
     grind g = {.m = m, .turns = run->options.quick ? 2 : 64};
     g.blocks = run->options.quick ? QUICK_BLOCKS : (unsigned)run->facts.multiprocessors * MILL_BLOCKS;
     char *text = mill_text(m);
@@ -78,7 +79,8 @@ static ash_status run_mill(check_run *run, bare *b, const mill *m, check_row *ro
     double ops = mill_ops(m) * g.turns * g.blocks * MILL_THREADS;
     row->us = g.us;
     row->gflops = ops / g.us / 1000;
-    row->predicted = ops / (2 * ash_gpu__adds(usual, m->math) * usual->multiprocessors * usual->mhz);
+    ash_gpu__numbers(usual, &target);
+    row->predicted = ops / (2 * target.adds[m->math] * target.multiprocessors * usual->mhz);
     if (row->passed) run->peaks.ops[m->math] = ASH_MAX(run->peaks.ops[m->math], ops / g.us / 1000);
     if (!row->passed || m->math != ASH_GPU_FMA) return ASH_OK;
     run->peaks.mhz = (double)clocks / g.us;
