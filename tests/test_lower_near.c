@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What is read without gathering: indices from tables of constants that are lines, stairs or runs, and
- * lanes that lie close together; and windows: columns that are a loop, depthwise ones row by row, long
- * ones, maxima of lines; and what is asked for ahead. Each graph is optimised and lowered for several
- * targets, and interpreted: results are compared with the evaluator, and no byte beside an operand is
- * touched. */
+/* What is read without gathering: indices from tables of constants that are lines, stairs or runs, lanes
+ * that lie close together, and lanes that take elements of several rows in turn; and windows: columns that
+ * are a loop, depthwise ones row by row, long ones, maxima of lines; and what is asked for ahead. Each
+ * graph is optimised and lowered for several targets, and interpreted: results are compared with the
+ * evaluator, and no byte beside an operand is touched. */
 #include "interpreted.h"
 #include "opt/opt.h"
 #include "test_graphs.h"
@@ -178,6 +178,19 @@ static void test_steps(void **state) {
             const ash_dim dims[] = {3, length};
             seen s = compare(g, ash_slice(g, x, starts, steps, dims), 0);
             if (step == 2 && length % 16 == 0) assert_int_equal(s.gathers, 0);
+        }
+}
+
+/* Rows that are put together of several, an element of each in turn: loads of each, and no gather. */
+static void test_runs_in_turn(void **state) {
+    (void)state;
+    for (int64_t runs = 2; runs <= 4; runs++)
+        for (int64_t length = 8; length <= 34; length += 13) {
+            ash_graph *g = new_graph();
+            ash_value x = ash_relu(g, INPUT(g, "x", 5, runs, length));
+            const ash_dim row[] = {5, runs * length};
+            ash_value y = ash_reshape(g, ash_transpose(g, x, (int64_t[]){0, 2, 1}), row, 2);
+            assert_true(!compare(g, ash_neg(g, y), 0).gathers == (runs != 3));
         }
 }
 
@@ -457,6 +470,7 @@ int main(void) {
         cmocka_unit_test(test_gathers_of_gathers),
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_runs_in_turn),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_single_dims),
         cmocka_unit_test(test_light_windows),

@@ -322,9 +322,10 @@ bool ash_kern_crossed_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *ou
 bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ix *out);
 /* A vector along the vector symbol that would be gathered, loaded otherwise; false when it is not of that
  * form: neighbours where a run holds, else gathered; or elements so close together that a load or two have
- * them all, of the lanes that `mask` has if there is one. */
+ * them all, of the lanes that `mask` has if there is one; or such as lie in a few runs, in turn. */
 bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
 bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out);
+bool ash_kern_load_in_turn(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out);
 
 /* polls.c: makes a nest look whether it is asked to stop, where a loop may do more than `look_most_units`
  * of work between two looks, about every `look_units`. `chunks`: how many there can be. *work: the most

@@ -290,3 +290,56 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     *out = ash_nest_shuffle(n, low, high, k->lanes, pick);
     return true;
 }
+
+/* How many runs lanes take their elements from in turn, as a pixel shuffle's do: lane i the next one of
+ * run i % p, so that each run has neighbours. 0: that is not so. */
+static unsigned runs_in_turn(ash_kern *k, ash_ix linear) {
+    enum { LEAST = 4, MOST_RUNS = 4 }; /* elements of a load; loads */
+    const ash_ixs *ixs = &k->ixs;
+    const ash_ix whole = ash_ix_sym(&k->ixs, k->vsym);
+    const ash_sum sum = ash_ix_sum(ixs, linear);
+    int64_t runs = 0;
+    for (uint32_t t = 0; t < sum.n; t++) { /* that which counts up says their number */
+        const ash_term *term = &ixs->terms.at[sum.first + t];
+        const ash_atom *atom = &ixs->atoms.at[term->atom];
+        if (atom->kind == ASH_ATOM_DIV && atom->ref == whole && term->c == 1 && term->d == 1)
+            runs = ash_dim_is_const(atom->by) ? atom->by : 0;
+    }
+    if (runs < 2 || runs > MOST_RUNS || !ash_is_pow2(runs) || k->lanes / (unsigned)runs < LEAST) return 0;
+    for (uint32_t t = 0; t < sum.n; t++) { /* and nothing else goes along them */
+        const ash_term *term = &ixs->terms.at[sum.first + t];
+        const ash_atom *atom = &ixs->atoms.at[term->atom];
+        const bool up = atom->kind == ASH_ATOM_DIV && term->c == 1 && term->d == 1;
+        if (!(atom->syms & ash_ix_syms(ixs, whole))) continue;
+        if (atom->ref != whole || atom->by != runs || (atom->kind != ASH_ATOM_MOD && !up)) return 0;
+    }
+    return (unsigned)runs;
+}
+
+bool ash_kern_load_in_turn(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out) {
+    ash_nest *n = &k->nest;
+    ash_ref run[MOST_LANES];
+    int32_t pick[MOST_LANES];
+    if (!k->aligned || k->lanes > MOST_LANES || k->low->target->kind != ASH_TARGET_CPU ||
+        ash_kern_lost(k) ||
+        (mask != ASH_NO_REF &&
+         !ash_target__masks(k->low->target, ash_dtype_size(n->buffers.at[buf].dtype))))
+        return false;
+    unsigned runs = runs_in_turn(k, linear), length = runs ? k->lanes / runs : 0;
+    if (!runs || k->ixs.failed) return false;
+    ash_ref v = k->sym_refs.at[k->vsym];
+    for (unsigned r = 0; r < runs; r++) {
+        for (unsigned i = 0; i < length; i++) pick[i] = (int32_t)(r + i * runs);
+        ash_ref some = mask == ASH_NO_REF ? mask : ash_nest_shuffle(n, mask, ASH_NO_REF, length, pick);
+        ash_kern_set_sym(k, k->vsym, ash_nest_binary(n, ASH_OP_ADD, v, ash_nest_index(n, r)));
+        run[r] = ash_nest_load(n, buf, ash_kern_index(k, linear), length, some);
+    }
+    ash_kern_set_sym(k, k->vsym, v);
+    for (; runs > 1; runs /= 2, length *= 2) {
+        for (unsigned i = 0; i < 2 * length; i++) pick[i] = (int32_t)(i % 2 * length + i / 2);
+        for (unsigned r = 0; r < runs / 2; r++)
+            run[r] = ash_nest_shuffle(n, run[r], run[r + runs / 2], 2 * length, pick);
+    }
+    *out = run[0];
+    return !n->failed;
+}
