@@ -607,7 +607,9 @@ static void compiled(void **state) {
         ash_graph_destroy(g);
     }
     for (size_t i = 0; i < ASH_COUNT(shapes); i += 2) {
+        const int64_t channels = shapes[i].c / shapes[i].groups;
         if (shapes[i].c % lanes && shapes[i].x_block) continue;
+        if (shapes[i].groups > 1 && channels >= lanes) continue; /* they are no part of a vector */
         ash_graph *g = conv(&shapes[i], lanes, 0, 0);
         test_differential(context, g, (int64_t[]){17, 37}, 1e-6);
         ash_graph_destroy(g);
