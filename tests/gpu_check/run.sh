@@ -77,8 +77,8 @@ finds PTX_WRONG=sqrt 'differs from the processor' --only arithmetic
 finds 'PTX_WRONG=sqrt 16' 'other bits when it is computed once more' --only arithmetic --repeat 3
 finds 'PTX_LEAVE_OUT=bar.sync 3' '"extrema","stream"' --only extrema # the GPU is lost, and opened again
 finds PTX_WRONG=neg 'seed 2",|of them are not right' --only random --seed 2 --graphs 1
-# near enough, but not the bits that are promised: seed 17 has a function of floats
-finds PTX_WRONG=fma 'seed 17","stream".*other bits than on the processor|1 of them' --only random --seed 17 --graphs 1
+# near enough, but not the bits that are promised: seed 29 has a function of floats
+finds PTX_WRONG=fma 'seed 29","stream".*other bits than on the processor|1 of them' --only random --seed 29 --graphs 1
 # one wrong sum, of the times that a random graph is computed: which of them is in a result, depends on its kernels
 for n in 400 440 480 360 520 320 560 600 640 680 720 760 800 none; do
     PTX_WRONG="add $n" "$check" --quick --only random --seed 2 --graphs 1 --repeat 3 >"$folder/out" 2>&1
