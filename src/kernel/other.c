@@ -260,9 +260,7 @@ static parts parts_of(ash_kern *k, bool write) {
     const unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
     const ash_dtype place = ash_kern_max(k, in->dims[axis]) <= INT32_MAX ? ASH_I32 : ASH_I64;
     parts f = {.each = ash_kern_ceil_div(k, in->dims[axis], ash_rows__part(k))};
-    ash_dim count = f.each;
-    for (unsigned d = 0; d < in->rank; d++)
-        if (d != axis) count = ash_kern_product(k, count, in->dims[d]);
+    const ash_dim count = ash_kern_product(k, f.each, ash_kern_rows(k, in, axis));
     k->moved = true;
     f.values = ash_gpu_between(k, 0, ash_kern_dtype(in->dtype), count, write);
     f.places = ash_gpu_between(k, 1, place, count, write);

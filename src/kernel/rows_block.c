@@ -14,19 +14,12 @@ enum { SHORT = 32, LONG = 4096, LONGER = 1 << 15, LONGEST = 1 << 26 }; /* elemen
  * a second kernel is sooner done. */
 enum { FEW_ROWS = 2048, FEW_BLOCKS = 64, CUT = 1 << 17, PART = 1 << 13 };
 
-static ash_dim rows_of(ash_kern *k, const ash_type *in, unsigned axis) {
-    ash_dim rows = 1;
-    for (unsigned d = 0; d < in->rank; d++)
-        if (d != axis) rows = ash_kern_product(k, rows, in->dims[d]);
-    return rows;
-}
-
 void ash_rows__choose_threads(ash_kern *k) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     const unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
     if (k->low->target->kind != ASH_TARGET_GPU) return;
-    const ash_dim rows = rows_of(k, in, axis);
+    const ash_dim rows = ash_kern_rows(k, in, axis);
     const int64_t length = ash_kern_max(k, in->dims[axis]);
     if (length < SHORT || length > LONGEST) return;
     if (axis + 1 < in->rank && ash_kern_max(k, rows) > FEW_ROWS) return;
@@ -38,7 +31,7 @@ int64_t ash_rows__part(ash_kern *k) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     const unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
     if (k->low->target->kind != ASH_TARGET_GPU || ash_kern_max(k, in->dims[axis]) <= CUT) return 0;
-    return ash_kern_max(k, rows_of(k, in, axis)) <= FEW_BLOCKS ? PART : 0;
+    return ash_kern_max(k, ash_kern_rows(k, in, axis)) <= FEW_BLOCKS ? PART : 0;
 }
 
 int64_t ash_rows__apart(const ash_rows *r, int64_t each) {

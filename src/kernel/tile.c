@@ -596,6 +596,13 @@ ash_dim ash_kern_larger(ash_kern *k, ash_dim a, ash_dim b) {
     return out;
 }
 
+ash_dim ash_kern_rows(ash_kern *k, const ash_type *type, unsigned axis) {
+    ash_dim rows = 1;
+    for (unsigned d = 0; d < type->rank; d++)
+        if (d != axis) rows = ash_kern_product(k, rows, type->dims[d]);
+    return rows;
+}
+
 ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b) {
     ash_dim sum = 0, out = 1;
     note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, b - 1, &sum, NULL));

@@ -240,6 +240,8 @@ ash_ref ash_kern_argument(ash_kern *k, ash_nest_op op);
 void ash_kern_chunks(ash_kern *k, ash_ref own, ash_dim all, ash_ref *begin, ash_ref *end);
 /* Product of dims; quotient rounded up; the larger one. Failures are noted in the kernel. */
 ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b);
+/* The product of all dims but one: rows along that axis. */
+ash_dim ash_kern_rows(ash_kern *k, const ash_type *type, unsigned axis);
 ash_dim ash_kern_larger(ash_kern *k, ash_dim a, ash_dim b);
 ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b);
 int64_t ash_kern_max(const ash_kern *k, ash_dim dim); /* the largest value of a dim */

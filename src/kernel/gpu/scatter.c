@@ -55,11 +55,7 @@ static ash_dim product_of(ash_kern *k, const ash_dim *dims, unsigned rank) {
 /* Rows of the updates, whose updates meet none of another's. */
 static ash_dim rows_of(ash_kern *k, const ash_node *node) {
     const ash_type *updates = ash_graph__type(k->graph, node->ins[2]);
-    ash_dim all = 1;
-    if (node->op != ASH_OP_SCATTER_ELEMENTS) return 1;
-    for (unsigned d = 0; d < updates->rank; d++)
-        if (d != axis_of(node)) all = ash_kern_product(k, all, updates->dims[d]);
-    return all;
+    return node->op == ASH_OP_SCATTER_ELEMENTS ? ash_kern_rows(k, updates, axis_of(node)) : 1;
 }
 
 ash_gpu_scatter_form ash_gpu_form_of(ash_kern *k) {

@@ -118,10 +118,9 @@ static ash_gpu_list candidates(const topk *t, ash_kern *k, bool write) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     const unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
-    ash_dim count = ash_kern_product(k, tiles_of(k), t->best);
-    for (unsigned d = 0; d < in->rank; d++)
-        if (d != axis) count = ash_kern_product(k, count, in->dims[d]);
-    return ash_gpu_list_between(k, count, t->pairs, write);
+    const ash_dim of_row = ash_kern_product(k, tiles_of(k), t->best);
+    return ash_gpu_list_between(k, ash_kern_product(k, of_row, ash_kern_rows(k, in, axis)), t->pairs,
+                                write);
 }
 
 bool ash_gpu_lower_candidates(ash_kern *k, ash_dim *chunks) {
