@@ -304,7 +304,7 @@ static void shapes(void **state) {
     static const struct {
         int64_t m, n;
         uint64_t rows, columns;
-    } cases[] = {{1664, 1024, 128, 128}, {1024, 832, 64, 64}, {896, 384, 64, 64}, {864, 384, 32, 32}};
+    } cases[] = {{1664, 1024, 128, 128}, {1024, 832, 64, 64}, {896, 384, 64, 32}, {864, 384, 32, 32}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = next_graph();
         const int64_t m = cases[i].m, n = cases[i].n;
@@ -325,9 +325,9 @@ static void slices(void **state) {
         unsigned slices, threads;
     } cases[] = {{1024, 64, 1024, 2, 64},
                  {128, 32, 6912, 2, 64},
-                 {640, 64, 640, 4, 128},
+                 {384, 96, 896, 4, 128},
                  {128, 512, 1024, 8, 128},
-                 {512, 32, 864, 4, 128}};
+                 {512, 32, 864, 4, 64}};
     ash_target target;
     assert_ok(ash_target__named("sm_80", &target, &diag));
     for (unsigned i = 0; i < 4 * ASH_COUNT(cases); i++) {
@@ -387,6 +387,8 @@ static void patches(void **state) {
         {1, 1, 32, {28, 28}, {5, 5}, 1, 1, 2, 1, false, 0.3},
         {1, 64, 1024, {14, 14}, {1, 3}, 1, 1, 1, 4, false, 0.34}, /* 64 x 16, all columns of a row */
         {1, 64, 1024, {28, 28}, {1, 1}, 2, 1, 0, 4, false, 0.34}, /* and terms that are 3 KiB apart */
+        {1, 128, 128, {28, 28}, {3, 3}, 1, 1, 1, 4, false, 0.19}, /* turns of all rows of the window */
+        {1, 16, 32, {26, 10}, {7, 1}, 1, 2, 2, 1, false, 0.2},    /* all channels, one column */
     };
     enum { MOST = 64 * 64 * 25 };
     static float numbers[MOST];

@@ -73,7 +73,8 @@ def assemble(ptx, sm, folder):
 
 def k_tiles_of(nest):
     """How often the loop over k-tiles runs, by the nest, and how many each time has; (0, 0): there is none."""
-    found = re.search(r"for %\d+ = 0 \.\. (\d+) step (\d) \{\n(?:[^\n{}]*\n){0,4}\s*wait 0", nest)
+    found = (re.search(r"for %\d+ = 0 \.\. (\d+) step (\d) \{\n(?:[^\n{}]*\n){0,12}\s*wait 0", nest)
+             or re.search(r"wait 0\n\s*barrier\n\s*for %\d+ = 0 \.\. (\d+) step (\d) \{", nest))  # which all come before
     return (int(found.group(1)) // int(found.group(2)), int(found.group(2))) if found else (0, 0)
 
 

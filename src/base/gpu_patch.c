@@ -35,7 +35,8 @@ int64_t ash_gpu_piece_weights(const ash_gpu_window *window, ash_gpu_shape shape,
 
 static bool fits(const ash_gpu_window *w, ash_gpu_shape shape, const ash_gpu_piece *piece) {
     int64_t halves = ash_gpu_piece_groups(w, piece) > 1 ? 2 : 1,
-            elements = 2 * ash_gpu_piece_weights(w, shape, piece) + halves * ash_gpu_piece_patch(piece),
+            elements = ash_gpu_piece_halves(w, piece) * ash_gpu_piece_weights(w, shape, piece) +
+                       halves * ash_gpu_piece_patch(piece),
             places = piece->positions * ASH_GPU_QUAD / ash_gpu_threads(shape);
     return elements * BYTES <= ASH_MIN((int64_t)w->memory, OF_THREAD * (int64_t)ash_gpu_threads(shape)) &&
            (halves == 1 || places <= ASH_GPU_PLACES);
@@ -59,6 +60,15 @@ static void lay_by_rows(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_pi
     if (fits(w, shape, &by_rows)) *piece = by_rows;
 }
 
+/* Whether all weights come ahead: those of a patch of all channels, where the window has few rows, and where
+ * there is memory for them. */
+static bool comes_ahead(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piece piece) {
+    enum { MOST = 4 };
+    piece.ahead = true;
+    return ash_gpu_piece_groups(w, &piece) == 1 && w->kernel[0] > 1 && w->kernel[0] <= MOST &&
+           fits(w, shape, &piece);
+}
+
 /* How rows of a patch are filled up, so that threads meet in no bank. */
 static bool lay(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piece *piece) {
     const int64_t places = ash_gpu_threads(shape) / ASH_GPU_QUAD,
@@ -68,6 +78,7 @@ static bool lay(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piece *pie
     for (piece->row = least; piece->row < least + BANKS; piece->row++) {
         if (!are_apart(w, piece)) continue;
         piece->positions = ash_ceil_div(piece->rows * piece->row, places) * places;
+        piece->ahead = comes_ahead(w, shape, *piece);
         if (!fits(w, shape, piece)) return false;
         lay_by_rows(w, shape, piece);
         return true;

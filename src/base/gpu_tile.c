@@ -112,41 +112,76 @@ static double loads_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
     return (double)s.thread_rows / RUN * s.terms / s.slices + (double)s.thread_vectors * quads;
 }
 
-/* The same of a piece of an image, of which the copies are those of the weights and of the next patch. */
-static double share_of_piece(const ash_gpu_window *w, ash_gpu_shape s) {
-    enum { AROUND = 40 };
-    const double of_copy = 1.2, of_scattered = 2.2;
-    ash_gpu_piece piece;
-    if (!ash_gpu_piece_of(w, s, &piece)) return 1;
-    double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
-           loads = loads_of_piece(w, s);
-    double copies = of_copy * s.terms * ash_gpu_rows(s) / VECTOR / ash_gpu_threads(s),
-           of_quad = (double)ASH_GPU_QUAD / ash_gpu_threads(s);
-    if (piece.share)
-        copies += of_scattered * of_quad * (double)(piece.of_share * piece.quads);
-    else if (ash_gpu_piece_groups(w, &piece) > 1)
-        copies += of_scattered * of_quad * (double)(piece.positions * ash_gpu_piece_step(w, &piece));
-    return adds / (adds + loads + copies + AROUND);
+/* What a thread does in a k-tile, in instructions: multiply-adds, loads of 16 bytes from the block's
+ * memory, copies with their addresses, and what is once to a k-tile. Where all k-tiles come ahead, that is
+ * a loop's end, and nothing is copied. */
+struct counts {
+    double adds, loads, copies, around;
+    bool ahead;
+};
+enum { AROUND_AHEAD = 6 };
+
+unsigned ash_gpu_turn(ash_gpu_shape s, int64_t k_tiles, int64_t cycle) {
+    enum { OF_PAIR = 2048, OF_CYCLE = 2304 };
+    if (ash_gpu_by_warp(s)) return 1;
+    const int64_t adds = (int64_t)s.thread_rows * s.thread_vectors * VECTOR * s.terms / s.slices;
+    if (cycle > 1 && k_tiles > cycle && cycle * adds <= OF_CYCLE) return (unsigned)cycle;
+    return k_tiles >= 4 && k_tiles % 2 == 0 && 2 * adds <= OF_PAIR ? 2 : 1;
 }
 
-/* The share of multiply-adds among what threads do in a k-tile, by counting: vectors that they load, and
- * copies, of which those of positions in a window are one number each. Of matrices, of the time. */
-static double share_of(const ash_gpu_work *work, ash_gpu_shape s) {
+/* Of a piece of an image, of which the copies are those of the weights and of the next patch; or, where
+ * weights come ahead, there are none. */
+static struct counts counts_of_piece(const ash_gpu_work *work, ash_gpu_shape s) {
+    enum { IN_CYCLE = 10, AROUND = 40 };
+    const double of_copy = 1.2, of_scattered = 2.2;
+    const ash_gpu_window *w = work->window;
+    ash_gpu_piece piece = {0};
+    ash_gpu_piece_of(w, s, &piece);
+    const double terms = (double)s.terms / s.slices, of_quad = (double)ASH_GPU_QUAD / ash_gpu_threads(s);
+    struct counts c = {.adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
+                       .loads = loads_of_piece(w, s)};
+    if (piece.ahead) {
+        c.around = AROUND_AHEAD;
+        c.ahead = true;
+        return c;
+    }
+    const int64_t groups = ash_gpu_piece_groups(w, &piece), rows = w->kernel[0];
+    c.copies = of_copy * s.terms * ash_gpu_rows(s) / VECTOR / ash_gpu_threads(s);
+    if (piece.share)
+        c.copies += of_scattered * of_quad * (double)(piece.of_share * piece.quads);
+    else if (groups > 1)
+        c.copies += of_scattered * of_quad * (double)(piece.positions * ash_gpu_piece_step(w, &piece));
+    c.around = groups > 1 && ash_gpu_turn(s, groups * rows, rows) == rows ? IN_CYCLE : AROUND;
+    return c;
+}
+
+/* By counting: of what is copied, positions in a window are one number each. */
+static struct counts counts_of(const ash_gpu_work *work, ash_gpu_shape s) {
     enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
     const double of_copy = 1.5, of_scattered = 3; /* with its address */
-    if (ash_gpu_by_warp(s)) return shapes[row_of(s)].share;
-    if (s.wide > ASH_GPU_IN_LINE) return share_of_piece(work->window, s);
+    if (s.wide > ASH_GPU_IN_LINE) return counts_of_piece(work, s);
     const ash_gpu_window *w = work->window;
     bool scattered = work->runs > 1 || (w && (w->strides[1] > 1 || w->out[0] * w->out[1] % VECTOR));
-    double terms = (double)s.terms / s.slices, adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
-           loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms;
+    double terms = (double)s.terms / s.slices;
     double vectors = ash_gpu_rows(s) / (double)VECTOR, ones = 0;
     *(scattered ? &ones : &vectors) += ash_gpu_columns(s) / (scattered ? 1.0 : VECTOR);
-    double copies = (vectors * of_copy + ones * of_scattered) * s.terms / ash_gpu_threads(s);
+    double copies = vectors * of_copy + ones * of_scattered;
     if (s.wide) /* addresses of a channel are those of the whole row of the window */
-        copies = (vectors * of_copy + ones * (1 + (of_scattered - 1) / (double)work->window->kernel[1])) *
-                 s.terms / ash_gpu_threads(s);
-    return adds / (adds + loads + copies + AROUND + (work->runs > 1 ? ODOMETER : 0));
+        copies = vectors * of_copy + ones * (1 + (of_scattered - 1) / (double)work->window->kernel[1]);
+    const bool ahead = !ash_gpu_by_warp(s) && ash_ceil_div(work->terms, s.terms) * work->runs == 2;
+    return (struct counts){.adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
+                           .loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms,
+                           .copies = ahead ? 0 : copies * s.terms / ash_gpu_threads(s),
+                           .around = ahead            ? AROUND_AHEAD
+                                     : work->runs > 1 ? AROUND + ODOMETER
+                                                      : AROUND,
+                           .ahead = ahead};
+}
+
+/* The share of multiply-adds; of matrices, of the time. */
+static double share_of(ash_gpu_shape s, const struct counts *c) {
+    if (ash_gpu_by_warp(s)) return shapes[row_of(s)].share;
+    return c->adds / (c->adds + c->loads + c->copies + c->around);
 }
 
 /* How a product is cut into blocks of a shape. */
@@ -178,7 +213,8 @@ static struct cut cut_into_pieces(const ash_gpu_work *work, ash_gpu_shape s) {
                  patch = (double)ash_gpu_piece_patch(&piece), halves = groups > 1 ? 2 : 1,
                  blocks = __builtin_ceil((double)work->rows / ash_gpu_rows(s)) * w->images *
                           (double)(piece.across * piece.down) * work->batches;
-    const double bytes = BYTES * (2 * (double)ash_gpu_piece_weights(w, s, &piece) + halves * patch);
+    const double weights = ash_gpu_piece_halves(w, &piece) * (double)ash_gpu_piece_weights(w, s, &piece);
+    const double bytes = BYTES * (weights + halves * patch);
     return (struct cut){.blocks = blocks,
                         .k_tiles = terms / s.terms,
                         .copied = BYTES * blocks * (ash_gpu_rows(s) * terms + groups * patch),
@@ -200,31 +236,40 @@ static double rate_of(const ash_target *target, ash_gpu_shape s, double share) {
     return ash_gpu_by_warp(s) ? target->adds[s.math] * share : issued(target, share);
 }
 
-/* Cycles of a round of so many blocks, whose loops have such a share of multiply-adds. */
-static double round_of(const ash_target *target, ash_gpu_shape s, double k_tiles, double share,
+/* Cycles of a round of so many blocks, whose loops have such a share of multiply-adds: k-tiles that do not
+ * come ahead are waited for. */
+static double round_of(const ash_target *target, ash_gpu_shape s, double k_tiles, double share, bool ahead,
                        double blocks) {
     double tile = (double)ash_gpu_rows(s) * ash_gpu_columns(s) * s.terms;
     double warps = blocks * ash_gpu_threads(s) / 32, busy = ASH_MIN(warps, SCHEDULERS) / SCHEDULERS;
-    double k_tile = ASH_MAX(blocks * tile / (rate_of(target, s, share) * busy), target->costs.block_copy);
+    double k_tile = blocks * tile / (rate_of(target, s, share) * busy);
+    if (!ahead) k_tile = ASH_MAX(k_tile, target->costs.block_copy);
     return k_tiles * k_tile + target->costs.block_begin;
 }
 
-/* Threads with few results load more for each multiply-add: how long that waits for banks, and what hides
- * it, is not counted, and taken to be a tenth of the time. */
-static double waits_of(ash_gpu_shape s) {
-    enum { FEW_RESULTS = 64 };
-    return !ash_gpu_by_warp(s) && s.thread_rows * s.thread_vectors * VECTOR <= FEW_RESULTS ? 1.1 : 1;
+/* Threads with few results load more for each multiply-add. The block's memory gives a warp 128 bytes in a
+ * cycle, or twice as many where the threads of each pair ask for the same, as those of tiles do: two cycles
+ * for a load. The busier it is beside the multiply-adds, the longer these wait: by a tenth where it is half
+ * the time, with as many more as the square of that. That is an estimate. */
+static double waits_of(const ash_target *target, ash_gpu_shape s, const struct counts *c) {
+    enum { OF_LOAD = 2, WARP = 32 };
+    const double waits = 0.4;
+    if (ash_gpu_by_warp(s)) return 1;
+    double busy = OF_LOAD * c->loads / (c->adds * WARP / target->adds[ASH_GPU_FMA]);
+    return 1 + waits * busy * busy;
 }
 
 /* In rounds of as many blocks as a multiprocessor has room for. */
 static ash_gpu_time time_of_tiles(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape s) {
     const struct cut cut = cut_into(work, s);
-    const double room = ASH_MAX(room_for(target, s, cut.memory), 1.0), share = share_of(work, s);
+    const struct counts c = counts_of(work, s);
+    const double room = ASH_MAX(room_for(target, s, cut.memory), 1.0), share = share_of(s, &c);
     double each = __builtin_ceil(cut.blocks / target->multiprocessors);
     double rounds = __builtin_floor(each / room), rest = each - rounds * room;
-    double time = rounds * round_of(target, s, cut.k_tiles, share, room);
-    if (rest > 0) time += round_of(target, s, cut.k_tiles, share, rest);
-    return (ash_gpu_time){.rounds = waits_of(s) * time, .near = cut.copied / target->near, .share = share};
+    double time = rounds * round_of(target, s, cut.k_tiles, share, c.ahead, room);
+    if (rest > 0) time += round_of(target, s, cut.k_tiles, share, c.ahead, rest);
+    return (ash_gpu_time){
+        .rounds = waits_of(target, s, &c) * time, .near = cut.copied / target->near, .share = share};
 }
 
 /* Of a block, some columns: each wait is for as many vectors of all of its threads as are asked for at
@@ -258,6 +303,10 @@ static ash_gpu_time time_of_strip(const ash_target *target, const ash_gpu_work *
     return (ash_gpu_time){.rounds = ASH_MAX(each * of_block * lines * terms / adds, waits) + behind,
                           .near = near + behind,
                           .share = share};
+}
+
+unsigned ash_gpu_resident(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape) {
+    return shape.thread_rows ? (unsigned)room_for(target, shape, cut_into(work, shape).memory) : 0;
 }
 
 ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape) {
@@ -337,23 +386,30 @@ unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_
     return n;
 }
 
-/* The same for what is multiplied in this way and no other. */
+/* The same for what is multiplied in this way and no other. Of shapes that take about as long, by what is
+ * forecast, that with the largest share. */
 static double choose_shape(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
+    const double alike = 1.08;
     double rows = (double)work->rows, columns = (double)work->columns, terms = (double)work->terms;
     double elements = rows * terms * (double)work->runs + columns * terms + rows * columns;
-    double bytes = elements * work->batches * ash_gpu_math_bytes(work->math), least = 0, share = 0;
+    double bytes = elements * work->batches * ash_gpu_math_bytes(work->math);
+    double times[ASH_GPU_MOST_SHAPES], shares[ASH_GPU_MOST_SHAPES];
     ash_gpu_shape each[ASH_GPU_MOST_SHAPES];
     const unsigned n = ash_gpu_shapes(target, work, each);
-    *out = (ash_gpu_shape){0};
+    unsigned least = 0, best = 0;
     for (unsigned i = 0; i < n; i++) {
         const ash_gpu_time in = ash_gpu_time_in(target, work, each[i]);
-        const double time = ASH_MAX(in.rounds, in.near);
-        if (i && (time > least || (time == least && in.share <= share))) continue;
-        least = time;
-        share = in.share;
-        *out = each[i];
+        times[i] = ASH_MAX(in.rounds, in.near);
+        shares[i] = in.share;
+        if (times[i] < times[least]) least = i;
     }
-    return ASH_MAX(least, bytes / target->memory);
+    best = least;
+    for (unsigned i = 0; i < n; i++) {
+        bool larger = shares[i] > shares[best] || (shares[i] >= shares[best] && times[i] < times[best]);
+        if (times[i] <= alike * times[least] && larger) best = i;
+    }
+    *out = n ? each[best] : (ash_gpu_shape){0};
+    return ASH_MAX(n ? times[best] : 0, bytes / target->memory);
 }
 
 /* The way to multiply that is taken instead of the one that is allowed, unless that gains what a second

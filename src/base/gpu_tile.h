@@ -103,6 +103,7 @@ typedef struct ash_gpu_piece {
     /* What comes of the next patch in a k-tile: so many of its rows, of all quads, and the positions that
      * threads copy of them; 0: some quads (ash_gpu_piece_step). */
     int64_t share, of_share;
+    bool ahead; /* weights of all k-tiles come before the first is multiplied */
 } ash_gpu_piece;
 
 /* False: the shape has none for this window. With shape.wide 0 the piece that has the fewest of them. */
@@ -117,7 +118,11 @@ static inline unsigned ash_gpu_piece_terms(const ash_gpu_window *window, const a
 static inline int64_t ash_gpu_piece_groups(const ash_gpu_window *window, const ash_gpu_piece *piece) {
     return window->channels / ASH_MAX(piece->quads * piece->channels, 1u);
 }
-/* Elements of the block's memory: of half of the weights, and of one patch. */
+/* How many k-tiles' weights the block's memory has room for. */
+static inline unsigned ash_gpu_piece_halves(const ash_gpu_window *window, const ash_gpu_piece *piece) {
+    return piece->ahead ? (unsigned)window->kernel[0] : 2;
+}
+/* Elements of the block's memory: of a k-tile's weights, and of one patch. */
 int64_t ash_gpu_piece_weights(const ash_gpu_window *window, ash_gpu_shape shape,
                               const ash_gpu_piece *piece);
 static inline int64_t ash_gpu_piece_patch(const ash_gpu_piece *piece) {
@@ -153,6 +158,15 @@ typedef struct ash_gpu_time {
         share; /* of multiply-adds among what threads do in their loop; of the time, where warps multiply */
 } ash_gpu_time;
 ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape);
+
+/* How many k-tiles of a sum a turn of the loop has, where threads multiply each for itself. As many as lie
+ * apart by numbers, `cycle` (0: none), where these are no more multiply-adds than what the processor
+ * fetches ahead; else one of each half of the memory, whose addresses are numbers then, where k-tiles are
+ * even in number, and two of them no more multiply-adds than others have in one. */
+unsigned ash_gpu_turn(ash_gpu_shape shape, int64_t k_tiles, int64_t cycle);
+
+/* Blocks of a tile that a multiprocessor has memory and registers for at a time; 0: it is no tile. */
+unsigned ash_gpu_resident(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape);
 
 /* The shape in which they are done first. Returns how long they take, in cycles. */
 double ash_gpu_choose(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);

@@ -327,6 +327,17 @@ static bool has_meetings(const ash_emit *e, ash_ref loop) {
     return false;
 }
 
+/* Whether a loop adds to sums what lies in a block's memory. */
+static bool adds_shared(const ash_emit *e, ash_ref loop) {
+    bool loads = false, adds = false;
+    for (ash_ref ref = loop + 1; ref < e->close[loop] && !(loads && adds); ref++) {
+        const ash_inst *inst = ash_nest_at(e->nest, ref);
+        loads |= inst->op == ASH_NEST_LOAD && (inst->buf & ASH_NEST_SHARED);
+        adds |= inst->op == ASH_NEST_FMA;
+    }
+    return loads && adds;
+}
+
 /* Loops that are laid out as often as they are to be, as those of a block's sums are: what assembles text
  * would do it once more, and have registers for fewer threads. Loops around those of a block's sums, and
  * loops over many buffers: what is computed ahead of them, once instead of each time, holds registers all
@@ -334,7 +345,7 @@ static bool has_meetings(const ash_emit *e, ash_ref loop) {
 static void describe_loop(ash_emit *e, ash_ref loop, LLVMValueRef branch, uint64_t copies) {
     if (!e->kind->text) return;
     const bool meets = has_meetings(e, loop), inner = has_inner_loop(e, loop);
-    if (copies > 1 || (meets && !inner))
+    if (copies > 1 || (!inner && (meets || adds_shared(e, loop))))
         note_loop(e, branch, "llvm.loop.unroll.disable");
     else if (meets || has_many_buffers(e))
         note_loop(e, branch, "llvm.licm.disable");

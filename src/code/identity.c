@@ -66,7 +66,8 @@ void ash_identity__write(const ash_target *target, const ash_nest *nest, ash_tex
         const uint64_t numbers[] = {b->dtype, b->align, b->group, b->written};
         add(out, numbers, ASH_COUNT(numbers));
     }
-    if (nest->threads || nest->shared.len) add(out, (const uint64_t[]){nest->threads, nest->shared.len}, 2);
+    if (nest->threads || nest->shared.len)
+        add(out, (const uint64_t[]){nest->threads, nest->resident, nest->shared.len}, 3);
     for (size_t i = 0; i < nest->shared.len; i++)
         add(out, (const uint64_t[]){nest->shared.at[i].dtype, nest->shared.at[i].count}, 2);
     for (size_t i = 0; i < nest->shuffles.len; i++)

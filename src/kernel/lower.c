@@ -16,7 +16,8 @@ static bool same_buffer(const ash_nest_buffer *a, const ash_nest_buffer *b) {
 static bool same_nest(const ash_nest *a, const ash_nest *b) {
     bool same = a->code.len == b->code.len && a->buffers.len == b->buffers.len &&
                 a->shuffles.len == b->shuffles.len && a->threads == b->threads &&
-                a->shared.len == b->shared.len && !memcmp(&a->product, &b->product, sizeof a->product) &&
+                a->resident == b->resident && a->shared.len == b->shared.len &&
+                !memcmp(&a->product, &b->product, sizeof a->product) &&
                 (!a->code.len || !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at)) &&
                 (!a->shuffles.len ||
                  !memcmp(a->shuffles.at, b->shuffles.at, a->shuffles.len * sizeof *a->shuffles.at));
@@ -37,7 +38,8 @@ static uint64_t hash_nest(const ash_nest *nest, uint64_t seed) {
     }
     if (ash_nest_is_product(nest)) hash = ash_hash(&nest->product, sizeof nest->product, hash);
     for (size_t i = 0; i < nest->shared.len; i++) {
-        uint32_t key[] = {nest->shared.at[i].dtype, nest->shared.at[i].count, nest->threads};
+        uint32_t key[] = {nest->shared.at[i].dtype, nest->shared.at[i].count, nest->threads,
+                          nest->resident};
         hash = ash_hash(key, sizeof key, hash);
     }
     return hash;

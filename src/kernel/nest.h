@@ -216,6 +216,7 @@ typedef struct ash_nest {
     uint32_t
         threads; /* of a block, which takes a chunk together, a multiple of 32, at most 1024; 0: a chunk
                          is one thread's */
+    uint32_t resident; /* blocks that a multiprocessor is to have registers for; 0: one */
     ASH_VEC(ash_nest_shared) shared;
     bool failed;         /* building failed: what was added after is lost */
     bool too_large;      /* and why: more than references can name; else out of memory */

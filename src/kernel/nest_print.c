@@ -220,6 +220,7 @@ void ash_nest_print_product(const ash_product *p, ash_text *out) {
 
 void ash_nest_print(const ash_nest *n, ash_text *out) {
     if (n->threads) ash_text_add(out, "threads %u\n", n->threads);
+    if (n->resident) ash_text_add(out, "resident %u\n", n->resident);
     for (size_t i = 0; i < n->buffers.len; i++) {
         const ash_nest_buffer *b = &n->buffers.at[i];
         ash_text_add(out, "buffer b%zu: %s align %u group %u%s\n", i, ash_dtype_name(b->dtype), b->align,

@@ -284,7 +284,7 @@ static void outline(sharer *s, uint32_t nest) {
     for (size_t i = 0; i < n->shuffles.len; i++) put(s, (uint64_t)n->shuffles.at[i]);
     for (size_t i = 0; i < n->shared.len; i++)
         put(s, n->shared.at[i].dtype | (uint64_t)n->shared.at[i].count << 8);
-    if (n->threads) put(s, n->threads);
+    if (n->threads) put(s, n->threads | (uint64_t)n->resident << 32);
 }
 
 /* The family of the nest that has been outlined, a new one where there is none. */
@@ -559,6 +559,7 @@ static ash_status emit_merged(sharer *s, kernel_family *f) {
     for (size_t i = 0; i < w.from->shared.len; i++)
         ash_nest_shared_add(w.nest, w.from->shared.at[i].dtype, w.from->shared.at[i].count);
     w.nest->threads = w.from->threads;
+    w.nest->resident = w.from->resident;
     w.nest->polls = w.from->polls;
     add_buffers(s, w.nest);
     w.loads = f->variables.len != 0;

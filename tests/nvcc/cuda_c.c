@@ -352,8 +352,8 @@ static bool is_alone(const ash_nest *n, size_t index) {
 static void head(printer *p) {
     const ash_nest *n = p->nest;
     ash_text_add(p->out,
-                 "#include \"nest.cuh\"\n\nextern \"C\" __global__ void __launch_bounds__(%u, 1) kernel(",
-                 n->threads ? n->threads : (unsigned)ASH_CUDA_BLOCK);
+                 "#include \"nest.cuh\"\n\nextern \"C\" __global__ void __launch_bounds__(%u, %u) kernel(",
+                 n->threads ? n->threads : (unsigned)ASH_CUDA_BLOCK, ASH_MAX(n->resident, 1u));
     for (size_t i = 0; i < n->buffers.len; i++)
         ash_text_add(p->out, "%s%s *%sb%zu, ", n->buffers.at[i].written ? "" : "const ",
                      scalar_type(p, n->buffers.at[i].dtype), is_alone(n, i) ? "__restrict__ " : "", i);

@@ -93,11 +93,11 @@ static void note(ash_emit *e, const char *name, unsigned value) {
                                 LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, fact, 3)));
 }
 
-/* The most threads of a block, so that registers are shared out among no more; and that one block is enough
- * for a multiprocessor, or the assembler spills to have room for several. */
+/* The most threads of a block, and the blocks of a multiprocessor, so that registers are shared out among
+ * no more; where nobody says how many, one is enough, or the assembler spills to have room for several. */
 static void limit_threads(ash_emit *e) {
     note(e, "maxntidx", e->nest->threads ? e->nest->threads : ASH_CUDA_BLOCK);
-    note(e, "minctasm", 1);
+    note(e, "minctasm", ASH_MAX(e->nest->resident, 1u));
 }
 
 static void declare(ash_emit *e, const char *symbol) {

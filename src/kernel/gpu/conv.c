@@ -324,7 +324,8 @@ static ash_ref walk(gpu_conv *c, ash_ref tile, bool first) {
             carries[MAX_LEVELS];
     const int64_t terms = c->tile.shape.terms / ASH_MAX(c->joined, 1);
     const bool several = terms < c->terms;
-    const unsigned lowest = several ? 0 : c->joined ? 2 : 1; /* level that moves with each k-tile */
+    unsigned lowest = several ? 0 : c->joined ? 2 : 1; /* level that moves with each k-tile */
+    while (lowest && c->extents[c->axes - lowest] == 1) lowest++;
     if (first) {
         c->at_term = ash_nest_cell(n, none);
         for (unsigned a = 1; a < c->axes; a++) c->at_step[a] = ash_nest_cell(n, none);

@@ -8,7 +8,11 @@
  *     k-tile     some channels, in one row of the window
  *
  * K-tiles go through the window's rows, then on to the next channels, whose patch comes while those before
- * are multiplied, some quads in each k-tile. In the patch four channels of a position lie side by side,
+ * are multiplied, some quads in each k-tile. Where these are few multiply-adds, a turn of the loop goes
+ * through all of the window's rows, so that what says which row it is are numbers; and where a patch has
+ * all channels and the window few rows, all weights come ahead. Behind the last patch come zeros.
+ *
+ * In the patch four channels of a position lie side by side,
  *
  *     [quad of channels][row][column][4]
  *
@@ -36,12 +40,13 @@ typedef struct gpu_patch {
     /* How far k-tiles are apart in memory: from a row of the window to the next, from channels to the next;
      * and planes of channels of the input. */
     int64_t weights_row, weights_channels, plane;
-    int64_t share_apart;      /* from the rows of the patch that come in one k-tile to those in the next */
-    ash_ref window_row, half; /* cells of i32: of the k-tile that is multiplied; where its patch begins, in
-                                 fours of elements: 16 bytes are loaded from there */
-    ash_ref weights, source;  /* the same: where the next weights, and quads of the next patch, lie */
-    ash_ref outside, now;     /* the same: what a thread copies of a quad and is outside, from the highest
-                                 bit on; the same from this k-tile on */
+    int64_t share_apart; /* from the rows of the patch that come in one k-tile to those in the next */
+    /* Cells of i32. Where a turn of the loop goes through the window's rows they are those of its first. */
+    ash_ref window_row, half; /* of the k-tile that is multiplied; where its patch begins, in fours of
+                                 elements: 16 bytes are loaded from there */
+    ash_ref weights, source;  /* where the next weights, and quads of the next patch, lie */
+    ash_ref outside, now;     /* what a thread copies of a quad and is outside, from the highest bit on; the
+                                 same from this k-tile on */
     bool padded;
     ash_gpu_tile tile;
 } gpu_patch;
@@ -198,7 +203,7 @@ static void copy_weights(gpu_patch *c, ash_ref to, ash_ref moved) {
         ash_ref inside = ash_gpu_inside(k, a), term = ADD(n, MUL(n, column, channels), channel);
         if (terms % at_once) {
             ash_ref there = ash_nest_binary(n, ASH_OP_LT, column, ash_nest_index(n, columns));
-            inside = inside == ASH_NO_REF ? there : ash_nest_binary(n, ASH_OP_AND, inside, there);
+            inside = ash_gpu_both(k, inside, there);
         }
         ash_nest_copy_async(n, a->memory, ADD(n, to, ADD(n, MUL(n, term, a->pitch), line)), a->at.buf,
                             ADD(n, ash_kern_index(k, a->at.linear), moved), VECTOR, inside);
@@ -248,26 +253,32 @@ static ash_ref find_outside(gpu_patch *c) {
     return all;
 }
 
-/* So many places of the quads from `quad` up to `end` behind those at `source`, an i32 that is `ahead`, to
- * as many behind `to`; with the bits, if there are. Place by place, so that a place's bit is looked at
- * once, and quads are a line of copies, apart by numbers. */
-static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, ash_ref to, ash_ref source,
-                       ash_ref bits) {
+/* Copies of a thread: some places of some quads; the bits that say which are outside, if there are any,
+ * those of the first place `skip` places behind the highest. */
+typedef struct copies {
+    int64_t first, end, places, skip;
+    ash_ref bits;
+} copies;
+
+/* From `source`, elements of which b.ahead are too many, to `to`. Place by place, so that a place's bit is
+ * looked at once, and quads are a line of copies, apart by numbers. */
+static void copy_quads(gpu_patch *c, copies of, ash_ref to, ash_ref source) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const ash_gpu_operand *b = &c->tile.b;
     to = ADD(n, to, c->tile.thread);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < of.places; i++) {
         size_t mark = ash_kern_mark(k);
         set_place(c, i, 0);
         ash_ref inside;
-        if (bits != ASH_NO_REF)
-            inside = ash_nest_binary(n, ASH_OP_EQ, ash_nest_binary(n, ASH_OP_AND, bits, bits_of(c, i)),
+        if (of.bits != ASH_NO_REF)
+            inside = ash_nest_binary(n, ASH_OP_EQ,
+                                     ash_nest_binary(n, ASH_OP_AND, of.bits, bits_of(c, of.skip + i)),
                                      number(n, 0));
         else
             inside = ash_gpu_inside(k, b);
-        ash_ref at = ADD(n, ash_kern_index(k, b->at.linear), ash_nest_cast(n, ASH_I64, source));
-        for (int64_t q = quad; q < end; q++) {
+        ash_ref at = ADD(n, ash_kern_index(k, b->at.linear), source);
+        for (int64_t q = of.first; q < of.end; q++) {
             int64_t place = q * c->piece.positions * QUAD + i * ash_gpu_threads(c->tile.shape);
             ash_nest_copy_async(n, b->memory, ADD(n, to, ash_nest_index(n, place)), b->at.buf,
                                 ADD(n, at, ash_nest_index(n, q * QUAD * c->plane - b->ahead)), 1, inside);
@@ -276,82 +287,119 @@ static void copy_quads(gpu_patch *c, int64_t quad, int64_t end, int64_t count, a
     }
 }
 
-/* What the first k-tile needs, and where the others are. */
+/* What the first k-tile needs, or all of them, and where the others are. */
 static void copy_first(gpu_patch *c) {
     ash_nest *n = &c->k->nest;
-    const bool several = c->channel_groups > 1;
-    ash_ref zero = ash_nest_index(n, 0), begin = ash_nest_index(n, c->tile.b.begin);
-    ash_ref bits = ASH_NO_REF;
-    if (several) {
+    const int64_t ahead = c->tile.b.ahead;
+    copies all = {.end = c->piece.quads, .places = places(c, c->piece.positions), .bits = ASH_NO_REF};
+    if (c->channel_groups > 1) {
         c->outside = ash_nest_cell(n, find_outside(c));
         if (c->piece.share)
             c->now = ash_nest_cell(n, ash_nest_get(n, c->outside));
         else
-            bits = ash_nest_get(n, c->outside);
+            all.bits = ash_nest_get(n, c->outside);
     }
-    copy_weights(c, zero, zero);
-    copy_quads(c, 0, c->piece.quads, places(c, c->piece.positions), begin, number(n, c->tile.b.ahead),
-               bits);
+    for (int64_t row = 0; row < (c->tile.ahead ? c->window.kernel[0] : 1); row++)
+        copy_weights(c, ash_nest_index(n, row * c->tile.a.half), ash_nest_index(n, row * c->weights_row));
+    copy_quads(c, all, ash_nest_index(n, c->tile.b.begin), ash_nest_index(n, ahead));
     c->window_row = ash_nest_cell(n, number(n, 0));
     c->half = ash_nest_cell(n, number(n, 0));
     c->weights = ash_nest_cell(n, number(n, 0));
-    c->source = ash_nest_cell(n, number(n, c->plane * c->piece.quads * QUAD + c->tile.b.ahead));
+    c->source = ash_nest_cell(n, number(n, c->plane * c->piece.quads * QUAD + ahead));
 }
 
-/* What of the next patch comes in a k-tile: where there is one. */
-static void copy_some(gpu_patch *c, ash_ref tile, ash_ref row) {
+/* Which row of the window is multiplied: *number, if it is one, and as i64. */
+static ash_ref present_row(const gpu_patch *c, int64_t *number) {
     ash_nest *n = &c->k->nest;
+    *number = c->tile.of_cycle == ASH_GPU_ANY ? -1 : (int64_t)c->tile.of_cycle;
+    return *number < 0 ? wide(n, c->window_row) : ash_nest_index(n, *number);
+}
+
+/* What of the next patch comes in the k-tile before `tile`: places that are outside, all where there is no
+ * next one. */
+static void copy_some(gpu_patch *c, ash_ref tile) {
+    ash_nest *n = &c->k->nest;
+    int64_t number_of_row;
+    ash_ref row = present_row(c, &number_of_row), source = wide(n, c->source), bits;
+    const bool numbered = number_of_row >= 0, by_rows = c->piece.share > 0;
     const int64_t step = ash_gpu_piece_step(&c->window, &c->piece), last = c->window.kernel[0],
-                  patch = ash_gpu_piece_patch(&c->piece) / QUAD, share = c->piece.share * c->piece.row,
-                  apart = share ? share : step * c->piece.positions;
-    ash_ref to = ADD(n, ash_nest_binary(n, ASH_OP_SUB, number(n, patch), ash_nest_get(n, c->half)),
-                     ash_nest_binary(n, ASH_OP_MUL, row, number(n, apart)));
-    to = ADD(n, MUL(n, ash_nest_cast(n, ASH_I64, to), QUAD), ash_nest_index(n, c->tile.b.begin));
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, tile, ash_nest_index(n, (c->channel_groups - 1) * last)));
-    if (share)
-        copy_quads(c, 0, c->piece.quads, places(c, c->piece.of_share), to, ash_nest_get(n, c->source),
-                   ash_nest_get(n, c->now));
-    for (int64_t q = 0, end; !share && q < step; q = end) {
-        const int64_t rows = ash_ceil_div(c->piece.quads - q, step); /* in which there are such quads */
-        for (end = q + 1; end < step && ash_ceil_div(c->piece.quads - end, step) == rows;) end++;
-        if (rows < last) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, row, number(n, rows)));
-        copy_quads(c, q, end, places(c, c->piece.positions), to, ash_nest_get(n, c->source),
-                   ash_nest_get(n, c->outside));
-        if (rows < last) ash_nest_end(n);
-    }
-    ash_nest_end(n);
-}
-
-/* While k-tile `tile` - 1 is multiplied: the weights of `tile`, to the half that is not `odd`. */
-static void copy(void *arg, ash_ref tile, bool first, ash_ref odd) {
-    gpu_patch *c = arg;
-    ash_nest *n = &c->k->nest;
-    const int64_t step = ash_gpu_piece_step(&c->window, &c->piece), last = c->window.kernel[0] - 1;
-    if (first) {
-        copy_first(c);
+                  patch = ash_gpu_piece_patch(&c->piece),
+                  apart = by_rows ? c->piece.share * c->piece.row : step * c->piece.positions;
+    ash_ref half = MUL(n, wide(n, c->half), QUAD),
+            to = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, patch), half);
+    to = ADD(n, ADD(n, to, MUL(n, row, apart * QUAD)), ash_nest_index(n, c->tile.b.begin));
+    if (numbered) source = ADD(n, source, MUL(n, row, by_rows ? c->share_apart : step * QUAD * c->plane));
+    bits = ash_nest_get(n, by_rows && !numbered ? c->now : c->outside);
+    bits = ash_nest_select(
+        n, ash_nest_binary(n, ASH_OP_LE, tile, ash_nest_index(n, (c->channel_groups - 1) * last)), bits,
+        number(n, -1));
+    copies of = {.end = c->piece.quads,
+                 .places = places(c, by_rows ? c->piece.of_share : c->piece.positions),
+                 .bits = bits};
+    if (by_rows) {
+        of.skip = numbered ? number_of_row * of.places : 0;
+        copy_quads(c, of, to, source);
         return;
     }
-    const bool several = c->channel_groups > 1;
-    ash_ref row = ash_nest_get(n, c->window_row), by = number(n, c->weights_row), anew = ASH_NO_REF;
-    if (several) {
-        anew = ash_nest_binary(n, ASH_OP_LE, number(n, last), row);
-        by = ash_nest_select(n, anew, number(n, c->weights_channels - last * c->weights_row), by);
+    for (; of.first < step; of.first = of.end) {
+        const int64_t rows =
+            ash_ceil_div(c->piece.quads - of.first, step); /* in which there are such quads */
+        for (of.end = of.first + 1; of.end < step && ash_ceil_div(c->piece.quads - of.end, step) == rows;)
+            of.end++;
+        if (numbered && number_of_row >= rows) continue;
+        const bool some = !numbered && rows < last;
+        if (some) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, row, ash_nest_index(n, rows)));
+        copy_quads(c, of, to, source);
+        if (some) ash_nest_end(n);
     }
-    ash_nest_set(n, c->weights, ADD(n, ash_nest_get(n, c->weights), by));
-    copy_weights(c, MUL(n, odd, c->tile.a.half), wide(n, c->weights));
-    if (!several) return;
-    copy_some(c, tile, row);
-    int64_t next = step * QUAD * c->plane;
+}
+
+/* Moves on to the next row of the window, or channels: what is copied in the next k-tile. */
+static void move_on(gpu_patch *c, ash_ref anew) {
+    ash_nest *n = &c->k->nest;
+    const int64_t step = ash_gpu_piece_step(&c->window, &c->piece), last = c->window.kernel[0] - 1,
+                  next = c->piece.share ? c->share_apart : step * QUAD * c->plane;
     if (c->piece.share) {
         const int64_t count = places(c, c->piece.of_share);
         ash_ref now =
             ash_nest_binary(n, ASH_OP_MUL, ash_nest_get(n, c->now), number(n, INT64_C(1) << 2 * count));
         ash_nest_set(n, c->now, ash_nest_select(n, anew, ash_nest_get(n, c->outside), now));
-        next = c->share_apart;
     }
-    by = ash_nest_select(n, anew, number(n, c->piece.quads * QUAD * c->plane - last * next),
-                         number(n, next));
+    ash_ref by = ash_nest_select(n, anew, number(n, c->piece.quads * QUAD * c->plane - last * next),
+                                 number(n, next));
     ash_nest_set(n, c->source, ADD(n, ash_nest_get(n, c->source), by));
+}
+
+/* While k-tile `tile` - 1 is multiplied: the weights of `tile`, and some of the next patch. */
+static void copy(void *arg, ash_ref tile, bool first) {
+    gpu_patch *c = arg;
+    ash_nest *n = &c->k->nest;
+    if (first) {
+        copy_first(c);
+        return;
+    }
+    const bool several = c->channel_groups > 1;
+    const int64_t last = c->window.kernel[0] - 1;
+    int64_t number_of_row;
+    ash_ref row = present_row(c, &number_of_row), moved, anew = ASH_NO_REF;
+    if (number_of_row >= 0 && number_of_row < last) {
+        moved = ADD(n, wide(n, c->weights), ash_nest_index(n, (number_of_row + 1) * c->weights_row));
+    } else {
+        ash_ref by = number(n, number_of_row < 0 ? c->weights_row : c->weights_channels);
+        if (several && number_of_row < 0) {
+            anew = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, last), row);
+            by = ash_nest_select(n, anew, number(n, c->weights_channels - last * c->weights_row), by);
+        }
+        ash_nest_set(n, c->weights, ADD(n, ash_nest_get(n, c->weights), by));
+        moved = wide(n, c->weights);
+    }
+    copy_weights(c, c->tile.a.next, moved);
+    if (!several) return;
+    copy_some(c, tile);
+    if (number_of_row < 0) move_on(c, anew);
+    if (number_of_row == last)
+        ash_nest_set(n, c->source,
+                     ADD(n, ash_nest_get(n, c->source), number(n, c->piece.quads * QUAD * c->plane)));
 }
 
 /* --- sums ----------------------------------------------------------------------------------------- */
@@ -401,31 +449,38 @@ static void add_quad(gpu_patch *c, ash_tile *t, ash_ref a_at, ash_ref b_at) {
     }
 }
 
-static void add(void *arg, ash_tile *t, ash_ref odd) {
+static void add(void *arg, ash_tile *t, ash_ref tile) {
     gpu_patch *c = arg;
     ash_nest *n = &c->k->nest;
-    ash_ref line_a, line_b, row = ash_nest_get(n, c->window_row), half = ash_nest_get(n, c->half);
-    const int64_t channels = c->piece.quads * c->piece.channels,
-                  row_apart = c->window.dilations[0] * c->piece.row;
+    ash_ref line_a, line_b;
+    const int64_t channels = c->piece.quads * c->piece.channels, last = c->window.kernel[0] - 1,
+                  row_apart = c->window.dilations[0] * c->piece.row * QUAD;
+    int64_t number_of_row = -1;
+    ash_ref row = c->tile.ahead ? tile : present_row(c, &number_of_row);
     ash_gpu_place_thread(&c->tile, &line_a, &line_b);
-    ash_ref a_at = ADD(n, ADD(n, MUL(n, odd, c->tile.a.half), line_a),
-                       MUL(n, c->tile.slice, c->piece.channels * c->tile.a.pitch));
+    ash_ref a_at =
+        ADD(n, ADD(n, c->tile.a.now, line_a), MUL(n, c->tile.slice, c->piece.channels * c->tile.a.pitch));
     ash_ref own = ADD(n, offset_of_thread(c, ash_nest_idiv(n, line_b, ash_nest_index(n, VECTOR))),
                       MUL(n, c->tile.slice, c->piece.positions * QUAD));
-    ash_ref moved = ADD(n, half, ash_nest_binary(n, ASH_OP_MUL, row, number(n, row_apart)));
-    ash_ref b_at = ADD(n, ADD(n, own, ash_nest_index(n, c->tile.b.begin)),
-                       MUL(n, ash_nest_cast(n, ASH_I64, moved), QUAD));
+    ash_ref b_at = ADD(n, ADD(n, own, ash_nest_index(n, c->tile.b.begin)), MUL(n, row, row_apart));
+    if (c->channel_groups > 1) b_at = ADD(n, b_at, MUL(n, wide(n, c->half), QUAD));
     for (int64_t place = 0; place < c->window.kernel[1]; place++)
         add_quad(c, t, ADD(n, a_at, ash_nest_index(n, place * channels * c->tile.a.pitch)),
                  ADD(n, b_at, ash_nest_index(n, place * c->window.dilations[1] * QUAD)));
-    if (c->channel_groups == 1) {
-        ash_nest_set(n, c->window_row, ADD(n, row, number(n, 1)));
+    if (c->tile.ahead) return;
+    ash_ref half = ash_nest_get(n, c->half),
+            other = ash_nest_binary(n, ASH_OP_SUB, number(n, ash_gpu_piece_patch(&c->piece) / QUAD), half);
+    if (number_of_row >= 0) {
+        if (number_of_row == last) ash_nest_set(n, c->half, other);
         return;
     }
-    ash_ref anew = ash_nest_binary(n, ASH_OP_LE, number(n, c->window.kernel[0] - 1), row);
-    ash_nest_set(n, c->window_row, ash_nest_select(n, anew, number(n, 0), ADD(n, row, number(n, 1))));
-    ash_ref other = ash_nest_binary(n, ASH_OP_SUB, number(n, ash_gpu_piece_patch(&c->piece) / QUAD), half);
-    ash_nest_set(n, c->half, ash_nest_select(n, anew, other, half));
+    ash_ref now = ash_nest_get(n, c->window_row), next = ADD(n, now, number(n, 1));
+    if (c->channel_groups > 1) {
+        ash_ref anew = ash_nest_binary(n, ASH_OP_LE, number(n, last), now);
+        next = ash_nest_select(n, anew, number(n, 0), next);
+        ash_nest_set(n, c->half, ash_nest_select(n, anew, other, half));
+    }
+    ash_nest_set(n, c->window_row, next);
 }
 
 /* --- chunks --------------------------------------------------------------------------------------- */
@@ -472,6 +527,9 @@ bool ash_gpu_lower_patch(ash_kern *k, ash_gpu_shape shape, const ash_gpu_axes *a
     if (!find_weights(&c) || !find_input(&c) || !find_distances(&c)) return false;
     c.tile.b.half = ash_gpu_piece_patch(&c.piece);
     c.tile.b_halves = c.channel_groups > 1 ? 2 : 1;
+    c.tile.a_halves = ash_gpu_piece_halves(&c.window, &c.piece);
+    c.tile.ahead = c.piece.ahead;
+    c.tile.cycle = c.channel_groups > 1 ? (unsigned)c.window.kernel[0] : 0;
     ash_gpu_tile_open(&c.tile);
     c.tile.a.half = ash_gpu_piece_weights(&c.window, shape, &c.piece);
     c.tile.k_tiles = ash_nest_index(n, c.channel_groups * c.window.kernel[0]);

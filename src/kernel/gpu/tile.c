@@ -97,10 +97,16 @@ static int64_t terms_of_slice(const ash_gpu_tile *g) {
     return g->shape.terms / g->shape.slices;
 }
 
-/* Whether there are two k-tiles: both are copied ahead, and the loop only multiplies. */
-static bool comes_ahead(const ash_gpu_tile *g) {
+/* How many k-tiles there are; 0: no number. */
+static int64_t k_tiles_of(const ash_gpu_tile *g) {
     const ash_inst *k_tiles = ash_nest_at(&g->k->nest, g->k_tiles);
-    return !g->copy && !ash_gpu_by_warp(g->shape) && k_tiles->op == ASH_NEST_INT && k_tiles->i == 2;
+    return k_tiles->op == ASH_NEST_INT ? k_tiles->i : 0;
+}
+
+/* Whether all k-tiles are copied ahead, and the loop only multiplies: two, or as many as there is memory
+ * for. */
+static bool comes_ahead(const ash_gpu_tile *g) {
+    return g->copy ? g->ahead : !ash_gpu_by_warp(g->shape) && k_tiles_of(g) == 2;
 }
 
 /* Whether terms lie side by side in memory, and lines do not. */
@@ -156,14 +162,15 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
 static void add_memory(ash_gpu_tile *g) {
     ash_gpu_operand *a = &g->a, *b = &g->b;
     ash_nest *n = &g->k->nest;
-    const unsigned slices = g->shape.slices, b_halves = g->copy ? g->b_halves : 2;
+    const unsigned slices = g->shape.slices, a_halves = g->copy ? g->a_halves : 2,
+                   b_halves = g->copy ? g->b_halves : 2;
     if (slices == 1) {
-        a->memory = ash_nest_shared_add(n, dtype_of(g, a), (uint32_t)(2 * a->half));
+        a->memory = ash_nest_shared_add(n, dtype_of(g, a), (uint32_t)(a_halves * a->half));
         b->memory = ash_nest_shared_add(n, dtype_of(g, b), (uint32_t)(b_halves * b->half));
         return;
     }
     int64_t sums = (int64_t)slices * ash_gpu_rows(g->shape) * ash_gpu_columns(g->shape);
-    b->begin = 2 * a->half;
+    b->begin = a_halves * a->half;
     a->memory = b->memory =
         ash_nest_shared_add(n, ASH_F32, (uint32_t)ASH_MAX(b->begin + b_halves * b->half, sums));
 }
@@ -172,11 +179,14 @@ static void add_memory(ash_gpu_tile *g) {
 
 ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o) {
     ash_ref all = ASH_NO_REF;
-    for (unsigned i = 0; i < o->n_bounds; i++) {
-        ash_ref ok = ash_kern_in_bounds(k, o->bounds[i].at, o->bounds[i].end);
-        if (ok != ASH_NO_REF) all = all == ASH_NO_REF ? ok : ash_nest_binary(&k->nest, ASH_OP_AND, all, ok);
-    }
+    for (unsigned i = 0; i < o->n_bounds; i++)
+        all = ash_gpu_both(k, all, ash_kern_in_bounds(k, o->bounds[i].at, o->bounds[i].end));
     return all;
+}
+
+ash_ref ash_gpu_both(ash_kern *k, ash_ref a, ash_ref b) {
+    if (a == ASH_NO_REF || b == ASH_NO_REF) return a == ASH_NO_REF ? b : a;
+    return ash_nest_binary(&k->nest, ASH_OP_AND, a, b);
 }
 
 /* What a thread copies of one k-tile: its first line and term in the tile, the first term of all, and the
@@ -258,9 +268,7 @@ static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int6
     if (moves) from = ADD(n, from, ash_nest_index(n, -o->ahead));
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
-    ash_ref inside = ash_gpu_inside(k, o);
-    if (o->inside != ASH_NO_REF)
-        inside = inside == ASH_NO_REF ? o->inside : ash_nest_binary(n, ASH_OP_AND, inside, o->inside);
+    ash_ref inside = ash_gpu_both(k, ash_gpu_inside(k, o), o->inside);
     ash_kern_forget(k, mark);
     ash_ref slow = o->by_line ? of_place : of_term, quick = o->by_line ? of_term : of_place;
     copy_from(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick), from, inside);
@@ -456,15 +464,11 @@ ash_ref ash_gpu_line_of_thread(const ash_gpu_tile *g, const ash_gpu_operand *o) 
     return ADD(n, o->first_line, ash_nest_imod(n, g->thread, ash_nest_index(n, o->lines)));
 }
 
-/* The first element of one of an operand's halves. */
-static ash_ref begin_of(ash_nest *n, const ash_gpu_operand *o, ash_ref odd) {
-    return ADD(n, MUL(n, odd, o->half), ash_nest_index(n, o->begin));
-}
-
-static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
+/* Copies k-tile `tile`, the first or a later one, to where both operands' `next` says. */
+static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first) {
     ash_nest *n = &g->k->nest;
     if (g->copy) {
-        g->copy(g->arg, tile, first, odd);
+        g->copy(g->arg, tile, first);
         return;
     }
     ash_ref term0 = g->set(g->arg, tile, first);
@@ -474,7 +478,7 @@ static void copy_both(ash_gpu_tile *g, ash_ref tile, bool first, ash_ref odd) {
         if (g->places) g->place(g->arg, place);
         for (unsigned o = 0; o < 2; o++) {
             int64_t behind = (int64_t)place * terms_of_place(g) * of[o]->pitch;
-            copy(g, of[o], ADD(n, begin_of(n, of[o], odd), ash_nest_index(n, behind)), term0);
+            copy(g, of[o], ADD(n, of[o]->next, ash_nest_index(n, behind)), term0);
         }
     }
 }
@@ -536,26 +540,6 @@ void ash_gpu_add_term(const ash_gpu_tile *g, ash_tile *t, ash_ref term, ash_ref 
             ash_tile_add(t, p, b, ash_nest_splat(n, one, t->lanes));
         }
     }
-}
-
-ash_gpu_math ash_gpu_math_of(const ash_kern *k, const ash_node *node) {
-    ash_dtype dtype = ash_graph__type(k->graph, node->ins[0])->dtype;
-    if (ash_node__is_bytes(k->graph, node)) return ASH_GPU_BYTES;
-    return dtype == ASH_F32 ? k->low->target->singles : ASH_GPU_HALVES;
-}
-
-void ash_gpu_set_job(ash_kern *k, const ash_gpu_work *work, ash_gpu_shape shape) {
-    ash_gpu_job *job = ash_arena_alloc(&k->low->program->arena, 1, sizeof *job);
-    k->job = job;
-    if (!job) {
-        k->failed = true;
-        return;
-    }
-    *job = (ash_gpu_job){.work = *work, .shape = shape};
-    if (shape.across) job->work.math = shape.math;
-    if (!work->window) return;
-    job->window = *work->window;
-    job->work.window = &job->window;
 }
 
 void ash_gpu_tile_open(ash_gpu_tile *g) {
@@ -688,45 +672,86 @@ static void close_sums(const ash_tile *t, const ash_ref *sums) {
         }
 }
 
-/* Whether the loop has two k-tiles, one of each half of the memory, whose addresses are numbers then: where
- * they are as many, and two of them no more than others have in one. */
-static bool in_pairs(const ash_gpu_tile *g) {
-    enum { MOST = 1024 /* multiply-adds of a thread in one */ };
-    const ash_inst *k_tiles = ash_nest_at(&g->k->nest, g->k_tiles);
-    const int64_t adds = (int64_t)g->shape.thread_rows * g->shape.thread_vectors * ash_gpu_lanes(g->shape) *
-                         terms_of_slice(g);
-    return !ash_gpu_by_warp(g->shape) && adds <= MOST && k_tiles->op == ASH_NEST_INT && k_tiles->i >= 4 &&
-           k_tiles->i % 2 == 0;
-}
-
-static void add_half(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref now) {
+/* The products of k-tile `tile`, which lies where both operands' `now` says. */
+static void add_present(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref tile) {
     ash_nest *n = &g->k->nest;
     if (g->add)
-        g->add(g->arg, t, now);
+        g->add(g->arg, t, tile);
     else
-        add_terms(g, t, sums, ADD(n, begin_of(n, &g->a, now), g->a.own),
-                  ADD(n, begin_of(n, &g->b, now), g->b.own));
+        add_terms(g, t, sums, ADD(n, g->a.now, g->a.own), ADD(n, g->b.now, g->b.own));
 }
 
-/* Of the loop over k-tiles: the one that follows `tile`, if there is any, comes to the half `next`, that of
- * `now` is multiplied. */
-static void add_tile(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref tile, ash_ref now,
-                     ash_ref next, bool follows) {
+/* Of the loop over k-tiles: the one behind `tile`, if there is any, comes while that is multiplied. */
+static void add_tile(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums, ash_ref tile, bool follows) {
     ash_nest *n = &g->k->nest;
     ash_ref later = ADD(n, tile, ash_nest_index(n, 1));
     ash_nest_copy_wait(n, 0);
     ash_nest_barrier(n);
     if (!follows) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, later, g->k_tiles));
-    copy_both(g, later, false, next);
+    copy_both(g, later, false);
     if (!follows) ash_nest_end(n);
     ash_nest_copy_commit(n);
-    add_half(g, t, sums, now);
+    add_present(g, t, sums, tile);
+}
+
+/* Half number `i` of an operand's memory, which a k-tile takes that has this number. */
+static ash_ref half_at(ash_nest *n, const ash_gpu_operand *o, ash_ref i) {
+    return ADD(n, MUL(n, i, o->half), ash_nest_index(n, o->begin));
+}
+
+/* All sums: k-tile by k-tile, while the one behind it is copied. Turns of an odd number of them begin with
+ * either half. */
+static void add_all(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums) {
+    ash_nest *n = &g->k->nest;
+    ash_gpu_operand *of[] = {&g->a, &g->b};
+    const unsigned turn = ash_gpu_turn(g->shape, k_tiles_of(g), g->cycle);
+    ash_ref halves[] = {ash_nest_index(n, 0), ash_nest_index(n, 1)}, odd = ASH_NO_REF;
+    if (turn % 2) odd = ash_nest_cell(n, halves[0]);
+    ash_ref first = ash_nest_loop(n, halves[0], g->k_tiles, turn, 1);
+    if (turn % 2) {
+        halves[0] = ash_nest_get(n, odd);
+        halves[1] = ash_nest_binary(n, ASH_OP_SUB, halves[1], halves[0]);
+    }
+    for (unsigned i = 0; i < turn; i++) {
+        for (unsigned o = 0; o < 2; o++) {
+            of[o]->now = half_at(n, of[o], halves[i % 2]);
+            of[o]->next = half_at(n, of[o], halves[(i + 1) % 2]);
+        }
+        g->of_cycle = turn == g->cycle ? i : ASH_GPU_ANY;
+        add_tile(g, t, sums, ADD(n, first, ash_nest_index(n, i)), i + 1 < turn);
+    }
+    if (turn % 2) ash_nest_set(n, odd, halves[1]);
+    ash_nest_end(n);
+}
+
+/* The same where all have come already. */
+static void add_ahead(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums) {
+    ash_nest *n = &g->k->nest;
+    ash_nest_copy_wait(n, 0);
+    ash_nest_barrier(n);
+    ash_ref tile = ash_nest_loop(n, ash_nest_index(n, 0), g->k_tiles, 1, 1);
+    g->a.now = half_at(n, &g->a, tile);
+    g->b.now = half_at(n, &g->b, tile);
+    add_present(g, t, sums, tile);
+    ash_nest_end(n);
+}
+
+/* Copies of the first k-tile, or of all where they come ahead. */
+static void copy_first(ash_gpu_tile *g) {
+    ash_nest *n = &g->k->nest;
+    for (int64_t i = 0; i < (comes_ahead(g) && !g->copy ? 2 : 1); i++) {
+        ash_ref tile = ash_nest_index(n, i);
+        g->a.next = half_at(n, &g->a, tile);
+        g->b.next = half_at(n, &g->b, tile);
+        copy_both(g, tile, i == 0);
+    }
+    ash_nest_copy_commit(n);
 }
 
 void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column, ash_ref *row0) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
-    ash_ref line_a, line_b, zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1);
+    ash_ref line_a, line_b;
     ash_ref sums[ASH_TILE_MAX];
     bool by_warp = ash_gpu_by_warp(g->shape);
     ash_gpu_place_thread(g, &line_a, &line_b);
@@ -739,25 +764,11 @@ void ash_gpu_tile_sum(ash_gpu_tile *g, ash_tile *t, ash_ref row, ash_ref column,
     g->b.first_line = column;
     size_t mark = ash_kern_mark(k);
     ash_nest_barrier(n); /* nobody reads the tile before */
-    copy_both(g, zero, true, zero);
-    if (comes_ahead(g)) copy_both(g, one, false, one);
-    ash_nest_copy_commit(n);
-    if (comes_ahead(g)) {
-        ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 1, 1);
-        ash_nest_copy_wait(n, 0);
-        ash_nest_barrier(n);
-        add_half(g, t, sums, tile);
-    } else if (in_pairs(g)) {
-        ash_ref tile = ash_nest_loop(n, zero, g->k_tiles, 2, 1);
-        add_tile(g, t, sums, tile, zero, one, true);
-        add_tile(g, t, sums, ADD(n, tile, one), one, zero, false);
-    } else {
-        ash_ref odd = ash_nest_cell(n, zero), tile = ash_nest_loop(n, zero, g->k_tiles, 1, 1),
-                now = ash_nest_get(n, odd), next = ash_nest_binary(n, ASH_OP_SUB, one, now);
-        add_tile(g, t, sums, tile, now, next, false);
-        ash_nest_set(n, odd, next);
-    }
-    ash_nest_end(n);
+    copy_first(g);
+    if (comes_ahead(g))
+        add_ahead(g, t, sums);
+    else
+        add_all(g, t, sums);
     ash_nest_copy_wait(n, 0); /* of a sum without terms */
     if (by_warp) close_sums(t, sums);
     if (g->shape.slices > 1) *row0 = add_slices(g, t, *row0);

@@ -31,9 +31,9 @@
  * the way, by copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors and different banks.
  * What lies outside an operand arrives as zeros, so that the loop has no edges.
  *
- * Where a turn of the loop is short, and k-tiles are even in number, it has two of them, one of each half
- * of the block's memory: what is once to a turn is half as much then, and which half is no number to
- * compute.
+ * Where a turn of the loop is short, it has several k-tiles: a cycle of them that lie apart by numbers
+ * (patch.c), or one of each half of the block's memory, where k-tiles are even in number. What is once to a
+ * turn is less then, and where a k-tile lies is no number to compute.
  *
  * Of two k-tiles in all, both are copied ahead, and the loop multiplies alone.
  *
@@ -49,7 +49,7 @@
 #include "base/gpu_tile.h"
 #include "kernel/tile.h"
 
-enum { ASH_GPU_BOUNDS = 6 };
+enum { ASH_GPU_BOUNDS = 6, ASH_GPU_ANY = UINT8_MAX };
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
 enum { ASH_GPU_OWN_LINES = 16 /* more of a thread's are not kept */ };
@@ -73,6 +73,7 @@ typedef struct ash_gpu_operand {
     int64_t begin;      /* of the first half, in the memory */
     ash_ref first_line; /* of the chunk's tile */
     ash_ref own;        /* where the thread's elements begin in a half */
+    ash_ref now, next;  /* where the half begins that is multiplied, and the one that is copied to */
     unsigned run;       /* lines, from a multiple of so many on, that are neighbours in memory */
     /* set by ash_gpu_tile.set, or ASH_NO_REF: how far the k-tile lies behind the first one, of whose terms
      * the index is then; whether what the thread copies is inside */
@@ -95,12 +96,15 @@ typedef struct ash_gpu_tile {
     void (*place)(void *arg, unsigned place);
     unsigned places, present; /* the one that is copied */
     /* In the place of that and of all that copies and multiplies, if not NULL (patch.c): copies k-tile
-     * `tile` to the half of the first operand that is `odd`, or the first one; multiplies that of `odd`.
-     * The second operand's memory is `b_halves` times b.half, not settled. */
-    void (*copy)(void *arg, ash_ref tile, bool first, ash_ref odd);
-    void (*add)(void *arg, ash_tile *t, ash_ref odd);
-    unsigned b_halves;
+     * `tile`, the first one or another, to a.next; multiplies `tile`, whose first operand is at a.now. The
+     * operands' memory is a_halves and b_halves times `half`; that of the second is not settled. */
+    void (*copy)(void *arg, ash_ref tile, bool first);
+    void (*add)(void *arg, ash_tile *t, ash_ref tile);
+    unsigned a_halves, b_halves;
+    bool ahead;     /* its first call copies all k-tiles, of which k-tile `tile` is what is multiplied */
+    unsigned cycle; /* so many k-tiles lie apart by numbers, then so many again; 0: none */
     void *arg;
+    unsigned of_cycle; /* which of its cycle is multiplied while the next one is copied, or ASH_GPU_ANY */
     /* made by ash_gpu_tile_open */
     ash_ref thread, slice;
 } ash_gpu_tile;
@@ -134,6 +138,8 @@ void ash_gpu_warp_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *s
 void ash_gpu_tile_open(ash_gpu_tile *g);
 /* Whether all of an operand's bounds hold at its present symbols; ASH_NO_REF: they do. */
 ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o);
+/* Whether both conditions hold, of which ASH_NO_REF always does. */
+ash_ref ash_gpu_both(ash_kern *k, ash_ref a, ash_ref b);
 /* Copies what an operand has at its present symbols to element `to` of the block's memory, zeros where
  * there is nothing. */
 void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to);
@@ -155,7 +161,8 @@ typedef struct ash_gpu_axes {
  * number are computed once more by their definition: where zeros that stand for nothing meet infinity. */
 void ash_gpu_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_gpu_axes *again);
 
-/* Says of the kernel what it does, in the shape that was chosen. */
+/* job.c: says of the kernel what it does, in the shape that was chosen, and for how many blocks a
+ * multiprocessor is to have registers. */
 void ash_gpu_set_job(ash_kern *k, const ash_gpu_work *work, ash_gpu_shape shape);
 
 /* few.c: products of one or two rows, or columns; strip.c: of up to ASH_GPU_STRIP, with so many groups. */
