@@ -333,20 +333,35 @@ static void same_bits(void **state) {
     }
 }
 
-/* What a decoder appends to its states is written where it is to lie, and their rest is not touched. */
-static void what_grows_is_written_in_place(void **state) {
-    struct room *r = *state;
+static const ash_program *prepare_model(struct room *r, const char *name) {
     const ash_onnx_options sizes = {.var_min = 1, .var_max = 8};
     const ash_plan_options options = ash_plan_options_default();
+    char path[256];
     ash_graph *g;
-    assert_ok(
-        ash_onnx_read(r->context, ASH_SOURCE_DIR "/tests/data/onnx/grown/model.onnx", &sizes, &g, &diag));
+    snprintf(path, sizeof path, "%s/tests/data/onnx/%s/model.onnx", ASH_SOURCE_DIR, name);
+    assert_ok(ash_onnx_read(r->context, path, &sizes, &g, &diag));
     assert_ok(ash_plan_prepare(r->context, g, &options, &r->plan, &diag));
-    const ash_program *decoder = r->plan->program->loops.at[0].body;
+    ash_graph_destroy(g);
+    return r->plan->program;
+}
+
+/* What a decoder appends to its states is written where it is to lie, and their rest is not touched. */
+static void what_grows_is_written_in_place(void **state) {
+    const ash_program *decoder = prepare_model(*state, "grown")->loops.at[0].body;
     assert_int_equal(decoder->updated, 4);
     assert_int_equal(decoder->copied, 0);
     assert_true(decoder->steps.len <= 20); /* with zeros as the rest, 4 more fill it */
-    ash_graph_destroy(g);
+}
+
+/* What is left of states whose size changes is moved within their bytes, however much room there is. */
+static void what_changes_moves_what_is_left(void **state) {
+    /* copied are one of two states that change places, which is read for the other, and one that changes
+     * along two dims */
+    static const uint32_t copied[] = {0, 1, 0, 0, 1, 0, 0, 0};
+    const ash_program *all = prepare_model(*state, "uneven");
+    assert_int_equal(all->loops.len, ASH_COUNT(copied));
+    for (size_t i = 0; i < ASH_COUNT(copied); i++)
+        assert_int_equal(all->loops.at[i].body->copied, copied[i]);
 }
 
 /* --- what is refused ------------------------------------------------------------------------------ */
@@ -657,6 +672,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nested, setup, teardown),
         cmocka_unit_test_setup_teardown(same_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(what_grows_is_written_in_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_changes_moves_what_is_left, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test_setup_teardown(sizes_in_bodies, setup, teardown),
         cmocka_unit_test_setup_teardown(found_in_bodies, setup, teardown),

@@ -108,15 +108,17 @@ static text model_of(const text *graph) {
     return model;
 }
 
-/* y = x after `trips` of the body on x f32[4]. */
+/* y = x after `trips` of the body on x f32[4]; 0: as often as x says, and loops within 2000 times. */
 static text looping(int64_t trips, const text *body) {
     static const int64_t four[] = {4};
     text graph = {0};
-    bytes x = make_info("x", four, 1), y = make_info("y", NULL, 0);
+    bytes x = make_info("x", four, 1), y = make_info("y", NULL, 0),
+          often = make_node(NULL, "ArgMax", "x", NULL, "often");
     add_bytes(&graph, 11, &x);
     add_bytes(&graph, 12, &y);
-    add_number(&graph, "n", 7, trips);
-    add_loop(&graph, "n", "x", "y", body);
+    add_number(&graph, "n", 7, trips ? trips : 2000);
+    if (!trips) add_bytes(&graph, 1, &often);
+    add_loop(&graph, trips ? "n" : "often", "x", "y", body);
     text model = model_of(&graph);
     free(graph.at);
     return model;
@@ -518,6 +520,82 @@ static void test_long_loops_stay_small(void **state) {
     free(body.at);
 }
 
+/* x = concat(x, x), so often: it is as long as few iterations make it, or as the caller says. */
+static ash_status double_often(ash_context *context, int64_t trips, int64_t most, size_t *count) {
+    static const float data[] = {1, 2, 3, 4};
+    const ash_onnx_options options = {
+        .size = sizeof options, .vars = (ash_onnx_var[]){{"y.0", 0, most}}, .n_vars = most != 0};
+    const void *ins[] = {data};
+    text body = {0};
+    bytes twice = make_node(NULL, "Concat", "s", "s", "so"), attr = {.len = 0};
+    ash_graph *graph;
+    ash_reference *run = NULL;
+    put_text(&attr, 1, "axis");
+    put_int(&attr, 3, 0);
+    put_int(&attr, 20, 2);
+    put_message(&twice, 5, &attr);
+    add_body_names(&body);
+    add_bytes(&body, 1, &twice);
+    text model = looping(trips, &body);
+    assert_ok(ash_onnx_parse(context, model.at, model.len, &options, &graph, &diag));
+    assert_true(ash_graph_node_count(graph) < 60);
+    ash_status status = ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag);
+    if (status == ASH_OK) assert_true(ash_reference_output(run, 0, NULL, count)[*count - 1] == 4);
+    ash_reference_destroy(run);
+    ash_graph_destroy(graph);
+    free(model.at);
+    free(body.at);
+    return status;
+}
+
+static void test_states_are_bounded(void **state) {
+    (void)state;
+    test_memory m;
+    ash_context *context = open_metered(&m);
+    size_t count = 0;
+    assert_ok(double_often(context, 17, 0, &count));
+    assert_int_equal(count, 4 << 17);
+    assert_status(double_often(context, 17, 1 << 16, &count), ASH_ERROR_BUDGET);
+    assert_non_null(strstr(diag.message, "131072 elements, whose size is computed, and bounded by 65536"));
+    assert_status(double_often(context, 1000003, 0, &count), ASH_ERROR_BUDGET);
+    assert_non_null(strstr(diag.message, "8192 elements, whose size is computed, and bounded by 4096: give "
+                                         "the dim 'y.0' a larger bound"));
+    assert_string_equal(diag.node, "loop");
+    ash_context_destroy(context);
+}
+
+/* What no loop can have says so, and not what was tried last; depth, too. */
+static void test_refused_loops_say_why(void **state) {
+    (void)state;
+    static const char *const states[] = {"state 0 has another type after the second iteration",
+                                         "graphs nest more than 8 deep"};
+    test_memory m;
+    ash_context *context = open_metered(&m);
+    for (int deep = 0; deep < 2; deep++) {
+        text body = {0};
+        bytes change = make_node(NULL, deep ? "Neg" : "Unsqueeze", "s", deep ? NULL : "first", "so");
+        bytes first = make_tensor("first", 7, (const int64_t[]){1}, 1, &(int64_t){0}, 8);
+        ash_graph *graph;
+        add_body_names(&body);
+        add_bytes(&body, 5, &first);
+        add_bytes(&body, 1, &change);
+        for (int d = 0; deep && d < 8; d++) {
+            text outer = {0};
+            add_body_names(&outer);
+            add_loop(&outer, "n", "s", "so", &body);
+            free(body.at);
+            body = outer;
+        }
+        text model = looping(deep ? 0 : 2000, &body);
+        assert_status(ash_onnx_parse(context, model.at, model.len, NULL, &graph, &diag),
+                      ASH_ERROR_UNSUPPORTED);
+        if (!strstr(diag.message, states[deep])) fail_msg("%s", diag.message);
+        free(model.at);
+        free(body.at);
+    }
+    ash_context_destroy(context);
+}
+
 /* A size that a range settles has the bound that the caller gives it: what exceeds it is no result. */
 static void test_ranges_are_bounded(void **state) {
     (void)state;
@@ -590,6 +668,8 @@ int main(void) {
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_one_of_a_computed_number),
         cmocka_unit_test(test_long_loops_stay_small),
+        cmocka_unit_test(test_states_are_bounded),
+        cmocka_unit_test(test_refused_loops_say_why),
         cmocka_unit_test(test_ranges_are_bounded),
         cmocka_unit_test(test_computed_sizes_are_held),
     };

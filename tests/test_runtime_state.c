@@ -146,7 +146,7 @@ static const struct {
 } updates[] = {
     {by_write, 1, 0},        {by_column, 1, 0},     {by_scatter, 1, 0},   {by_scatter_add, 1, 0},
     {by_two_scatters, 1, 0}, {by_two_writes, 1, 0}, {by_condition, 1, 0}, {by_anything, 1, 0},
-    {shifted, 0, 1},         {turned, 0, 1},        {from_itself, 1, 0},  {own_row, 0, 1},
+    {shifted, 1, 0},         {turned, 0, 1},        {from_itself, 1, 0},  {own_row, 1, 0},
     {the_input, 0, 1},       {unchanged, 0, 0},     {constant, 0, 1},
 };
 

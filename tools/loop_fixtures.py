@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
-computed,in_bodies,backwards,multiples,placeholders,grown}: models whose course is
+computed,in_bodies,backwards,multiples,placeholders,grown,uneven,survivors}: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data [NAME...]
@@ -452,8 +452,77 @@ def grown(folder):
                          for asked, long, b, t, p, far, rows in ((5, 99, 1, 1, 3, 20, 2), (9, 6, 2, 2, 5, 1e9, 1), (0, 9, 1, 3, 2, -1e9, 4), (1, 3, 3, 4, 1, 60, 1))])
 
 
+def uneven(folder):
+    """States whose sizes change from one iteration to the next as these sizes and the iteration's number say: a decoder with a cache that rolls on,
+    until a token; two that change places; one that loses its first row, one that loses its last until one is left; one that shrinks along a dim and rolls
+    along another; one that is halved; one that is as long as the iteration's number; one that a loop within shortens."""
+    begin(41)
+    i64, flag = TensorProto.INT64, TensorProto.BOOL
+    weights = [constant("table", floats(9, 4) * np.float32(4)), constant("wk", floats(4, 4)), constant("wv", floats(4, 4)), constant("wo", floats(4, 9) * np.float32(4)), constant("none", np.zeros(0, np.int64)),
+               constant("z", np.array([0])), constant("one", np.array([1])), constant("two", np.array([2])), constant("window", np.array([-3])), constant("less", np.array([-1])), constant("far", np.array([2**62])),
+               constant("nil", np.int64(0)), constant("single", np.int64(1)), constant("half", np.float32(.5)), constant("base", floats(12))]
+    def loop(name, nodes, states, scans=(), trips="n", kinds=(), go="", goes=True):
+        ends = ([node("Identity", ["c"], ["c2"])] if goes else [])
+        body = helper.make_graph(nodes + ends, name, [value("i", [], i64), value("c", [], flag)] + [value(a, None, i64 if a in kinds else TensorProto.FLOAT) for _, a, _, _ in states],
+                                 [value("c2", [], flag)] + [value(b, None, i64 if a in kinds else TensorProto.FLOAT) for _, a, b, _ in states] + [value(a, None) for a, _ in scans])
+        return node("Loop", [trips, go] + [first for first, _, _, _ in states], [last for _, _, _, last in states] + [out for _, out in scans], name=name, body=body)
+    nodes = [
+        loop("decode", [node("Gather", ["table", "t"], ["x"]), node("MatMul", ["x", "wk"], ["k1"]), node("MatMul", ["x", "wv"], ["v1"]), node("Concat", ["k", "k1"], ["kc"], axis=0), node("Concat", ["v", "v1"], ["vc"], axis=0),
+                        node("Slice", ["kc", "window", "far", "z"], ["k2"]), node("Slice", ["vc", "window", "far", "z"], ["v2"]), node("Transpose", ["k2"], ["kt"], perm=[1, 0]), node("MatMul", ["x", "kt"], ["scores"]),
+                        node("Softmax", ["scores"], ["p"], axis=-1), node("MatMul", ["p", "v2"], ["mixed"]), node("MatMul", ["mixed", "wo"], ["logits"]), node("ArgMax", ["logits"], ["t2"], axis=1, keepdims=0),
+                        node("Concat", ["ids", "t2"], ["ids2"], axis=0), node("Equal", ["t2", "stop"], ["ended"]), node("Not", ["ended"], ["on"]), node("Squeeze", ["on", "z"], ["c2"])],
+             [("t0", "t", "t2", "last"), ("k0", "k", "k2", "keys"), ("k0", "v", "v2", "values"), ("none", "ids", "ids2", "said")], kinds=("t", "ids"), go="go", goes=False),
+        loop("swap", [node("ReduceSum", ["a"], ["sum"], keepdims=1), node("Add", ["b", "sum"], ["more"]), node("Mul", ["more", "half"], ["a2"]), node("Identity", ["a"], ["b2"])], [("a0", "a", "a2", "first"), ("b0", "b", "b2", "second")]),
+        loop("shrink", [node("Slice", ["s", "one", "far", "z"], ["cut"]), node("Mul", ["cut", "half"], ["s2"])], [("k0", "s", "s2", "shrunk")]),
+        loop("last", [node("Slice", ["s", "z", "less", "z"], ["s2"]), node("Shape", ["s2"], ["size"]), node("Gather", ["size", "nil"], ["rows"]), node("Greater", ["rows", "single"], ["c2"])], [("b0", "s", "s2", "ended_at")], trips="", goes=False),
+        loop("both", [node("Slice", ["s", "one", "far", "z"], ["cut"]), node("Concat", ["cut", "cut"], ["wide"], axis=1), node("Slice", ["wide", "window", "far", "one"], ["s2"])], [("k0", "s", "s2", "narrow")]),
+        loop("halve", [node("Shape", ["s"], ["size"]), node("Div", ["size", "two"], ["h"]), node("Slice", ["s", "z", "h", "z"], ["s2"])], [("a0", "s", "s2", "halved")]),
+        loop("count", [node("Unsqueeze", ["i", "z"], ["at"]), node("Slice", ["base", "z", "at", "z"], ["s2"]), node("ReduceSum", ["s"], ["sum"], keepdims=0)], [("a0", "s", "s2", "counted")], [("sum", "sums")]),
+        loop("outer", [loop("inner", [node("Slice", ["w", "one", "far", "z"], ["w2"])], [("s", "w", "w2", "few")], trips="i"), node("Concat", ["few", "b0", "b0"], ["s2"], axis=0)], [("a0", "s", "s2", "nested")]),
+        node("ReduceSum", ["sums"], ["total"], keepdims=0)]
+    graph = helper.make_graph(nodes, "uneven", [value("n", [], i64), value("go", [], flag), value("t0", [1], i64), value("stop", [1], i64), value("k0", ["p", 4]), value("a0", ["q"]), value("b0", ["r"])],
+                              [value(name, None, i64 if name in ("last", "said") else TensorProto.FLOAT) for name in
+                               ("last", "keys", "values", "said", "first", "second", "shrunk", "ended_at", "narrow", "halved", "counted", "total", "nested")], weights)
+    save(folder, graph, [{"n": np.array(n), "go": np.array(go), "t0": np.array([n % 7]), "stop": np.array([stop]), "k0": floats(p, 4), "a0": floats(q), "b0": floats(r)}
+                         for n, go, stop, p, q, r in ((9, True, 99, 2, 3, 5), (1, True, 99, 1, 1, 2), (0, True, 99, 4, 2, 3), (13, True, 4, 3, 6, 4), (4, False, 9, 1, 5, 9))])
+
+
+def survivors(folder):
+    """States whose sizes data say: what a mask leaves of rows and their scores, a slice to a computed length, boxes of which a loop takes one and leaves what is far
+    from it, sequences that end and go, appended rows that are chosen; one that doubles, and two of which each is what both were before."""
+    begin(43)
+    i64, flag = TensorProto.INT64, TensorProto.BOOL
+    weights = [constant("z", np.array([0])), constant("one", np.array([1])), constant("end", np.array([-1])), constant("far", np.array([2**62])), constant("nil", np.int64(0)), constant("null", np.float32(0)), constant("step", np.float32(.15)),
+               constant("half", np.float32(.5)), constant("taken", np.zeros((0, 4), np.float32)), constant("five", np.int64(5)), constant("eleven", np.int64(11)), constant("seven", np.int64(7)), constant("table", floats(16, 3)), constant("few", np.int64(4))]
+    remains = [node("Shape", ["s2"], ["size"]), node("Gather", ["size", "nil"], ["rows"]), node("Greater", ["rows", "nil"], ["c2"])]
+    on = [node("Identity", ["c"], ["c2"])]
+    def loop(name, nodes, states, trips="n", kind=TensorProto.FLOAT):
+        body = helper.make_graph(nodes, name, [value("i", [], i64), value("c", [], flag)] + [value(a, None, kind) for _, a, _, _ in states],
+                                 [value("c2", [], flag)] + [value(b, None, kind) for _, _, b, _ in states])
+        return node("Loop", [trips, ""] + [first for first, _, _, _ in states], [last for _, _, _, last in states], name=name, body=body)
+    nodes = [
+        loop("masked", [node("Greater", ["s", "least"], ["keep"]), node("NonZero", ["keep"], ["at"]), node("Squeeze", ["at", "z"], ["rows"]), node("Gather", ["x", "rows"], ["xk"]), node("Gather", ["s", "rows"], ["sk"]),
+                        node("Unsqueeze", ["sk", "one"], ["column"]), node("Mul", ["xk", "column"], ["x2"]), node("Sub", ["sk", "step"], ["s2"])] + on, [("x0", "x", "x2", "rows_left"), ("s0", "s", "s2", "scores_left")]),
+        loop("cut", [node("Greater", ["s", "null"], ["above"]), node("Cast", ["above"], ["ones"], to=i64), node("ReduceSum", ["ones"], ["count"], keepdims=0), node("Reshape", ["count", "one"], ["to"]), node("Slice", ["s", "z", "to", "z"], ["head"]),
+                     node("Sub", ["head", "step"], ["s2"])] + on, [("s0", "s", "s2", "heads")]),
+        loop("suppress", [node("Slice", ["s", "z", "one", "z"], ["best"]), node("Slice", ["s", "one", "far", "z"], ["rest"]), node("Sub", ["rest", "best"], ["off"]), node("Abs", ["off"], ["apart"]),
+                          node("ReduceMax", ["apart"], ["distance"], axes=[1], keepdims=0), node("Greater", ["distance", "least"], ["keep"]), node("Compress", ["rest", "keep"], ["s2"], axis=0),
+                          node("Concat", ["t", "best"], ["t2"], axis=0)] + remains, [("boxes", "s", "s2", "none_left"), ("taken", "t", "t2", "chosen")], trips=""),
+        loop("beams", [node("Gather", ["s", "end"], ["last"], axis=1), node("Squeeze", ["last", "one"], ["said"]), node("Mul", ["said", "five"], ["by"]), node("Add", ["by", "i"], ["sum"]), node("Mod", ["sum", "eleven"], ["next"]),
+                       node("Unsqueeze", ["next", "one"], ["column"]), node("Concat", ["s", "column"], ["longer"], axis=1), node("Equal", ["next", "seven"], ["ended"]), node("Not", ["ended"], ["alive"]), node("Compress", ["longer", "alive"], ["s2"], axis=0)] + remains,
+             [("ids", "s", "s2", "sequences")], kind=i64),
+        loop("append", [node("Gather", ["table", "i"], ["row"]), node("Greater", ["row", "least"], ["keep"]), node("Compress", ["row", "keep"], ["some"], axis=0), node("Concat", ["s", "some"], ["s2"], axis=0)] + on, [("s0", "s", "s2", "appended")]),
+        node("Min", ["n", "few"], ["seldom"]),
+        loop("double", [node("Mul", ["s", "half"], ["h"]), node("Concat", ["s", "h"], ["s2"], axis=0)] + on, [("s0", "s", "s2", "doubled")], trips="seldom"),
+        loop("fibonacci", [node("Concat", ["a", "b"], ["b2"], axis=0), node("Identity", ["b"], ["a2"])] + on, [("s0", "a", "a2", "fewer"), ("s0", "b", "b2", "more")], trips="seldom")]
+    graph = helper.make_graph(nodes, "survivors", [value("n", [], i64), value("least", []), value("x0", ["p", 3]), value("s0", ["p"]), value("boxes", ["q", 4]), value("ids", ["r", "t"], i64)],
+                              [value(name, None, i64 if name == "sequences" else TensorProto.FLOAT) for name in ("rows_left", "scores_left", "heads", "none_left", "chosen", "sequences", "appended", "doubled", "fewer", "more")], weights)
+    save(folder, graph, [{"n": np.array(n), "least": np.array(least, np.float32), "x0": floats(p, 3), "s0": floats(p) + np.float32(.8), "boxes": floats(q, 4), "ids": random.integers(0, 11, (r, t))}
+                         for n, least, p, q, r, t in ((3, .2, 9, 12, 6, 2), (0, .1, 5, 3, 2, 1), (1, 9, 4, 1, 1, 3), (12, -9, 3, 7, 20, 1), (16, .3, 17, 9, 3, 1))])
+
+
 if __name__ == "__main__":
     for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples,
-                 placeholders, grown):
+                 placeholders, grown, uneven, survivors):
         if len(sys.argv) == 2 or make.__name__ in sys.argv[2:]:
             make(f"{sys.argv[1]}/onnx/{make.__name__}")

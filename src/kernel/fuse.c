@@ -8,8 +8,7 @@
  * and time that grows with the nodes: past these numbers a value is stored. */
 enum {
     MAX_DEPTH = 96, /* nodes one behind the other */
-    MAX_TURNS =
-        3, /* among them reshapes that regroup dims: each multiplies the terms of an address by the rank */
+    MAX_TURNS = 3   /* reshapes that regroup dims: each multiplies the terms of an address by the rank */
 };
 
 /* What the users of a value ask of it, as far as they have been visited. */
@@ -41,12 +40,10 @@ typedef struct fuser {
      * that repeats it along some axes before the reduction itself is seen: most often that one follows, and
      * makes the group rows. */
     bool *from_reduction;
-    bool *meets; /* per value: computed element by element from results of several reductions */
-    bool
-        *light; /* per value: made of one byte, of positions, or of one number that is stored beside it, and
-                    computed anew by each group that reads it */
-    bool *
-        packed; /* per value: must lie in memory in its own order, also when it is the result of movement */
+    bool *meets;  /* per value: computed element by element from results of several reductions */
+    bool *light;  /* per value: made of one byte, of positions, or of one number that is stored beside it,
+                     and computed anew by each group that reads it */
+    bool *packed; /* per value: must lie in memory in its own order, also as the result of movement */
     bool fuse, alone;
     bool failed; /* out of memory */
 } fuser;
@@ -670,8 +667,8 @@ static bool is_deep(const fuser *f, const ash_node *node) {
 
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = f->packed[node->out] || is_deep(f, node) || node->n_outs > 1 ||
-                      node->op == ASH_OP_MATMUL_LIBRARY; /* which does that alone */
+    bool must_store = f->packed[node->out] || f->fusion->moved[node->out] || is_deep(f, node) ||
+                      node->n_outs > 1 || node->op == ASH_OP_MATMUL_LIBRARY; /* which does that alone */
     for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
     bool reduces = ash_op_is_reduction(node->op) && !ash_node_reduces_nothing(f->graph, node);
@@ -744,6 +741,7 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
     out->group_of = ash_mem_alloc(a, nodes, sizeof *out->group_of);
     out->labels = ash_mem_calloc(a, nodes, sizeof *out->labels);
     out->constant = ash_mem_calloc(a, values, sizeof *out->constant);
+    out->moved = ash_mem_calloc(a, values, sizeof *out->moved);
     fuser f = {.graph = graph,
                .costs = costs,
                .fusion = out,
@@ -758,14 +756,15 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
     f.meets = ash_mem_calloc(a, values, sizeof *f.meets);
     out->beside = ash_mem_calloc(a, nodes, sizeof *out->beside);
     ash_status status = ASH_OK;
-    if (!out->group_of || !out->labels || !out->constant || !f.requests || !f.from_reduction || !f.packed ||
-        !f.light || !f.nearest || !f.meets || !out->beside) {
+    if (!out->group_of || !out->labels || !out->constant || !out->moved || !f.requests ||
+        !f.from_reduction || !f.packed || !f.light || !f.nearest || !f.meets || !out->beside) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
     ash_fuse__mark_constants(graph, out->constant);
     ash_fuse__mark_from_reduction(graph, f.from_reduction);
-    if (!ash_fuse__mark_light(graph, options, out->constant, f.light, f.meets)) {
+    if (!ash_fuse__mark_moved(graph, out->moved) ||
+        !ash_fuse__mark_light(graph, options, out->constant, f.light, f.meets)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -794,6 +793,7 @@ void ash_fusion_free(ash_fusion *fusion) {
     ash_mem_free(fusion->allocator, fusion->labels, fusion->n_nodes, sizeof *fusion->labels);
     ash_mem_free(fusion->allocator, fusion->beside, fusion->n_nodes, sizeof *fusion->beside);
     ash_mem_free(fusion->allocator, fusion->constant, fusion->n_values, sizeof *fusion->constant);
+    ash_mem_free(fusion->allocator, fusion->moved, fusion->n_values, sizeof *fusion->moved);
     ash_mem_free(fusion->allocator, fusion->members, fusion->n_nodes, sizeof *fusion->members);
     ash_vec_free(fusion->allocator, &fusion->groups);
     *fusion = (ash_fusion){.allocator = fusion->allocator};

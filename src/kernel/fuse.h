@@ -71,6 +71,7 @@ typedef struct ash_fusion {
     int8_t (*labels)[ASH_MAX_RANK]; /* per node in a group: axis along each dim of its (first) output */
     bool *beside; /* per node in a group of rows: its result, one number for each row, is stored as well */
     bool *constant;    /* per value */
+    bool *moved;       /* per value: a part of a state's new value, of its old one's elements elsewhere */
     uint32_t *members; /* what the groups' lists of nodes point into */
     size_t n_nodes, n_values;
     bool anew; /* something that is no movement is computed wherever it is read */
@@ -109,6 +110,9 @@ void ash_fuse__mark_from_reduction(const ash_graph *graph, bool *from);
  * False: no memory. */
 bool ash_fuse__mark_light(const ash_graph *graph, const ash_fusion_options *options, const bool *constant,
                           bool *light, bool *meets);
+
+/* fuse_old.c: marks `moved` of ash_fusion, which is zeroed before. False: no memory. */
+bool ash_fuse__mark_moved(const ash_graph *graph, bool *moved);
 
 /* attend_query.c: what the queries of a product that makes scores are packed from, at an index of the
  * product's second operand, which becomes one of theirs; or that operand itself, where it is not seen to be

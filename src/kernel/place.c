@@ -5,7 +5,8 @@
  * compute are written straight into it: their place is a part of the concatenation's buffer, with its
  * strides. Three rules decide that, and make every step find what it reads, whatever is nested in whatever:
  *
- *   one writer     the part is stored for this concatenation alone, by a kernel that can write anywhere
+ *   one writer     the part is stored for this concatenation alone, by a kernel that can write anywhere,
+ *                  and overwrites nothing of a state that it reads (fuse_old.c)
  *   known in time  the sizes that its address mentions are settled before its kernel runs
  *   covered        what access records say of the parts covers what they say of the whole
  *
@@ -105,7 +106,8 @@ bool ash_lower__is_empty(const ash_lowering *low, ash_value value) {
 /* Whether a value is stored, for nobody but the graph's own nodes, by a kernel that can write anywhere. */
 static bool is_placeable(const ash_lowering *low, ash_value value, const bool *stored, bool constant) {
     const ash_value_info *info = ash_graph__value(low->graph, value);
-    if (info->kind != ASH_VALUE_NODE || stored[value] || low->places[value].buffer != ASH_NO_BUFFER)
+    if (info->kind != ASH_VALUE_NODE || stored[value] || low->places[value].buffer != ASH_NO_BUFFER ||
+        low->fusion.moved[value])
         return false;
     const ash_node *node = &low->graph->nodes.at[info->node];
     uint32_t group = low->fusion.group_of[info->node];

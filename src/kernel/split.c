@@ -126,8 +126,9 @@ static bool is_view(const split_sweep *s, uint32_t n) {
 /* A part of a concatenation that its kernel may compute in place: see place.c. */
 static bool is_part(const split_sweep *s, ash_value value, ash_value whole) {
     const ash_value_info *info = ash_graph__value(s->graph, value);
-    return info->kind == ASH_VALUE_NODE && !s->options->stored[value] && is_root(s, info->node) &&
-           s->behind[value] == value && s->graph->nodes.at[info->node].n_outs == 1 &&
+    return info->kind == ASH_VALUE_NODE && !s->options->stored[value] && !s->fusion->moved[value] &&
+           is_root(s, info->node) && s->behind[value] == value &&
+           s->graph->nodes.at[info->node].n_outs == 1 &&
            s->fusion->constant[value] == s->fusion->constant[whole];
 }
 

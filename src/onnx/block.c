@@ -161,6 +161,7 @@ static ash_status nested_body(ash_import *im, ash_wire graph, ash_import_gate *g
     im->nesting--;
     im->scope = scope.parent;
     ash_strmap_free(&scope.names);
+    if (im->node) ash_import__name_nodes(im);
     return im->status;
 }
 

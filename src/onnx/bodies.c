@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes in the bodies of loops and branches: those that an iteration finds, which stay inside, and states
- * that grow.
- *
- * A graph's loop hands on states of one type. A state to which each iteration adds as much, as a decoder
- * does with what it has said and with its cache, lies in one that has room for the last iteration: a body
- * takes as much of it as there is by then, which the number of the iteration says, and hands on what it
- * made of that with the rest behind it: what is appended is written in place. That number is one size for
- * all states, so that what is computed from two of them fits. */
-#include "base/text.h"
+/* Sizes that an iteration of a loop, or a branch, finds: they stay inside. */
 #include "control.h"
-
-/* --- sizes that a body finds ----------------------------------------------------------------------- */
 
 static bool is_of_body(void *user, uint32_t var) {
     ash_onnx_inside *in = user;
@@ -77,53 +67,4 @@ bool ash_onnx__finds_no_size(ash_onnx_inside *in) {
         if (g->nodes.at[n].op == ASH_OP_SETTLE && in->values[g->nodes.at[n].out - in->first])
             ash_import__fail(in->im, ASH_ERROR_UNSUPPORTED, "a branch in which a size depends on data");
     return ash_import__ok(in->im);
-}
-
-/* --- states that grow ------------------------------------------------------------------------------ */
-
-bool ash_onnx__grows(const ash_import *im, const ash_type *before, const ash_type *after, ash_dim *by) {
-    int64_t least, most;
-    if (before->dtype != after->dtype || before->rank != after->rank) return false;
-    for (unsigned d = 0; d < before->rank; d++) {
-        if (ash_dims_combine(im->graph->dims, ASH_DIM_SUB, after->dims[d], before->dims[d], &by[d], NULL) !=
-            ASH_OK)
-            return false;
-        ash_dims_bounds(im->graph->dims, by[d], &least, &most);
-        if (least < 0) return false;
-    }
-    return true;
-}
-
-ash_value ash_onnx__grown(ash_import *im, ash_value x, const ash_type *began, const ash_dim *by,
-                          ash_dim times) {
-    for (unsigned d = 0; d < began->rank && ash_import__ok(im); d++) {
-        if (by[d] == 0) continue;
-        const ash_dim more = ash_graph_dim_mul(im->graph, by[d], times);
-        x = ash_slice_axis(im->graph, x, d, 0, ash_graph_dim_add(im->graph, began->dims[d], more));
-    }
-    return x;
-}
-
-/* The only dim that grows; ASH_MAX_RANK: several do. */
-static unsigned growing_dim(const ash_dim *by, unsigned rank) {
-    unsigned dim = ASH_MAX_RANK, n = 0;
-    for (unsigned d = 0; d < rank; d++)
-        if (by[d] && ++n) dim = d;
-    return n == 1 ? dim : ASH_MAX_RANK;
-}
-
-ash_value ash_onnx__room(ash_import *im, ash_value x, ash_value all, const ash_dim *by, ash_dim times) {
-    ash_graph *g = im->graph;
-    ash_type type = ash_import__type(im, x);
-    const unsigned only = all == ASH_NO_VALUE ? ASH_MAX_RANK : growing_dim(by, type.rank);
-    for (unsigned d = 0; d < type.rank && ash_import__ok(im); d++) {
-        if (by[d] == 0) continue;
-        const ash_dim more = ash_graph_dim_mul(g, by[d], times);
-        if (d == only) {
-            const ash_value parts[] = {x, ash_slice_axis(g, all, d, type.dims[d], more)};
-            return more == 0 ? x : ash_concat(g, parts, 2, d);
-        }
-        x = ash_onnx__fill_up(im, x, d, ash_graph_dim_add(g, type.dims[d], more));
-    }
-    return x;
 }

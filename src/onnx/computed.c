@@ -166,6 +166,12 @@ static bool within(const ash_import *im, ash_value x, int64_t low, int64_t *most
     return low == INT64_MIN || all.least >= (double)low;
 }
 
+int64_t ash_onnx__most(const ash_import *im, ash_value x) {
+    int64_t most = ASH_OPEN_MOST;
+    within(im, x, INT64_MIN, &most);
+    return most;
+}
+
 /* --- elements ------------------------------------------------------------------------------------- */
 
 static number known(int64_t v) {
@@ -454,11 +460,20 @@ const char *ash_onnx__size_name(ash_import *im, ash_span result, unsigned axis) 
     return NULL;
 }
 
-const char *ash_onnx__size_bound(ash_import *im, size_t k, unsigned axis, int64_t *most) {
-    const char *name = ash_onnx__size_name(im, im->node->outs[k], axis);
+const char *ash_onnx__bound_of(ash_import *im, ash_span result, unsigned axis, int64_t *most, bool *given) {
+    const char *name = ash_onnx__size_name(im, result, axis);
     const ash_onnx_var *var =
         name ? ash_import__var(im, (ash_span){(const uint8_t *)name, strlen(name)}) : NULL;
-    if (most) *most = ASH_MAX(var ? var->max : SIZE_MOST, 1);
+    *most = ASH_MAX(var ? var->max : SIZE_MOST, 1);
+    *given = var != NULL;
+    return name;
+}
+
+const char *ash_onnx__size_bound(ash_import *im, size_t k, unsigned axis, int64_t *most) {
+    int64_t bound;
+    bool given;
+    const char *name = ash_onnx__bound_of(im, im->node->outs[k], axis, &bound, &given);
+    if (most) *most = bound;
     return name;
 }
 

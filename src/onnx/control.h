@@ -50,28 +50,69 @@ bool ash_onnx__leaves(ash_onnx_inside *in, ash_value value, const char *what, si
 /* A branch that is in no loop and finds sizes is better a part of the graph: that runs everywhere. */
 bool ash_onnx__finds_no_size(ash_onnx_inside *in);
 
-/* What an iteration adds to each dim of a state, by[rank]. False: it makes something else of it. */
-bool ash_onnx__grows(const ash_import *im, const ash_type *before, const ash_type *after, ash_dim *by);
-/* As much of x as a state of type `began` has become after so many iterations. */
-ash_value ash_onnx__grown(ash_import *im, ash_value x, const ash_type *began, const ash_dim *by,
-                          ash_dim times);
-/* x with room for what so many iterations add: with what lies there in `all`, where one dim grows, or
- * zeros. */
-ash_value ash_onnx__room(ash_import *im, ash_value x, ash_value all, const ash_dim *by, ash_dim times);
+/* --- states.c --- */
+
+/* How the states of a loop change their shapes, as far as imports of its body have shown. */
+typedef struct ash_onnx_states ash_onnx_states;
+
+/* What an import carries. */
+typedef struct ash_onnx_carried {
+    size_t n;
+    const size_t *numbers; /* of the states in the model, or NULL: all */
+    ash_dim trips;         /* bounds the iterations; ASH_OPEN_MOST: nothing does */
+} ash_onnx_carried;
+
+/* Of `n` states at most, operands of the node from `first` on, none of which is known to change.
+ * `peeled`: the first iteration stands in front of the loop. NULL: a failure. */
+ash_onnx_states *ash_onnx__new_states(ash_import *im, size_t n, size_t first, bool peeled);
+/* Whether any has been found to change, and whether one by as much in each iteration. */
+bool ash_onnx__states_change(const ash_onnx_states *s);
+bool ash_onnx__state_grows(const ash_onnx_states *s, size_t k);
+/* Whether the last import failed because of that. */
+bool ash_onnx__states_do_not_fit(const ash_onnx_states *s);
+/* Sizes that are carried behind the states. */
+size_t ash_onnx__sizes_of_states(const ash_onnx_states *s);
+
+/* Begins an import. init[n + sizes]: what states begin with gets its room, and sizes are put behind. */
+bool ash_onnx__open_states(ash_import *im, ash_onnx_states *s, const ash_onnx_carried *all,
+                           ash_value *init);
+/* given[n]: what an iteration takes of arguments[1 + n + sizes], the first of which is its number. */
+bool ash_onnx__give_states(ash_import *im, ash_onnx_states *s, const ash_value *arguments,
+                           ash_value *given);
+/* next[n + sizes]: what it makes of the states gets its room, and their sizes are put behind. A failure
+ * where they change otherwise than was known; then it is known. */
+bool ash_onnx__take_states(ash_import *im, ash_onnx_states *s, const ash_value *arguments, ash_value *next);
+/* Whether the import failed for that reason: forgives it, and another one may do. */
+bool ash_onnx__try_again(ash_import *im, ash_onnx_states *s);
+/* What state k is after so many iterations, when lasts[n + sizes] are what the loop carried. */
+ash_value ash_onnx__last_state(ash_import *im, ash_onnx_states *s, size_t k, const ash_value *lasts,
+                               ash_dim iterations);
+
+/* A scan over [steps, ...] operands. */
+typedef struct ash_onnx_scan {
+    const ash_wire *body;
+    size_t n_states, n_xs, n_outs;
+    size_t *states;  /* entries */
+    ash_value *xs;   /* what it goes over; they are there */
+    ash_value *outs; /* final states, then stacked results, where it is laid out */
+} ash_onnx_scan;
 
 /* The node as loops of the graph; If on a condition that is computed. */
 void ash_onnx__roll_if(ash_import *im);
 void ash_onnx__roll_loop(ash_import *im);
-/* `states` are entries, `xs` the scanned operands; both are there. */
-void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, const ash_value *xs,
-                         size_t n_xs);
+void ash_onnx__roll_scan(ash_import *im, const ash_onnx_scan *scan);
 
 /* What dim `axis` of result k is called, where its size is computed and nothing in the model bounds it:
  * "y.0". *most (or NULL): the options' bound, or the usual one. NULL: a failure. (computed.c) */
 const char *ash_onnx__size_bound(ash_import *im, size_t k, unsigned axis, int64_t *most);
+/* The same after the value `result`; whether the options say the bound. (computed.c) */
+const char *ash_onnx__bound_of(ash_import *im, ash_span result, unsigned axis, int64_t *most, bool *given);
 /* ash_onnx__settle_size of dim `axis` of result k. (computed.c) */
 bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigned axis, int64_t low,
                               ash_dim *out);
+/* What no element of a value is above, as far as a few nodes tell, at least 1; or ASH_OPEN_MOST.
+ * (computed.c) */
+int64_t ash_onnx__most(const ash_import *im, ash_value x);
 /* The i64 scalar `size`; an execution in which it is below `low` or above `most` fails, and says what to
  * bound. */
 ash_value ash_onnx__within(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name);

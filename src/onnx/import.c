@@ -139,7 +139,7 @@ static void locate(ash_import *im, size_t position) {
     ash_diag__add_node(&im->diag, shown, op, node->offset);
 }
 
-static void name_node(ash_import *im) {
+void ash_import__name_nodes(ash_import *im) {
     ash_span label = ash_import__label(im->node);
     size_t len = strlen(path(im));
     char *name = label.len ? ash_arena_alloc(im->scratch, len + label.len + 1, 1) : NULL;
@@ -178,7 +178,7 @@ void ash_import__node(ash_import *im, const ash_onnx_node *given, size_t positio
     if (im->call) ash_import__resolve(im, &node);
     if (im->has_absent && ash_import__ok(im)) drop_absent(im, &node);
     if (ash_import__ok(im)) {
-        name_node(im);
+        ash_import__name_nodes(im);
         lower_node(im);
     }
     check_results(im);

@@ -201,6 +201,8 @@ ash_status ash_import__bytes(ash_context *context, const void *data, size_t size
 
 /* What a node is called: its name, else its first result's, else nothing. */
 ash_span ash_import__label(const ash_onnx_node *node);
+/* What is appended to the graph from now on is called after the present node. */
+void ash_import__name_nodes(ash_import *im);
 
 /* --- functions that the model defines: function.c ------------------------------------------------- */
 

@@ -163,11 +163,13 @@ size_t ash_late__appended(const ash_import *im, size_t index, size_t list) {
 typedef struct late_search {
     ash_import *im;
     unsigned count; /* so far */
+    bool whole;     /* elements are asked for that are there, and no others */
 } search;
 
 static ash_value element(search *l, size_t index, const ash_value *at);
 
-static ash_value in_tensor(ash_import *im, size_t index, const ash_value *at) {
+static ash_value in_tensor(const search *l, size_t index, const ash_value *at) {
+    ash_import *im = l->im;
     ash_graph *g = im->graph;
     ash_value x = ash_import__materialize(im, index), place = number(im, 0);
     const ash_type type = ash_import__type(im, x);
@@ -175,9 +177,9 @@ static ash_value in_tensor(ash_import *im, size_t index, const ash_value *at) {
     for (unsigned d = type.rank; d-- > 0;) {
         int64_t low, high;
         ash_dims_bounds(g->dims, type.dims[d], &low, &high);
-        if (low < 1)
+        if (low < 1 && !l->whole)
             return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a piece of a tensor that may be empty");
-        ash_value last = ash_build__dim(g, ash_graph_dim_sub(g, type.dims[d], 1));
+        ash_value last = ash_sub(g, ash_build__dim(g, type.dims[d]), number(im, 1));
         ash_value i = ash_min(g, ash_max(g, at[d], number(im, 0)), last);
         if (type.dims[d] != 1) place = ash_add(g, place, ash_mul(g, i, ash_build__dim(g, step)));
         step = ash_graph_dim_mul(g, step, type.dims[d]);
@@ -194,6 +196,7 @@ static ash_value in_resized(search *l, const ash_late *late, unsigned axis, cons
     if (axis == late->rank) return element(l, late->from[0], at);
     memcpy(inner, at, late->rank * sizeof *at);
     extent from = extent_of(im, late->from[0], axis);
+    l->whole = false;
     if (from.value == ASH_NO_VALUE && from.dim == 1) {
         inner[axis] = number(im, 0);
         return in_resized(l, late, axis + 1, inner);
@@ -216,6 +219,7 @@ static ash_value in_joined(search *l, const ash_late *late, const ash_value *at)
     ash_graph *g = im->graph;
     ash_value inner[ASH_MAX_RANK], y = ASH_NO_VALUE, end = number(im, 0);
     memcpy(inner, at, late->rank * sizeof *at);
+    l->whole = false;
     for (size_t i = 0; i < late->n && ash_import__ok(im); i++) {
         inner[late->axis] = ash_sub(g, at[late->axis], end);
         ash_value part = element(l, late->from[i], inner);
@@ -276,7 +280,7 @@ static ash_value element(search *l, size_t index, const ash_value *at) {
     if (l->count++ == MOST_ELEMENTS)
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a tensor that takes too many lookups");
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
-    if (!late) return in_tensor(im, index, at);
+    if (!late) return in_tensor(l, index, at);
     switch (late->kind) {
     case LATE_LIST: break;
     case LATE_MOVED: return in_moved(l, late, at);
@@ -295,16 +299,35 @@ ash_value ash_late__at(ash_import *im, size_t index, const ash_value *at) {
     return element(&l, index, at);
 }
 
-ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims) {
-    const ash_late *late = late_of(im, index);
-    if (!late) return ash_import__materialize(im, index);
+/* `whole`: the dims are those that are computed. */
+static ash_value value_with(ash_import *im, size_t index, const ash_dim *dims, bool whole) {
+    search l = {.im = im, .whole = whole};
+    const unsigned rank = late_of(im, index)->rank;
     ash_value at[ASH_MAX_RANK];
-    for (unsigned d = 0; d < late->rank; d++) {
+    for (unsigned d = 0; d < rank; d++) {
         ash_dim line[ASH_MAX_RANK];
-        for (unsigned i = 0; i < late->rank; i++) line[i] = i == d ? dims[i] : 1;
-        at[d] = ash_iota(im->graph, ASH_I64, line, late->rank, d);
+        for (unsigned i = 0; i < rank; i++) line[i] = i == d ? dims[i] : 1;
+        at[d] = ash_iota(im->graph, ASH_I64, line, rank, d);
     }
-    return ash_broadcast_to(im->graph, ash_late__at(im, index, at), dims, late->rank);
+    return ash_broadcast_to(im->graph, element(&l, index, at), dims, rank);
+}
+
+ash_value ash_late__value(ash_import *im, size_t index, const ash_dim *dims) {
+    return late_of(im, index) ? value_with(im, index, dims, false) : ash_import__materialize(im, index);
+}
+
+/* Whether it is the first elements, along some axes, of a tensor that is there. */
+static bool is_head(const ash_import *im, const ash_late *late) {
+    bool head = late->kind == LATE_MOVED && !late_of(im, late->from[0]) &&
+                late->rank == ash_late__rank(im, late->from[0]);
+    for (unsigned d = 0; head && d < late->rank; d++)
+        head = late->axes[d] == (int)d && late->starts[d] == ASH_NO_VALUE;
+    return head;
+}
+
+static ash_value head_of(ash_import *im, ash_value x, const ash_dim *dims) {
+    const ash_dim starts[ASH_MAX_RANK] = {0};
+    return ash_slice(im->graph, x, starts, NULL, dims);
 }
 
 ash_value ash_late__settled(ash_import *im, size_t index) {
@@ -328,7 +351,11 @@ ash_value ash_late__settled(ash_import *im, size_t index) {
             ash_onnx__settle_size(im, size, d, 0, &dims[d]);
     }
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
-    ash_value value = ash_late__value(im, index, dims);
+    ash_value value = ASH_NO_VALUE;
+    if (is_head(im, late))
+        value = head_of(im, ash_import__materialize(im, late->from[0]), dims);
+    else
+        value = value_with(im, index, dims, true);
     im->values.at[index].value = value;
     return value;
 }

@@ -188,12 +188,14 @@ static void lay_out(ash_import *im, loop *l) {
     }
 }
 
-/* A body that no loop can have is told with what would lay it out. */
+/* A body that no loop can have is told with what would lay it out, once however deep it is. */
 static void add_advice(ash_import *im) {
+    static const char advice[] =
+        "; the iterations can be laid out instead, but for that their number must be known at import: "
+        "where an input decides it, bind that input";
     size_t used = strlen(im->diag.message);
-    snprintf(im->diag.message + used, sizeof im->diag.message - used, "%s",
-             "; the iterations can be laid out instead, but for that their number must be known at import: "
-             "where an input decides it, bind that input");
+    if (!strstr(im->diag.message, advice))
+        snprintf(im->diag.message + used, sizeof im->diag.message - used, "%s", advice);
 }
 
 void ash_onnx__op_loop(ash_import *im) {
@@ -223,16 +225,7 @@ int64_t ash_onnx__list_entry(ash_import *im, const char *name, size_t i, int64_t
     return ash_import__attr_ints(im, name, &list, &n) && i < n ? list[i] : absent;
 }
 
-/* A scan over [steps, ...] operands. */
-typedef struct scan {
-    const ash_wire *body;
-    size_t n_states, n_xs, n_outs;
-    size_t *states;  /* entries */
-    ash_value *xs;   /* what it goes over */
-    ash_value *outs; /* final states, then stacked results */
-} scan;
-
-static void run_scan(ash_import *im, const scan *c) {
+static void run_scan(ash_import *im, const ash_onnx_scan *c) {
     size_t n_states = c->n_states, n_xs = c->n_xs, n_ins = n_states + n_xs, n_scans = c->n_outs - n_states;
     size_t *ins = ash_onnx__indices(im, n_ins), *results = ash_onnx__indices(im, c->n_outs);
     const ash_value *xs = c->xs;
@@ -281,7 +274,7 @@ static void run_scan(ash_import *im, const scan *c) {
 void ash_onnx__op_scan(ash_import *im) {
     int64_t n_xs = ash_import__attr_int(im, "num_scan_inputs", 0);
     size_t n_ins = im->node->n_ins, n_outs = im->node->n_outs;
-    scan c = {.body = ash_onnx__body_attr(im, "body"), .n_outs = n_outs};
+    ash_onnx_scan c = {.body = ash_onnx__body_attr(im, "body"), .n_outs = n_outs};
     if (!c.body || n_xs <= 0 || (uint64_t)n_xs > n_ins || n_outs < n_ins - (size_t)n_xs) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "num_scan_inputs does not fit the operands and results");
         return;
@@ -305,7 +298,7 @@ void ash_onnx__op_scan(ash_import *im) {
     ash_dim steps = x.dims[ash_import__axis(im, ash_onnx__list_entry(im, "scan_input_axes", 0, 0), x.rank)];
     if (!ash_import__ok(im)) return;
     if (!ash_dim_is_const(steps) || steps > ASH_ONNX_FEW || steps == 0) {
-        ash_onnx__roll_scan(im, c.states, c.n_states, c.xs, c.n_xs);
+        ash_onnx__roll_scan(im, &c);
         return;
     }
     run_scan(im, &c);

@@ -346,12 +346,6 @@ void ash_onnx__roll_if(ash_import *im) {
 
 /* --- Loop ----------------------------------------------------------------------------------------- */
 
-/* What an iteration adds to the dims of a state. */
-typedef struct growth {
-    bool any;
-    ash_dim by[ASH_MAX_RANK];
-} growth;
-
 typedef struct rolled {
     const ash_wire *body;
     size_t states, scans;
@@ -361,14 +355,13 @@ typedef struct rolled {
     bool *is_list;   /* per state */
     bool peeled;     /* the first iteration is laid out in front of the loop */
     size_t *first;   /* its results */
-    bool growing;    /* states grow as `grow` says; else it is noted there how they would have to */
-    growth *grow;    /* per state */
-    int64_t room;    /* iterations for which they have room */
+    size_t *numbers; /* of the states that are carried */
+    ash_onnx_states *changing; /* how they change */
     bool bounded;    /* `loop.trips` is one more than the bound of a number that is found as it runs */
     ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
     ash_value begin; /* whether to begin, or ASH_NO_VALUE: it does */
     ash_value *init, *arguments, *next;
-    ash_value *began, *given; /* states, as the loop and as an iteration begins with them */
+    ash_value *given; /* states, as an iteration begins with them */
     size_t *ins, *outs;
     ash_import_slices slices;
     ash_loop loop;
@@ -379,7 +372,7 @@ typedef struct rolled {
  * exceeded. */
 static bool bound_trips(ash_import *im, rolled *r) {
     size_t k = 0;
-    while (k < r->states && !r->is_list[k] && !(r->growing && r->grow[k].any)) k++;
+    while (k < r->states && !r->is_list[k] && !(r->changing && ash_onnx__state_grows(r->changing, k))) k++;
     if (k == im->node->n_outs) return true;
     if (r->most != ASH_NO_VALUE) {
         ash_onnx__settle_size_of(im, r->most, k, 0, INT64_MIN, &r->loop.trips);
@@ -454,55 +447,49 @@ static bool peel(ash_import *im, rolled *r) {
     return ash_import__ok(im);
 }
 
-/* Gives states that grow room for what all iterations add. */
-static bool make_room(ash_import *im, rolled *r) {
-    int64_t least;
-    ash_dims_bounds(im->graph->dims, r->loop.trips, &least, &r->room);
-    r->room = ASH_MAX(r->room, 1);
-    for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
-        if (r->grow[s].any)
-            r->init[s] = ash_onnx__room(im, r->init[s], ASH_NO_VALUE, r->grow[s].by, r->room);
-    return ash_import__ok(im);
-}
-
 static bool open_loop(ash_import *im, rolled *r) {
     size_t n_ins = ASH_MAX(im->node->n_ins, (size_t)2);
     r->body = ash_onnx__body_attr(im, "body");
     r->states = n_ins - 2;
     r->most = r->begin = ASH_NO_VALUE;
     r->scans = im->node->n_outs - r->states; /* there are as many: looked at before */
-    r->init = values(im, r->states);
-    r->next = values(im, r->states + r->scans);
-    r->arguments = values(im, 1 + r->states + ASH_IMPORT_SLICES);
-    r->began = values(im, r->states);
+    const size_t carried = r->states + ash_onnx__sizes_of_states(r->changing);
+    r->init = values(im, carried);
+    r->next = values(im, carried + r->scans);
+    r->arguments = values(im, 1 + carried + ASH_IMPORT_SLICES);
     r->given = values(im, r->states);
+    r->numbers = ash_onnx__indices(im, r->states);
     r->is_list = ash_arena_alloc(im->scratch, r->states, sizeof *r->is_list);
     r->ins = ash_onnx__indices(im, 2 + r->states);
     r->outs = ash_onnx__indices(im, 1 + r->states + r->scans);
-    if (!r->body || !r->init || !r->next || !r->arguments || !r->began || !r->given || !r->ins || !r->outs)
+    if (!r->body || !r->init || !r->next || !r->arguments || !r->given || !r->numbers || !r->ins ||
+        !r->outs)
         return false;
     if (!r->is_list) return no_memory(im);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
         r->is_list[s] = r->has_lists && begins_empty(im, s);
     if (!find_trips(im, r) || !find_begin(im, r)) return false;
     if (r->peeled && !peel(im, r)) return false;
-    for (size_t s = 0; s < r->states && !r->peeled && ash_import__ok(im); s++) {
-        ash_value init = ash_import__in(im, 2 + s);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
+        ash_value init = r->peeled ? r->init[s] : ash_import__in(im, 2 + s);
+        r->numbers[s - r->lists] = s;
         if (r->is_list[s])
             r->lists++;
         else
             r->init[s - r->lists] = init;
     }
-    memcpy(r->began, r->init, r->states * sizeof *r->began);
-    if (r->growing && (!ash_import__ok(im) || !make_room(im, r))) return false;
+    const bool computed = r->most != ASH_NO_VALUE;
+    const ash_onnx_carried all = {r->states - r->lists, r->numbers,
+                                  computed ? ash_onnx__most(im, r->most) : r->loop.trips};
+    if (!ash_import__ok(im) || !ash_onnx__open_states(im, r->changing, &all, r->init)) return false;
     r->loop = (ash_loop){.trips = r->loop.trips,
-                         .carried = (uint32_t)(r->states - r->lists),
+                         .carried = (uint32_t)(all.n + ash_onnx__sizes_of_states(r->changing)),
                          .stacked = (uint32_t)(r->scans + r->lists),
                          .go = ASH_NO_VALUE,
                          .init = r->init,
                          .arguments = r->arguments,
                          .next = r->next,
-                         .ys = r->next + r->states - r->lists};
+                         .ys = r->next + all.n + ash_onnx__sizes_of_states(r->changing)};
     r->nodes = im->graph->nodes.len;
     return ash_import__ok(im) && ash_build__begin_loop(im->graph, &r->loop);
 }
@@ -525,53 +512,10 @@ static ash_value appended(ash_import *im, const rolled *r, size_t s) {
     return y;
 }
 
-/* What an iteration is given: of states that grow as much as there is. How many have been before it becomes
- * a size, of which it is made. */
-static bool give_states(ash_import *im, const rolled *r, ash_dim *number) {
-    const size_t carried = r->loop.carried;
-    *number = 0;
-    memcpy(r->given, r->arguments + 1, carried * sizeof *r->given);
-    for (size_t s = 0; r->growing && s < carried && ash_import__ok(im); s++) {
-        if (!r->grow[s].any) continue;
-        const ash_type began = ash_import__type(im, r->began[s]);
-        if (*number == 0) *number = ash_onnx__settle(im, r->arguments[0], r->room - 1, s, 0);
-        r->given[s] = ash_onnx__grown(im, r->given[s], &began, r->grow[s].by, *number);
-    }
-    if (*number && ash_import__ok(im) && !ash_map_put(&im->ends, r->arguments[0], (uint64_t)*number))
-        return no_memory(im);
-    return ash_import__ok(im);
-}
-
-/* State s, the one of number c that is carried: it keeps its shape, or grows as it is said to. */
-static void keep_shape(ash_import *im, const rolled *r, size_t s, size_t c, ash_dim number) {
-    growth *grow = &r->grow[s];
-    ash_dim by[ASH_MAX_RANK] = {0}, none[ASH_MAX_RANK] = {0};
-    const ash_type before = ash_import__type(im, r->given[c]), after = ash_import__type(im, r->next[c]);
-    const bool grows = ash_onnx__grows(im, &before, &after, by);
-    if (!r->growing) *grow = (growth){.any = grows && memcmp(by, none, sizeof by)};
-    if (!r->growing && grows) memcpy(grow->by, by, sizeof by);
-    if (grows && !memcmp(by, r->growing ? grow->by : none, sizeof by)) {
-        if (r->growing && grow->any && ash_import__ok(im))
-            r->next[c] = ash_onnx__room(im, r->next[c], r->arguments[1 + c], by,
-                                        ash_graph_dim_sub(im->graph, r->room - 1, number));
-        return;
-    }
-    if (!ash_import__ok(im)) return;
-    if (r->growing)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "state %zu does not grow by as much in each iteration as in the first", s);
-    else
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "state %zu has another shape after %s", s,
-                         r->peeled ? "the second iteration than after the first: a state must keep the "
-                                     "shape that the first iteration gives it"
-                                   : "an iteration than before");
-}
-
 static bool import_body(ash_import *im, rolled *r) {
     const size_t carried = r->loop.carried;
-    ash_dim number;
     ash_value i = r->arguments[0];
-    if (!give_states(im, r, &number)) return false;
+    if (!ash_onnx__give_states(im, r->changing, r->arguments, r->given)) return false;
     if (r->peeled) i = ash_add(im->graph, i, ash_scalar(im->graph, ASH_I64, 1));
     r->ins[0] = ash_onnx__tensor_entry(im, i);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
@@ -601,9 +545,7 @@ static bool import_body(ash_import *im, rolled *r) {
         }
         r->next[c++] = ash_import__materialize(im, r->outs[1 + s]);
     }
-    if (!ash_import__ok(im)) return false;
-    for (size_t s = 0, c = 0; s < r->states; s++)
-        if (!r->is_list[s]) keep_shape(im, r, s, c++, number);
+    if (!ash_import__ok(im) || !ash_onnx__take_states(im, r->changing, r->arguments, r->next)) return false;
     for (size_t k = 0; k < r->scans; k++)
         r->next[carried + k] = ash_import__materialize(im, r->outs[1 + r->states + k]);
     for (size_t k = 0; k < carried + r->loop.stacked && ash_import__ok(im); k++)
@@ -656,9 +598,9 @@ static ash_dim iterations(ash_import *im, const rolled *r, ash_value made, size_
     return ash_onnx__settle(im, ash_onnx__within(im, made, 0, most, name), most, k, 0);
 }
 
-/* `grow` says how states grow where `growing`, and is told how they would have to else. */
-static void roll_loop(ash_import *im, bool has_lists, bool peeled, bool growing, growth *grow) {
-    rolled r = {.has_lists = has_lists, .peeled = peeled, .growing = growing, .grow = grow};
+/* `changing` says how states change their shapes, or is told how they would have to. */
+static void roll_loop(ash_import *im, bool has_lists, bool peeled, ash_onnx_states *changing) {
+    rolled r = {.has_lists = has_lists, .peeled = peeled, .changing = changing};
     if (!open_loop(im, &r) || !import_body(im, &r) || !add_conditions(im, &r)) return;
     bool until = r.loop.go != ASH_NO_VALUE;
     const size_t carried = r.loop.carried, n = until + carried + r.loop.stacked;
@@ -666,51 +608,47 @@ static void roll_loop(ash_import *im, bool has_lists, bool peeled, bool growing,
     if (!outs || ash_build__end_loop(im->graph, &r.loop, outs) != ASH_OK) return;
     ash_dim count = r.loop.trips;
     bool counted = false;
-    for (size_t s = 0, c = until, l = until + carried + r.scans; s < r.states + r.scans; s++) {
-        bool is_list = s < r.states && r.is_list[s], grows = growing && s < r.states && grow[s].any;
-        if (s < r.states && !is_list && !grows) {
-            ash_import__out(im, s, outs[c++]);
-            continue;
-        }
-        if (until && !counted && ash_import__wants(im, s)) {
+    for (size_t s = 0, c = 0, l = until + carried + r.scans; s < r.states + r.scans; s++) {
+        bool is_list = s < r.states && r.is_list[s], is_state = s < r.states && !is_list;
+        bool counts = !is_state || ash_onnx__state_grows(changing, c);
+        if (until && !counted && counts && ash_import__wants(im, s)) {
             count = iterations(im, &r, outs[0], s);
             counted = true;
         }
-        if (grows) {
-            const ash_type began = ash_import__type(im, r.began[s]);
-            ash_import__out(im, s, ash_onnx__grown(im, outs[c++], &began, grow[s].by, count));
-            continue;
-        }
-        stacked_out(im, &r, outs[is_list ? l++ : until + carried + s - r.states], count, s, is_list);
+        if (is_state)
+            ash_import__out(im, s, ash_onnx__last_state(im, changing, c++, outs + until, count));
+        else
+            stacked_out(im, &r, outs[is_list ? l++ : until + carried + s - r.states], count, s, is_list);
     }
 }
 
-/* In as many ways as it takes, the cheapest first. What is told of a loop that cannot be had is what it
- * lacks as it stands, or what the last way to change states' shapes says of them. */
+/* In as many ways as it takes, the cheapest first. What is told of a loop that cannot be had is what its
+ * body lacks as it stands, or, where that is no more than that states change their shapes, what the last
+ * way to change them says. */
 void ash_onnx__roll_loop(ash_import *im) {
     static const struct {
-        bool lists, peeled, growing;
+        bool lists, peeled, changing;
     } ways[] = {
-        {.lists = true}, {0}, {.peeled = true}, {.growing = true}, {.peeled = true, .growing = true}};
+        {.lists = true}, {0}, {.peeled = true}, {.changing = true}, {.peeled = true, .changing = true}};
     const size_t states = im->node->n_ins > 2 ? im->node->n_ins - 2 : 0;
-    growth *all = ash_arena_alloc(im->scratch, 2 * states, sizeof *all); /* as it stands, and peeled */
+    ash_onnx_states *kept[3] = {NULL}; /* as it stands, peeled, and with lists */
     ash_status status = ASH_OK;
     ash_diag why;
-    bool lists = false;
-    if (!all) no_memory(im);
+    bool lists = false, of_states = false;
+    for (size_t i = 0; i < ASH_COUNT(kept); i++) kept[i] = ash_onnx__new_states(im, states, 2, i == 1);
     for (size_t s = 0; s < states && ash_import__ok(im); s++) lists |= begins_empty(im, s);
     if (!ash_import__ok(im)) return;
     for (size_t w = 0; w < ASH_COUNT(ways); w++) {
-        growth *grow = all + ways[w].peeled * states;
-        bool grows = false;
-        for (size_t s = 0; s < states; s++) grows |= grow[s].any;
-        if ((ways[w].lists && !lists) || (ways[w].growing && !grows)) continue;
-        ash_onnx__forgive(im);
-        roll_loop(im, ways[w].lists, ways[w].peeled, ways[w].growing, grow);
+        ash_onnx_states *changing = kept[ways[w].lists ? 2 : ways[w].peeled];
+        if ((ways[w].lists && !lists) || (ways[w].changing && !ash_onnx__states_change(changing))) continue;
+        do {
+            ash_onnx__forgive(im);
+            roll_loop(im, ways[w].lists, ways[w].peeled, changing);
+        } while (ways[w].changing && ash_onnx__try_again(im, changing));
         if (ash_import__ok(im) || !ash_onnx__is_about_types(im->status)) return;
-        const bool of_states = status == ASH_ERROR_UNSUPPORTED && im->status == ASH_ERROR_UNSUPPORTED;
-        if (status == ASH_OK || (of_states && (ways[w].peeled || ways[w].growing))) why = im->diag;
+        if (status == ASH_OK || (of_states && im->status == ASH_ERROR_UNSUPPORTED)) why = im->diag;
         if (status == ASH_OK) status = im->status;
+        of_states |= ash_onnx__states_do_not_fit(changing);
     }
     im->status = status, im->diag = why;
 }
@@ -728,15 +666,17 @@ static ash_value move_axis(ash_import *im, ash_value x, unsigned from, unsigned 
     return from == to ? x : ash_transpose(im->graph, x, perm);
 }
 
-void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, const ash_value *xs,
-                         size_t n_xs) {
+static void roll_scan(ash_import *im, const ash_onnx_scan *scan, ash_onnx_states *changing) {
+    const size_t n_states = scan->n_states, n_xs = scan->n_xs;
     size_t n_outs = im->node->n_outs, n_scans = n_outs - n_states, n_ins = n_states + n_xs;
+    const size_t n_carried = n_states + ash_onnx__sizes_of_states(changing), n_next = n_carried + n_scans;
     const ash_wire *body = ash_onnx__body_attr(im, "body");
-    ash_value *init = values(im, n_states), *lying = values(im, n_xs), *next = values(im, n_outs);
-    ash_value *arguments = values(im, 1 + n_ins), *outs = values(im, n_outs);
+    ash_value *init = values(im, n_carried), *lying = values(im, n_xs), *next = values(im, n_next);
+    ash_value *arguments = values(im, 1 + n_carried + n_xs), *outs = values(im, n_next);
+    ash_value *given = values(im, n_ins);
     size_t *ins = ash_onnx__indices(im, n_ins), *results = ash_onnx__indices(im, n_outs);
-    if (!body || !init || !lying || !next || !arguments || !outs || !ins || !results) return;
-    ash_loop loop = {.carried = (uint32_t)n_states,
+    if (!body || !init || !lying || !next || !arguments || !outs || !given || !ins || !results) return;
+    ash_loop loop = {.carried = (uint32_t)n_carried,
                      .scanned = (uint32_t)n_xs,
                      .stacked = (uint32_t)n_scans,
                      .go = ASH_NO_VALUE,
@@ -744,13 +684,13 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
                      .xs = lying,
                      .arguments = arguments,
                      .next = next,
-                     .ys = next + n_states};
-    for (size_t s = 0; s < n_states; s++) init[s] = ash_import__materialize(im, states[s]);
+                     .ys = next + n_carried};
+    for (size_t s = 0; s < n_states; s++) init[s] = ash_import__materialize(im, scan->states[s]);
     for (size_t k = 0; k < n_xs && ash_import__ok(im); k++) {
         int64_t axis = ash_import__axis(im, ash_onnx__list_entry(im, "scan_input_axes", k, 0),
-                                        ash_import__type(im, xs[k]).rank);
+                                        ash_import__type(im, scan->xs[k]).rank);
         if (!ash_import__ok(im)) return;
-        lying[k] = move_axis(im, xs[k], (unsigned)axis, 0);
+        lying[k] = move_axis(im, scan->xs[k], (unsigned)axis, 0);
         ash_dim steps = ash_import__type(im, lying[k]).dims[0];
         if (k && steps != loop.trips)
             ash_import__fail(im, ASH_ERROR_SHAPE, "scanned operands differ in length");
@@ -761,9 +701,13 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     for (size_t s = 0; s < n_scans; s++)
         if (n_xs + s < 62 && ash_onnx__list_entry(im, "scan_output_directions", s, 0))
             loop.backward |= UINT64_C(1) << (n_xs + s);
+    const ash_onnx_carried all = {n_states, NULL, loop.trips};
+    if (!ash_import__ok(im) || !ash_onnx__open_states(im, changing, &all, init)) return;
     ash_onnx_inside in = ash_onnx__before_body(im);
-    if (!ash_import__ok(im) || !ash_build__begin_loop(im->graph, &loop)) return;
-    for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, arguments[1 + k]);
+    if (!ash_build__begin_loop(im->graph, &loop)) return;
+    if (!ash_onnx__give_states(im, changing, arguments, given)) return;
+    for (size_t k = 0; k < n_xs; k++) given[n_states + k] = arguments[1 + n_carried + k];
+    for (size_t k = 0; k < n_ins; k++) ins[k] = ash_onnx__tensor_entry(im, given[k]);
     if (!ash_import__ok(im)) return;
     ash_import_slices *outer = im->slices;
     im->slices = NULL; /* its operands are sliced already */
@@ -772,16 +716,24 @@ void ash_onnx__roll_scan(ash_import *im, const size_t *states, size_t n_states, 
     im->rolled--;
     im->slices = outer;
     if (!ash_import__ok(im)) return;
-    for (size_t k = 0; k < n_outs; k++) next[k] = ash_import__materialize(im, results[k]);
-    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) ash_onnx__leaves(&in, next[k], "result", k);
+    for (size_t k = 0; k < n_outs; k++)
+        next[k < n_states ? k : k - n_states + n_carried] = ash_import__materialize(im, results[k]);
+    if (!ash_import__ok(im) || !ash_onnx__take_states(im, changing, arguments, next)) return;
+    for (size_t k = 0; k < n_next && ash_import__ok(im); k++) ash_onnx__leaves(&in, next[k], "result", k);
     if (!ash_import__ok(im) || ash_build__end_loop(im->graph, &loop, outs) != ASH_OK) return;
-    for (size_t k = 0; k < n_outs && ash_import__ok(im); k++) {
-        unsigned axis = 0;
-        if (k >= n_states)
-            axis = (unsigned)ash_import__axis(im,
-                                              ash_onnx__list_entry(im, "scan_output_axes", k - n_states, 0),
-                                              ash_import__type(im, outs[k]).rank);
-        if (!ash_import__ok(im)) return;
-        ash_import__out(im, k, k < n_states ? outs[k] : move_axis(im, outs[k], 0, axis));
+    for (size_t k = 0; k < n_states && ash_import__ok(im); k++)
+        ash_import__out(im, k, ash_onnx__last_state(im, changing, k, outs, loop.trips));
+    for (size_t k = 0; k < n_scans && ash_import__ok(im); k++) {
+        ash_value all_of = outs[n_carried + k];
+        unsigned axis = ash_import__axis(im, ash_onnx__list_entry(im, "scan_output_axes", k, 0),
+                                         ash_import__type(im, all_of).rank);
+        if (ash_import__ok(im)) ash_import__out(im, n_states + k, move_axis(im, all_of, 0, axis));
     }
+}
+
+void ash_onnx__roll_scan(ash_import *im, const ash_onnx_scan *scan) {
+    ash_onnx_states *changing = ash_onnx__new_states(im, scan->n_states, 0, false);
+    if (!changing) return;
+    do roll_scan(im, scan, changing);
+    while (ash_onnx__try_again(im, changing));
 }

@@ -56,7 +56,8 @@ static ash_import_found find(ash_import *im, ash_value x, size_t k, unsigned axi
     const ash_type type = ash_import__type(im, x);
     ash_import_found found = {ASH_NO_VALUE, 0};
     ash_dim total = ash_build__product(im->graph, &type, 0, type.rank);
-    if (found_all(im, x, total, &found)) return found;
+    if (total == 0) found.positions = ash_iota(im->graph, ASH_I64, &found.count, 1, 0);
+    if (total == 0 || found_all(im, x, total, &found)) return found;
     ash_value mask = ash_cast(im->graph, x, ASH_BOOL), count;
     if (mask == ASH_NO_VALUE || found_now(im, mask, &found)) return found;
     ash_value numbers = ash_nonzero(im->graph, mask, &count);

@@ -582,9 +582,41 @@ static void cut_to(ash_import *im, ash_value *value, unsigned axis, ash_dim leas
         im->status = ash_dims_require(im->graph->dims, dim, least, &im->diag);
 }
 
+/* Whether a size is 0 or 1. */
+static bool is_flag(const ash_import *im, ash_dim dim) {
+    int64_t least, most;
+    ash_dims_bounds(im->graph->dims, dim, &least, &most);
+    return dim < 0 && most == 1;
+}
+
+/* One element or none, beside what may have more: it is repeated as one, and where there is none there is
+ * nothing of the others. */
+static void repeat_flags(ash_import *im, ash_value *values, size_t n, unsigned p) {
+    ash_graph *g = im->graph;
+    ash_dim all = 1;
+    bool others = false;
+    for (size_t i = 0; i < n; i++) {
+        const ash_dim dim = dim_at(im, values[i], p);
+        int64_t least, most;
+        ash_dims_bounds(g->dims, dim, &least, &most);
+        others |= most > 1;
+        if (is_flag(im, dim)) all = all == 1 || all == dim ? dim : ash_graph_dim_mul(g, all, dim);
+    }
+    for (size_t i = 0; others && all != 1 && i < n && ash_import__ok(im); i++) {
+        const ash_dim dim = dim_at(im, values[i], p);
+        const unsigned axis = ash_import__type(im, values[i]).rank - 1 - p;
+        if (is_flag(im, dim))
+            values[i] = ash_onnx__fill_up(im, values[i], axis, 1);
+        else if (dim != 1)
+            values[i] = ash_slice_axis(g, values[i], axis, 0,
+                                       ash_graph_dim_min(g, dim, ash_graph_dim_mul(g, dim, all)));
+    }
+}
+
 void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned except) {
     for (unsigned p = 0; p < ASH_MAX_RANK; p++) {
         if (!ash_import__ok(im)) return;
+        if (except == ASH_MAX_RANK) repeat_flags(im, values, n, p);
         unsigned rank = ash_import__type(im, values[0]).rank;
         ash_dim least = except < ASH_MAX_RANK && p + except + 1 == rank ? 0 : least_dim(im, values, n, p);
         bool can = least < 0;

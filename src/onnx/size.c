@@ -151,7 +151,8 @@ bool ash_import__position(ash_import *im, ash_import_int bound, ash_dim dim, ash
     ash_dim b;
     bool good;
     *out = 0;
-    if (!bound.dim) bound.v = ASH_MAX(bound.v, -INT64_MAX);
+    /* no dim is as large, and what is computed from it has bounds that fit */
+    if (!bound.dim) bound.v = ASH_MIN(ASH_MAX(bound.v, -INT64_MAX / 2), INT64_MAX / 2);
     if (!ash_import__to_dim(im, bound, &b)) return false;
     ash_dims_bounds(pool(im), b, &low, &high);
     if (low >= 0)

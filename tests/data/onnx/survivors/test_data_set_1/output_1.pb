@@ -1,0 +1,2 @@
+Bscores_leftJ
+}?oM?sþª?¸ÙZ?žŠ¾?

@@ -1,0 +1,1 @@
+BappendedJpËx?ç¥j?ÍÏl?m–?

@@ -1,0 +1,1 @@
+Bscores_leftJR]ì¿?’¿ú:¿

@@ -1,0 +1,1 @@
+BfirstJPY,BA¿+B'',B’G,B,B

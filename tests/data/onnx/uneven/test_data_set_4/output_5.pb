@@ -1,0 +1,1 @@
+	BsecondJ$AÚÏA,¹ADA¼àA`¯AêÊAlYAþA
