@@ -30,7 +30,24 @@ typedef struct seen {
     size_t steps;
     unsigned gathers, permutations, shuffles, divisions; /* of vectors */
     unsigned products;                                   /* multiply-adds in the code */
+    unsigned down;                                       /* permutations in a loop that goes row by row */
 } seen;
+
+/* The permutations whose innermost loop goes by one: those in loops over vectors do not. */
+static unsigned count_down(const ash_nest *n) {
+    unsigned found = 0, depth = 0;
+    int64_t steps[64] = {0};
+    for (ash_ref k = 0; k < n->code.len; k++) {
+        const ash_inst *inst = &n->code.at[k];
+        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF) {
+            steps[depth + 1] = inst->op == ASH_NEST_LOOP ? inst->i : steps[depth];
+            depth++;
+        }
+        depth -= inst->op == ASH_NEST_END;
+        found += inst->op == ASH_NEST_PERMUTE && steps[depth] == 1;
+    }
+    return found;
+}
 
 /* Optimised for a target, lowered, interpreted and compared. */
 static seen compare_for(const ash_graph *g, const ash_target *target, double tolerance) {
@@ -47,6 +64,7 @@ static seen compare_for(const ash_graph *g, const ash_target *target, double tol
               .permutations = count(p, ASH_NEST_PERMUTE),
               .shuffles = count(p, ASH_NEST_SHUFFLE),
               .products = count(p, ASH_NEST_FMA)};
+    for (size_t i = 0; i < p->nests.len; i++) s.down += count_down(&p->nests.at[i]);
     for (size_t i = 0; i < p->nests.len; i++)
         for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
             const ash_inst *inst = &p->nests.at[i].code.at[k];
@@ -166,6 +184,7 @@ static void test_close_ones_are_permuted(void **state) {
         seen s = compare(g, ash_relu(g, ash_gather(g, x, at, 1)), 0);
         assert_int_equal(s.gathers != 0, cases[i].entry == scattered);
         assert_int_equal(s.permutations != 0, cases[i].entry != scattered);
+        assert_int_equal(s.down, s.permutations);
     }
 }
 
