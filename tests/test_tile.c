@@ -134,10 +134,13 @@ static void threads_share_what_is_less(void **state) {
                           .unit = 1,
                           .line_bytes = 2 * 28 * 64 * 4,
                           .line_flops = 2 * 576 * 16 * 14,
-                          .usual_part = 1,
+                          .usual_part = 4,
                           .strips = 4,
                           .strip_bytes = 576 * 16 * 4};
     assert_true(ash_tile_choose_cut(&avx2, &work).lines_stay);
+    work.usual_part = 1; /* numbers: weights are what is shared out */
+    assert_false(ash_tile_choose_cut(&avx2, &work).lines_stay);
+    work.usual_part = 4;
     work.line_bytes /= 2;
     assert_false(ash_tile_choose_cut(&avx2, &work).lines_stay);
 }

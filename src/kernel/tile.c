@@ -207,8 +207,9 @@ ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *h, unsigned i,
 
 /* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once
  * for each strip unless they fit beside it; or some lines stay while all strips pass, once for each
- * part. Where all of both stays there, threads are what is left: neighbouring chunks are one thread's, and
- * each reads all that they share. */
+ * part. Where all of both stays there, strips go first, so that no two threads read the same weights, which
+ * in whole networks come from further away than lines, that were just written. Of sizes that are variables
+ * that is not known, as the usual ones are guessed: threads read all of what is less. */
 ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *w) {
     const ash_costs *c = &target->costs;
     int64_t lines = ASH_MAX(w->lines, 1), line_flops = ASH_MAX(w->line_flops, 1);
@@ -225,7 +226,7 @@ ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *
     double strip_stays = second + (all + (double)w->strip_bytes <= room ? all : all * (double)w->strips);
     double lines_stay =
         all + (second + (double)(stay * w->line_bytes) <= room ? second : second * (double)parts);
-    const bool none_twice = w->strips > 1 && lines_stay == strip_stays;
+    const bool none_twice = w->usual_part > 1 && w->strips > 1 && lines_stay == strip_stays;
     ash_tile_cut cut = {.lines_stay = none_twice ? second <= all : lines_stay < strip_stays};
     cut.per = cut.lines_stay ? stay : per;
     cut.per = ash_ceil_div(lines, ash_ceil_div(lines, cut.per));
