@@ -288,6 +288,12 @@ static inline void interp_value(interp *in, ash_ref ref, const ash_inst *inst, u
             bad[lane] = from->bad[pick % n];
             break;
         }
+        case ASH_NEST_PERMUTE: {
+            unsigned pick = (unsigned)b.lane[lane].i & (inst->lanes - 1u);
+            to[lane] = a.lane[b.bad[lane] ? 0 : pick];
+            bad[lane] = b.bad[lane] || a.bad[pick];
+            break;
+        }
         case ASH_NEST_CELL:
         case ASH_NEST_GET:
             to[lane] = a.lane[lane];

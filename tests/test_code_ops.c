@@ -450,6 +450,46 @@ static void check_reduce(test_code *t, unsigned lanes) {
     ash_code__release(code);
 }
 
+/* Whether any, and whether all lanes hold. */
+static void check_bools(test_code *t, unsigned lanes) {
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, ASH_I32, false), y = test_buffer(&n, ASH_BOOL, true);
+    ash_ref v = ash_nest_load(&n, x, ash_nest_index(&n, 0), lanes, ASH_NO_REF);
+    v = ash_nest_binary(&n, ASH_OP_LT, ash_nest_splat(&n, ash_nest_int(&n, ASH_I32, 0), lanes), v);
+    ash_nest_store(&n, y, ash_nest_index(&n, 0), ash_nest_hreduce(&n, ASH_OP_OR, v), ASH_NO_REF);
+    ash_nest_store(&n, y, ash_nest_index(&n, 1), ash_nest_hreduce(&n, ASH_OP_AND, v), ASH_NO_REF);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    for (unsigned holds = 0; holds <= lanes; holds++) {
+        int32_t in[64] = {0};
+        uint8_t out[2];
+        for (unsigned i = 0; i < holds; i++) in[(i + lanes / 2) % lanes] = 1;
+        fn((void *[]){in, out}, NULL, 0, 1, 0);
+        assert_int_equal(out[0], holds > 0);
+        assert_int_equal(out[1], holds == lanes);
+    }
+    ash_code__release(code);
+}
+
+/* Places count modulo the lanes; and the lower halves of i64 are what a cast leaves. */
+static void check_permute(test_code *t, ash_dtype dtype, unsigned lanes) {
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, dtype, false), at = test_buffer(&n, ASH_I64, false),
+             y = test_buffer(&n, dtype, true);
+    ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, lanes, ASH_NO_REF);
+    ash_ref places = ash_nest_cast(&n, ASH_I32, ash_nest_load(&n, at, zero, lanes, ASH_NO_REF));
+    ash_nest_store(&n, y, zero, ash_nest_permute(&n, v, places), ASH_NO_REF);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    int64_t from[64];
+    int32_t in[64], out[64];
+    for (int i = 0; i < 64; i++)
+        in[i] = 0x3f800000 + i, from[i] = (INT64_C(1) << 33) * (i - 9) + i * 37 - 90;
+    fn((void *[]){in, from, out}, NULL, 0, 1, 0);
+    for (unsigned i = 0; i < lanes; i++) assert_int_equal(out[i], in[from[i] & (lanes - 1)]);
+    ash_code__release(code);
+}
+
 static void check_index_division(test_code *t, unsigned lanes) {
     ash_nest n = test_nest();
     uint16_t x = test_buffer(&n, ASH_I64, false), q = test_buffer(&n, ASH_I64, true);
@@ -670,6 +710,11 @@ static void test_others(void **state) {
         if (!test_code_level(&t, test_levels[l])) continue;
         for (size_t k = 0; k < ASH_COUNT(lanes); k++) {
             check_reduce(&t, lanes[k]);
+            check_bools(&t, lanes[k]);
+            if (lanes[k] > 1 && ash_is_pow2(lanes[k])) {
+                check_permute(&t, ASH_F32, lanes[k]);
+                check_permute(&t, ASH_I32, lanes[k]);
+            }
             check_index_division(&t, lanes[k]);
             if (lanes[k] > 1) check_narrow_division(&t, lanes[k]);
             static const ash_dtype small[] = {ASH_U8, ASH_I8, ASH_U16, ASH_I16};

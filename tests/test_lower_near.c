@@ -28,9 +28,26 @@ static unsigned count(const ash_program *p, ash_nest_op op) {
 
 typedef struct seen {
     size_t steps;
-    unsigned gathers, shuffles, divisions; /* of vectors */
-    unsigned products;                     /* multiply-adds in the code */
+    unsigned gathers, permutations, shuffles, divisions; /* of vectors */
+    unsigned products;                                   /* multiply-adds in the code */
+    unsigned down;                                       /* permutations in a loop that goes row by row */
 } seen;
+
+/* The permutations whose innermost loop goes by one: those in loops over vectors do not. */
+static unsigned count_down(const ash_nest *n) {
+    unsigned found = 0, depth = 0;
+    int64_t steps[64] = {0};
+    for (ash_ref k = 0; k < n->code.len; k++) {
+        const ash_inst *inst = &n->code.at[k];
+        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF) {
+            steps[depth + 1] = inst->op == ASH_NEST_LOOP ? inst->i : steps[depth];
+            depth++;
+        }
+        depth -= inst->op == ASH_NEST_END;
+        found += inst->op == ASH_NEST_PERMUTE && steps[depth] == 1;
+    }
+    return found;
+}
 
 /* Optimised for a target, lowered, interpreted and compared. */
 static seen compare_for(const ash_graph *g, const ash_target *target, double tolerance) {
@@ -44,8 +61,10 @@ static seen compare_for(const ash_graph *g, const ash_target *target, double tol
     assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
     seen s = {.steps = p->steps.len,
               .gathers = count(p, ASH_NEST_GATHER),
+              .permutations = count(p, ASH_NEST_PERMUTE),
               .shuffles = count(p, ASH_NEST_SHUFFLE),
               .products = count(p, ASH_NEST_FMA)};
+    for (size_t i = 0; i < p->nests.len; i++) s.down += count_down(&p->nests.at[i]);
     for (size_t i = 0; i < p->nests.len; i++)
         for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
             const ash_inst *inst = &p->nests.at[i].code.at[k];
@@ -69,7 +88,7 @@ static seen compare(ash_graph *g, ash_value out, double tolerance) {
 
 /* --- tables ------------------------------------------------------------------------------------------ */
 
-enum { FROM = 40, TO = 64 };
+enum { FROM = 40, TO = 64, SHORT = 16 };
 
 static int64_t line(int64_t i) {
     return i / 2 + 3; /* stairs of two */
@@ -100,6 +119,13 @@ static int64_t outside(int64_t i) {
     return i % 3 ? i % FROM : -1; /* from the end */
 }
 
+static int64_t mixed(int64_t i) {
+    return i * 7 % SHORT;
+}
+static int64_t corners(int64_t i) {
+    return i * (FROM - 1) / (TO - 1);
+}
+
 static ash_value table(ash_graph *g, int64_t (*entry)(int64_t), int64_t length, ash_dtype dtype) {
     int64_t wide[TO];
     int32_t narrow[TO];
@@ -112,8 +138,8 @@ static ash_value table(ash_graph *g, int64_t (*entry)(int64_t), int64_t length, 
 /* Along the last axis and another one, in vectors that fit and that leave something over. */
 static void test_tables(void **state) {
     (void)state;
-    static int64_t (*const entries[])(int64_t) = {line, shifted,   flights,   odd,    backwards,
-                                                  same, reflected, scattered, outside};
+    static int64_t (*const entries[])(int64_t) = {line, shifted,   flights,   odd,     backwards,
+                                                  same, reflected, scattered, outside, corners};
     for (size_t e = 0; e < ASH_COUNT(entries); e++)
         for (int64_t axis = 0; axis < 3; axis++)
             for (int64_t length = TO - 7; length <= TO; length += 7) {
@@ -137,6 +163,29 @@ static void test_tables_are_not_gathered(void **state) {
     g = new_graph();
     x = INPUT(g, "x", 5, FROM);
     assert_true(compare(g, ash_gather(g, x, table(g, scattered, TO, ASH_I64), 1), 0).gathers > 0);
+}
+
+/* Of an image that grows one vector has all that another's lanes take, and of a short axis whatever they
+ * take: in other places, under masks too, and for rows that are gone down. */
+static void test_close_ones_are_permuted(void **state) {
+    (void)state;
+    static const struct {
+        int64_t (*entry)(int64_t);
+        int64_t rows, from, length;
+    } cases[] = {{corners, 5, FROM, TO},
+                 {corners, 3, FROM, TO - 7},
+                 {corners, 400, FROM, TO - 1},
+                 {mixed, 7, SHORT, 45},
+                 {scattered, 5, FROM, TO}};
+    for (size_t i = 0; i < ASH_COUNT(cases); i++) {
+        ash_graph *g = new_graph();
+        ash_value x = ash_relu(g, INPUT(g, "x", cases[i].rows, cases[i].from));
+        ash_value at = table(g, cases[i].entry, cases[i].length, ASH_I64);
+        seen s = compare(g, ash_relu(g, ash_gather(g, x, at, 1)), 0);
+        assert_int_equal(s.gathers != 0, cases[i].entry == scattered);
+        assert_int_equal(s.permutations != 0, cases[i].entry != scattered);
+        assert_int_equal(s.down, s.permutations);
+    }
 }
 
 /* A gather from what was picked by constant indices is one kernel, in either order of axes. */
@@ -467,6 +516,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_tables_are_not_gathered),
+        cmocka_unit_test(test_close_ones_are_permuted),
         cmocka_unit_test(test_gathers_of_gathers),
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),

@@ -4,6 +4,7 @@
  * as a number; and the nests are those of tiles. The same of pools, and of what is read through a
  * reshape. */
 #include "interpreted.h"
+#include "ir/build.h"
 #include "kernel/tile.h"
 #include "test_graphs.h"
 
@@ -593,6 +594,47 @@ static void parts_are_copied(void **state) {
     }
 }
 
+/* --- columns that are picked -------------------------------------------------------------------------- */
+
+/* Twice w columns of h rows: column i takes column i * step / by, modulo w. */
+static ash_graph *picked(int64_t step, int64_t by, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim rows = size(g, "h", 1, 300, h), columns = size(g, "w", 1, WIDEST, w);
+    const ash_dim twice = ash_graph_dim_mul(g, columns, 2);
+    ash_value x = ash_relu(g, INPUT(g, "x", rows, columns)), at = ash_iota(g, ASH_I64, &twice, 1, 0);
+    at = ash_build__with(g, ASH_OP_DIV, ash_build__with(g, ASH_OP_MUL, at, (double)step), (double)by);
+    at = ash_rem(g, at, ash_build__dim(g, columns));
+    ash_graph_output(g, "y", ash_neg(g, ash_gather(g, x, at, 1)));
+    return g;
+}
+
+/* Of columns that grow, one vector has all that another's lanes take: that is seen at run time, also that
+ * it is not so. */
+static void picked_columns(void **state) {
+    (void)state;
+    static const int64_t steps[][2] = {{1, 2}, {3, 4}, {7, 1}, {-1, 1}};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++)
+        for (size_t i = 0; i < ASH_COUNT(steps); i++) {
+            ash_target target;
+            target_of(levels[l], &target);
+            ash_graph *open = picked(steps[i][0], steps[i][1], 0, 0);
+            ash_program *p = lowered(open, &target);
+            size_t permutations = 0;
+            for (size_t n = 0; n < p->nests.len; n++)
+                for (size_t k = 0; k < p->nests.at[n].code.len; k++)
+                    permutations += p->nests.at[n].code.at[k].op == ASH_NEST_PERMUTE;
+            assert_int_equal(permutations != 0, target.masks != 0);
+            for (int64_t w = 1; w <= WIDEST; w += w < 20 ? 3 : 7) {
+                const int64_t h = w % 2 ? 3 : 290;
+                ash_graph *known = picked(steps[i][0], steps[i][1], h, w);
+                compare(open, p, known, (int64_t[]){h, w});
+                ash_graph_destroy(known);
+            }
+            ash_program__free(p);
+            ash_graph_destroy(open);
+        }
+}
+
 /* --- compiled ----------------------------------------------------------------------------------------- */
 
 /* What is interpreted above is what code generation makes. */
@@ -622,6 +664,11 @@ static void compiled(void **state) {
     ash_graph *g = repeated(0, 0);
     test_differential(context, g, (int64_t[]){17, 39}, 0);
     ash_graph_destroy(g);
+    for (int64_t step = 1; step < 12; step += 10) {
+        g = picked(step, 2, 0, 0);
+        test_differential(context, g, (int64_t[]){290, 39}, 0);
+        ash_graph_destroy(g);
+    }
 }
 
 int main(void) {
@@ -638,6 +685,7 @@ int main(void) {
         cmocka_unit_test(groups_are_read_in_order),
         cmocka_unit_test(padding_of_every_width),
         cmocka_unit_test(parts_are_copied),
+        cmocka_unit_test(picked_columns),
         cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -97,6 +97,7 @@ static void lines_stay_where_they_are_much(void **state) {
                           .unit = 4,
                           .line_bytes = 256 * 4,
                           .line_flops = 2 * 256 * 24,
+                          .usual_part = 1,
                           .strips = 6,
                           .strip_bytes = 256 * 24 * 4};
     ash_tile_cut cut = ash_tile_choose_cut(&avx2, &work);
@@ -117,11 +118,58 @@ static void strip_stays_where_it_is_large(void **state) {
                           .unit = 1,
                           .line_bytes = 14 * 256 * 4,
                           .line_flops = 2 * 2304 * 16 * 14,
+                          .usual_part = 1,
                           .strips = 16,
                           .strip_bytes = 2304 * 16 * 4};
     ash_tile_cut cut = ash_tile_choose_cut(&avx2, &work);
     assert_false(cut.lines_stay);
     assert_in_range(cut.per, 1, 14);
+}
+
+static void threads_share_what_is_less(void **state) {
+    (void)state;
+    /* 3 x 3 over 64 channels at 28 x 28, with a stride of 2: all of it stays. Each thread reads all of the
+     * 147 kB of weights, and a part of the 200 kB of lines. */
+    ash_tile_work work = {.lines = 14,
+                          .unit = 1,
+                          .line_bytes = 2 * 28 * 64 * 4,
+                          .line_flops = 2 * 576 * 16 * 14,
+                          .usual_part = 4,
+                          .strips = 4,
+                          .strip_bytes = 576 * 16 * 4};
+    assert_true(ash_tile_choose_cut(&avx2, &work).lines_stay);
+    work.usual_part = 1; /* numbers: weights are what is shared out */
+    assert_false(ash_tile_choose_cut(&avx2, &work).lines_stay);
+    work.usual_part = 4;
+    work.line_bytes /= 2;
+    assert_false(ash_tile_choose_cut(&avx2, &work).lines_stay);
+}
+
+static void chunks_are_for_usual_sizes(void **state) {
+    (void)state;
+    /* 256 lines of up to 64 positions, of which 64 of 16 are usual: so many chunks are enough of those. */
+    ash_tile_work work = {.lines = 256,
+                          .unit = 1,
+                          .line_bytes = 64 * 64 * 4,
+                          .line_flops = 2 * 576 * 16 * 64,
+                          .usual_part = 16,
+                          .strips = 4,
+                          .strip_bytes = 576 * 16 * 4};
+    const int64_t usual = ash_tile_choose_cut(&avx2, &work).per;
+    work.usual_part = 1;
+    const int64_t all = ash_tile_choose_cut(&avx2, &work).per;
+    assert_true(64 * work.strips / usual >= avx2.costs.chunk_count);
+    assert_true(64 * work.strips / all < avx2.costs.chunk_count);
+}
+
+static void lines_of_small_images_are_one_tile(void **state) {
+    (void)state;
+    /* Where one vector has all channels, two tiles of such a line wait for their sums, and one does not. */
+    for (int64_t rows = 8; rows <= 13; rows++) {
+        const ash_tile_extents extents = {
+            .rows = rows, .blocks = 1, .open_rows = true, .lines = true, .edges = 2};
+        assert_int_equal(ash_tile_choose(&avx2, &extents, 9 * 16, ASH_TILE_MAX, ASH_TILE_F32).rows, rows);
+    }
 }
 
 static void chunks_cover_all_lines(void **state) {
@@ -134,6 +182,7 @@ static void chunks_cover_all_lines(void **state) {
                               .unit = unit,
                               .line_bytes = inner * 4,
                               .line_flops = 2 * inner * 16,
+                              .usual_part = 1 + (int64_t)(test_congruent(&random) % 16),
                               .strips = 1 + (int64_t)(test_congruent(&random) % 100),
                               .strip_bytes = inner * 16 * 4};
         ash_tile_cut cut = ash_tile_choose_cut(&avx2, &work);
@@ -314,6 +363,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TILE_TEST(lines_stay_where_they_are_much),
         TILE_TEST(strip_stays_where_it_is_large),
+        TILE_TEST(threads_share_what_is_less),
+        TILE_TEST(chunks_are_for_usual_sizes),
+        TILE_TEST(lines_of_small_images_are_one_tile),
         TILE_TEST(chunks_cover_all_lines),
         TILE_TEST(slices_where_a_strip_is_larger_than_the_cache),
         TILE_TEST(sums_survive_between_slices),

@@ -62,6 +62,9 @@ struct ash_code_target {
     /* For each of the bytes the one that it numbers in a table, a vector of 256. */
     LLVMValueRef (*lookup)(ash_emit *e, LLVMValueRef table, LLVMValueRef bytes);
 
+    /* PERMUTE of elements of 4 bytes; NULL, also as a result: there is no such instruction. */
+    LLVMValueRef (*permute)(ash_emit *e, LLVMValueRef a, LLVMValueRef places);
+
     /* SHUFFLE of a and b, which may be NULL, both scalars or vectors: the lanes that `pick` numbers, -1 for
      * any. NULL: LLVM's instruction always. */
     LLVMValueRef (*shuffle)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, const int32_t *pick,

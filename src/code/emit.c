@@ -122,6 +122,7 @@ static bool is_pure(const ash_inst *inst) {
     case ASH_NEST_SPLAT:
     case ASH_NEST_EXTRACT:
     case ASH_NEST_SHUFFLE:
+    case ASH_NEST_PERMUTE:
     case ASH_NEST_COMPUTE:
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD:
@@ -611,6 +612,21 @@ static LLVMValueRef emit_cell(ash_emit *e, ash_ref ref) {
     return cell;
 }
 
+/* By the machine's instruction, or lane by lane. */
+static LLVMValueRef emit_permute(ash_emit *e, const ash_inst *inst) {
+    LLVMValueRef a = ash_emit__value(e, inst->a), at = ash_emit__value(e, inst->b);
+    LLVMValueRef all = e->kind->permute ? e->kind->permute(e, a, at) : NULL;
+    if (all) return all;
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    all = LLVMGetPoison(LLVMTypeOf(a));
+    for (unsigned i = 0; i < inst->lanes; i++) {
+        LLVMValueRef lane = LLVMConstInt(i32, i, false), from = LLVMBuildExtractElement(e->b, at, lane, "");
+        from = LLVMBuildAnd(e->b, from, LLVMConstInt(i32, inst->lanes - 1, false), "");
+        all = LLVMBuildInsertElement(e->b, all, LLVMBuildExtractElement(e->b, a, from, ""), lane, "");
+    }
+    return all;
+}
+
 static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     const ash_inst *inst = ash_nest_at(e->nest, ref);
     switch ((ash_nest_op)inst->op) {
@@ -627,6 +643,7 @@ static LLVMValueRef emit_value(ash_emit *e, ash_ref ref) {
     case ASH_NEST_LANES: return emit_lanes(e, inst->lanes);
     case ASH_NEST_EXTRACT: return emit_extract(e, inst);
     case ASH_NEST_SHUFFLE: return emit_shuffle(e, inst);
+    case ASH_NEST_PERMUTE: return emit_permute(e, inst);
     case ASH_NEST_GET:
         return LLVMBuildLoad2(e->b, LLVMGetAllocatedType(ash_emit__held(e, inst->a)),
                               ash_emit__held(e, inst->a), "");

@@ -132,6 +132,12 @@ LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count) {
 }
 
 LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValueRef v) {
+    const bool bits = dtype == ASH_BOOL && (op == ASH_OP_AND || op == ASH_OP_OR);
+    if (bits && ash_emit__lanes(v) > 1 && !e->kind->shuffle) { /* at once: the order does not matter */
+        LLVMTypeRef type = LLVMTypeOf(v);
+        const char *name = op == ASH_OP_AND ? "llvm.vector.reduce.and" : "llvm.vector.reduce.or";
+        return ash_emit__intrinsic(e, name, &type, 1, &v, 1);
+    }
     for (unsigned lanes = ash_emit__lanes(v); lanes > 1; lanes = (lanes + 1) / 2) {
         unsigned low = (lanes + 1) / 2, high = lanes / 2;
         if (lanes == 4 && e->kind->shuffle && ash_dtype_size(dtype) == 1) { /* two have no registers */

@@ -196,10 +196,23 @@ static LLVMValueRef float_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, 
     return ash_emit__intrinsic(e, name, types, 2, &a, 1);
 }
 
+/* The lower halves of two registers: one permutation of both, where LLVM would narrow each by itself. */
+static LLVMValueRef lower_halves(ash_emit *e, LLVMValueRef a, LLVMTypeRef half) {
+    const unsigned lanes = ash_emit__lanes(a);
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx);
+    LLVMValueRef halves = LLVMBuildBitCast(e->b, a, LLVMVectorType(i32, 2 * lanes), ""), pick[64];
+    for (unsigned i = 0; i < lanes; i++) pick[i] = LLVMConstInt(i32, 2 * i, false);
+    halves = LLVMBuildShuffleVector(e->b, halves, LLVMGetPoison(LLVMTypeOf(halves)),
+                                    LLVMConstVector(pick, lanes), "");
+    return LLVMBuildBitCast(e->b, halves, half, "");
+}
+
 static LLVMValueRef integer_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
     LLVMTypeRef type = type_like(e, a, to);
     size_t have = from == ASH_BOOL ? 0 : ash_dtype_size(from), want = ash_dtype_size(to);
     if (have == want) return a;
+    if (have == 8 && want == 4 && ash_emit__lanes(a) * want == 64 && e->target->vector_bytes == 64)
+        return lower_halves(e, a, type);
     if (have > want) return LLVMBuildTrunc(e->b, a, type, "");
     return ash_dtype_kind(from) == ASH_KIND_SIGNED ? LLVMBuildSExt(e->b, a, type, "")
                                                    : LLVMBuildZExt(e->b, a, type, "");

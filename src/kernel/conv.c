@@ -548,7 +548,8 @@ static int64_t usual_most(const conv *c, ash_dim dim) {
 }
 
 /* Lines are positions when the dims are merged, else lines of them. */
-static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips, int64_t lines) {
+static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips, ash_dim all) {
+    int64_t lines = usual_most(c, all);
     int64_t steps = ASH_MAX(ash_conv__inner_steps(c), 1);
     int64_t width = c->merged ? 1 : ASH_MAX(usual_most(c, c->width), 1);
     int64_t strip = shape.vectors * c->lanes;
@@ -558,6 +559,8 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
                            .unit = c->merged ? shape.rows : 1,
                            .line_bytes = line * (c->in_lanes ? strip : c->c_group) * c->number_bytes,
                            .line_flops = 2 * steps * strip * width,
+                           .usual_part = (ash_dim_is_const(all) ? 1 : ASH_TILE_USUAL) *
+                                         (c->merged || ash_dim_is_const(c->width) ? 1 : ASH_TILE_USUAL),
                            .strips = c->in_lanes ? 1 : strips,
                            .strip_bytes = steps * c->terms * strip * c->number_bytes};
 }
@@ -598,7 +601,7 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c->space; s++) lines = ash_kern_product(k, lines, c->out[s]);
     if (c->merged) lines = c->width;
-    ash_tile_work work = work_of(c, shape, strips, usual_most(c, lines));
+    ash_tile_work work = work_of(c, shape, strips, lines);
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);

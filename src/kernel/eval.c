@@ -80,16 +80,23 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 
 /* --- padding: an element of the operand, or the padding value ------------------------------------- */
 
+enum { MOST_STRIDE = 1 << 16 };
+
+/* Positions in 32 bits against both ends at once: what is below zero is a large number without a sign. */
+static ash_ref are_below(ash_kern *k, ash_ref first, int64_t stride, ash_ref limit) {
+    ash_nest *n = &k->nest;
+    ash_ref at = ash_nest_cast(n, ASH_U32, ash_nest_lanes(n, k->lanes));
+    if (stride > 1)
+        at = ash_nest_binary(n, ASH_OP_MUL, at, ash_kern_splat(k, ash_nest_int(n, ASH_U32, stride)));
+    at = ash_nest_binary(n, ASH_OP_ADD, ash_kern_splat(k, ash_nest_cast(n, ASH_U32, first)), at);
+    return ash_nest_binary(n, ASH_OP_LT, at, ash_kern_splat(k, ash_nest_cast(n, ASH_U32, limit)));
+}
+
 /* Numbers of lanes are compared, which are small, so that a compare has as many lanes as one of f32. Where
- * 32 bits are enough for the positions themselves, and there are masks, both ends are one compare: below
- * zero are large numbers without a sign. */
+ * 32 bits are enough for the positions themselves, and there are masks, both ends are one compare. */
 ash_ref ash_kern_lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit, bool small) {
     ash_nest *n = &k->nest;
-    if (small && low && limit != ASH_NO_REF && k->low->target->masks) {
-        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, ash_kern_splat(k, ash_nest_cast(n, ASH_U32, first)),
-                                     ash_nest_cast(n, ASH_U32, ash_nest_lanes(n, k->lanes)));
-        return ash_nest_binary(n, ASH_OP_LT, at, ash_kern_splat(k, ash_nest_cast(n, ASH_U32, limit)));
-    }
+    if (small && low && limit != ASH_NO_REF && k->low->target->masks) return are_below(k, first, 1, limit);
     ash_ref zero = ash_nest_index(n, 0), count = ash_nest_index(n, k->lanes), ok = ASH_NO_REF;
     ash_ref lane = ash_nest_cast(n, ASH_I32, ash_nest_lanes(n, k->lanes));
     if (low) {
@@ -122,10 +129,16 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit) {
     }
     int64_t stride;
     if (ash_kern_is_vector(k, at) &&
-        ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
-        return ash_kern_lanes_in_bounds(
-            k, ash_kern_index(k, at), low, high ? ash_kern_dim(k, limit) : ASH_NO_REF,
-            limit_max <= INT32_MAX && sum.min > INT32_MIN && sum.max < INT32_MAX);
+        ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride)) {
+        bool small = limit_max <= INT32_MAX && sum.min > INT32_MIN && sum.max < INT32_MAX;
+        if (stride == 1)
+            return ash_kern_lanes_in_bounds(k, ash_kern_index(k, at), low,
+                                            high ? ash_kern_dim(k, limit) : ASH_NO_REF, small);
+        /* where all of it is a number, it is a constant vector anyway */
+        if (small && k->low->target->masks && !ash_dim_is_const(limit) && stride > 1 &&
+            stride <= MOST_STRIDE)
+            return are_below(k, ash_kern_index(k, at), stride, ash_kern_dim(k, limit));
+    }
     ash_ref ref = ash_kern_is_vector(k, at) ? ash_kern_vector_index(k, at) : ash_kern_index(k, at),
             ok = ASH_NO_REF;
     if (low) ok = ash_kern_binary(k, ASH_OP_LE, ash_nest_index(n, 0), ref);
@@ -244,6 +257,9 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
     for (unsigned d = 0; d < ash_graph__type(k->graph, indices)->rank; d++)
         syms |= ash_ix_syms(&k->ixs, at[d]);
     ash_dims_bounds(k->ixs.dims, size, &min, &max);
+    const ash_type *type = ash_graph__type(k->graph, indices);
+    const bool close = type->rank == 1 && ash_kern_expects_close(k, type->dims[0], size);
+    k->close |= close;
     if (k->collecting)
         return ash_ix_loaded(&k->ixs, (ash_ref)k->ixs.atoms.len, max - 1, syms); /* like no other */
     if (n->failed) return 0;
@@ -261,6 +277,7 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         i = ash_kern_binary(k, ASH_OP_MAX, i, zero);
     }
     i = ash_kern_binary(k, ASH_OP_MIN, i, last);
+    if (close) ash_kern_note_close(k, at[0], i, size, false);
     return ash_ix_loaded(&k->ixs, i, max - 1, syms);
 }
 

@@ -427,7 +427,7 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
         return other;
     if (ash_kern_load_near(k, buf, linear, value == k->roomy ? ASH_NO_REF : mask, &other) ||
         ash_kern_load_in_turn(k, buf, linear, mask, &other) ||
-        (mask == ASH_NO_REF && ash_kern_load_run(k, buf, linear, &other)))
+        ash_kern_load_run(k, buf, linear, mask, &other))
         return other;
     return ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), mask);
 }

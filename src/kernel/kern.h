@@ -107,11 +107,14 @@ typedef struct ash_kern_crossing {
     } at[ASH_MAX_TURNED_LOADS];
 } ash_kern_crossing;
 
-/* Loaded indices, a number for each lane, that are neighbours where a condition holds. */
+/* Loaded indices, a number for each lane, that are neighbours where a condition holds, or lie so close
+ * together that one vector has all that they name. */
 typedef struct ash_kern_run {
     ash_ref loaded; /* the vector */
-    ash_ref holds;  /* scalar bool */
-    ash_ix line;    /* what they are then */
+    ash_ref holds;  /* scalar bool; ASH_NO_REF: always */
+    ash_ix line;    /* what they are then; of close ones, what the first one is */
+    ash_ref places; /* of close ones, i32: how far they are from the first one; ASH_NO_REF: neighbours */
+    ash_ref there;  /* of close ones: which elements from the first one on the axis has; or ASH_NO_REF */
 } ash_kern_run;
 
 /* Scratch memory that the kernel has and that what is written next may use in its place. */
@@ -163,6 +166,7 @@ typedef struct ash_kern {
     uint32_t context; /* number of the present mask and guard, so that remembered values are not mixed up */
     ASH_VEC(ash_kern_known) known;
     ASH_VEC(ash_kern_run) runs;
+    bool close; /* there are indices that are expected to be close */
     ASH_VEC(ash_kern_memo) memo;
     ash_map memo_ids;
     bool collecting; /* nothing is emitted: the addresses that would be are put on `leaves` */
@@ -320,10 +324,17 @@ bool ash_kern_crossed_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *ou
 /* table.c: the entry at an index of a table of constants that are all below `size`, as an index; false when
  * it is no such table, or nothing is emitted now and its entries are to be loaded. */
 bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ix *out);
+/* Whether indices of an axis of `count` into one of `size` are expected to be close, as an image that grows
+ * has them, and all of a short axis. */
+bool ash_kern_expects_close(ash_kern *k, ash_dim count, ash_dim size);
+/* Notes that the indices just loaded for the lanes of a vector, from expression `at` on, are close: one
+ * vector of an axis of `size` has all that they name. `always`: else that is seen at run time. */
+void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, bool always);
 /* A vector along the vector symbol that would be gathered, loaded otherwise; false when it is not of that
- * form: neighbours where a run holds, else gathered; or elements so close together that a load or two have
- * them all, of the lanes that `mask` has if there is one; or such as lie in a few runs, in turn. */
-bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out);
+ * form: neighbours or close ones where a run holds, else gathered; or elements so close together that a
+ * load or two have them all; or such as lie in a few runs, in turn. Of the lanes that `mask` has, if there
+ * is one. */
+bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out);
 bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out);
 bool ash_kern_load_in_turn(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out);
 

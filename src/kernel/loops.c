@@ -289,6 +289,22 @@ static void along(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to) {
     l->row_outside = false;
 }
 
+/* Rows of a chunk, at most `most` of them. */
+typedef struct some_rows {
+    unsigned n; /* of their axes */
+    ash_ref from, to;
+    int64_t most;
+} some_rows;
+
+static void down_rows(ash_loops *l, void *arg) {
+    const some_rows *rows = arg;
+    size_t mark = ash_kern_mark(l->k);
+    unsigned opened = open_rows(l, rows->n, rows->from, rows->to, rows->most);
+    row(l, NULL);
+    while (opened--) ash_nest_end(&l->k->nest);
+    ash_kern_forget(l->k, mark);
+}
+
 /* The chunk loop: rows, or parts of rows. */
 static ash_dim emit(ash_loops *l) {
     ash_kern *k = l->k;
@@ -322,14 +338,23 @@ static ash_dim emit(ash_loops *l) {
         ash_nest_end(n);
         return ash_kern_product(k, rows, parts);
     }
+    /* rows that are gone down stay in the first-level cache, beside what they are made of */
+    if (l->by_columns)
+        per = ASH_MIN(per, k->low->target->l1_bytes / 2 /
+                               (int64_t)ash_dtype_size(ash_graph__type(k->graph, l->target)->dtype));
     int64_t rows_per = l->threads ? 1 : ASH_MAX(per / row_length, 1);
     n->threads = l->threads;
     ash_ref size = ash_nest_index(n, rows_per), chunk = ash_nest_loop(n, first, end, 1, 1);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size);
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
-    unsigned opened = open_rows(l, n_rows, from, to, rows_per);
-    if (v)
+    some_rows all = {n_rows, from, to, rows_per};
+    unsigned opened = l->by_columns ? 0 : open_rows(l, n_rows, from, to, rows_per);
+    if (l->by_columns)
+        ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
+                          ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
+                          &(ash_loops_inner){.body = down_rows, .arg = &all});
+    else if (v)
         along(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent));
     else
         row(l, NULL);

@@ -53,7 +53,8 @@ typedef struct ash_loops {
     unsigned lanes, narrow; /* of a full vector; of a vector of one register each, behind the full ones */
     unsigned
         threads; /* of a block that takes a row together, a vector each in turn; 0: a row is one thread's */
-    int turn;    /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
+    bool by_columns; /* a vector goes down the rows of a chunk: what it reads from a table is the same */
+    int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
     ash_kept kept[ASH_MAX_KEPT];
     unsigned n_kept, loop; /* the loop over the reduced axes that is being made */
 } ash_loops;

@@ -245,6 +245,19 @@ static bool are_masked(const ash_kern *dry, const ash_axis *a, unsigned lanes) {
     return masked;
 }
 
+/* Whether an address has a number that is loaded for each element along an axis, and for nothing else. */
+static bool is_by_table(const ash_kern *dry, const ash_axis *a) {
+    const ash_ixs *ixs = &dry->ixs;
+    for (size_t i = 0; i < dry->leaves.len; i++) {
+        const ash_sum sum = ash_ix_sum(ixs, dry->leaves.at[i].at);
+        for (uint32_t t = 0; t < sum.n; t++) {
+            const ash_atom *atom = &ixs->atoms.at[ixs->terms.at[sum.first + t].atom];
+            if (atom->kind == ASH_ATOM_LOADED && atom->syms == UINT64_C(1) << a->sym) return true;
+        }
+    }
+    return false;
+}
+
 enum { SHORT_LANES = 4 }; /* of the shortest vectors that are worth having */
 
 void ash_loops__choose_axes(ash_loops *l) {
@@ -281,6 +294,8 @@ void ash_loops__choose_axes(ash_loops *l) {
         l->across = l->reduced && !l->anchor && !inner && l->k->low->target->kind == ASH_TARGET_CPU;
         l->masked = are_masked(dry, a, l->narrow);
         ash_loops__choose_turn(l, dry, trial);
+        l->by_columns = l->turn < 0 && !inner && !l->reduced && !l->anchor && trial->n_outer > 1 &&
+                        l->k->low->target->kind == ASH_TARGET_CPU && dry->close && is_by_table(dry, a);
         l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow, l->across, l->n_values);
     }
     ash_kern_free(&run->kern);

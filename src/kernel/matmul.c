@@ -484,6 +484,7 @@ static ash_dim emit_columns(product *p) {
                           .unit = shape.rows,
                           .line_bytes = steps * step_bytes,
                           .line_flops = 2 * ASH_MAX(steps, 1) * width,
+                          .usual_part = extents.open_rows ? ASH_TILE_USUAL : 1,
                           .strips = strips,
                           .strip_bytes = steps * width * step_bytes};
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);

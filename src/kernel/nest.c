@@ -431,6 +431,11 @@ ash_ref ash_nest_whole(ash_nest *n, ash_ref a) {
     return pure(n, make(ASH_NEST_WHOLE, ASH_I32, ash_nest_at(n, a)->lanes, a, ASH_NO_REF, ASH_NO_REF));
 }
 
+ash_ref ash_nest_permute(ash_nest *n, ash_ref a, ash_ref places) {
+    const ash_inst *v = ash_nest_at(n, a);
+    return pure(n, make(ASH_NEST_PERMUTE, v->dtype, v->lanes, a, places, ASH_NO_REF));
+}
+
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector) {
     const ash_inst *v = ash_nest_at(n, vector);
     if (v->lanes == 1) return vector;

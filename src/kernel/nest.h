@@ -106,6 +106,8 @@ typedef enum ash_nest_op {
     ASH_NEST_TILE_PUT, /* all sums to `buf` from element a on: [wide][tall * height][16] */
     ASH_NEST_LOOKUP, /* a: bytes; the elements of a byte that they number among 256 in the buffer, from b on
                          (an index, scalar i64). i8 counts by its bits: -1 is 255 */
+    ASH_NEST_PERMUTE, /* lane j: lane b[j] of a, of 4 bytes; b: i32, a's lanes, a power of two, by which it
+                         counts modulo them */
     ASH_NEST_HREDUCE, /* all lanes of a into a scalar, by the core operator i: ADD, MUL, MIN, MAX, AND, OR;
                          pairwise, halves first, so that the order is fixed: lane j with lane j + ceil(n/2),
                          the middle lane of an odd number waits for the next round */
@@ -305,6 +307,7 @@ void ash_nest_tile_dot(ash_nest *n, ash_nest_tiles tiles, ash_ref x, ash_ref y, 
 void ash_nest_tile_put(ash_nest *n, ash_nest_tiles tiles, uint16_t buf, ash_ref to);
 ash_ref ash_nest_whole(ash_nest *n, ash_ref a);
 ash_ref ash_nest_lookup(ash_nest *n, uint16_t buf, ash_ref index, ash_ref bytes);
+ash_ref ash_nest_permute(ash_nest *n, ash_ref a, ash_ref places);
 ash_ref ash_nest_hreduce(ash_nest *n, ash_op op, ash_ref vector);
 
 /* Blocks of threads. */

@@ -48,6 +48,7 @@ static const char *const names[ASH_NEST_OP_COUNT] = {
     [ASH_NEST_TILE_PUT] = "tile_put",
     [ASH_NEST_WHOLE] = "whole",
     [ASH_NEST_LOOKUP] = "lookup",
+    [ASH_NEST_PERMUTE] = "permute",
     [ASH_NEST_HREDUCE] = "hreduce",
     [ASH_NEST_POLL] = "poll",
     [ASH_NEST_BARRIER] = "barrier",

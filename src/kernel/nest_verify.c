@@ -434,6 +434,11 @@ static ash_status instruction(struct check *c, ash_ref ref) {
         ASH_TRY(result(c, ref, ASH_I32, inst->lanes));
         return use_typed(c, ref, inst->a, ASH_F32, inst->lanes);
     case ASH_NEST_LOOKUP: return look_up(c, ref);
+    case ASH_NEST_PERMUTE:
+        REQUIRE(c, ref, ash_dtype_size(inst->dtype) == 4 && inst->lanes > 1 && ash_is_pow2(inst->lanes),
+                "a permutation of other elements, or of so many");
+        ASH_TRY(use_typed(c, ref, inst->a, inst->dtype, inst->lanes));
+        return use_typed(c, ref, inst->b, ASH_I32, inst->lanes);
     case ASH_NEST_IDIV:
     case ASH_NEST_IMOD:
         ASH_TRY(result(c, ref, ASH_I64, inst->lanes));

@@ -50,6 +50,7 @@ static double work_of(const survey *s, const ash_inst *inst) {
     case ASH_NEST_ATOMIC: return c->unit_gather;
     case ASH_NEST_LOAD:
     case ASH_NEST_SHUFFLE:
+    case ASH_NEST_PERMUTE:
     case ASH_NEST_FMA:
     case ASH_NEST_WHOLE:
     case ASH_NEST_DOT4:

@@ -4,7 +4,9 @@
  * A table that is a line (every second element) or stairs (each element twice) becomes an expression, and
  * nothing is loaded. Of others it is known that they name elements that there are, so that nothing is
  * brought inside; and where a long part of one counts up (what lies between reflected ends), vectors of
- * that part are loaded as neighbours, where the others are gathered. */
+ * that part are loaded as neighbours, where the others are gathered. Where none is more than one above the
+ * one before it (an image that grows), one vector has all that another's lanes want, in other places; of
+ * tables that are computed and have more entries than there are elements that is tested. */
 #include "kern.h"
 
 enum {
@@ -59,23 +61,73 @@ static void longest_run(const table *t, int64_t *from, int64_t *to) {
     }
 }
 
-/* Notes where the entries that were just loaded for the lanes of a vector are neighbours. */
-static void note_run(ash_kern *k, const table *t, ash_ix at, ash_ref loaded) {
+/* Whether each entry is the one before it, or the next number. */
+static bool climbs(const table *t) {
+    int64_t i = 1;
+    while (i < t->count && (uint64_t)(entry(t, i) - entry(t, i - 1)) <= 1) i++;
+    return i >= t->count;
+}
+
+/* Whether lanes have neighbours of a table. */
+static bool are_in_line(const ash_kern *k, ash_ix at) {
+    int64_t stride;
+    return k->lanes > 1 && k->guard == ASH_NO_REF &&
+           ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1;
+}
+
+void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, bool always) {
+    const ash_target *target = k->low->target;
     ash_nest *n = &k->nest;
-    int64_t stride, from, to;
-    if (k->lanes == 1 || k->mask != ASH_NO_REF || k->guard != ASH_NO_REF ||
-        !ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) || stride != 1)
+    int64_t least, most;
+    ash_dims_bounds(k->ixs.dims, size, &least, &most);
+    if (!are_in_line(k, at) || !target->masks || k->lanes != ash_target_lanes(target, sizeof(float)) ||
+        n->failed || ash_nest_at(n, loaded)->lanes != k->lanes || most > INT32_MAX)
         return;
-    longest_run(t, &from, &to);
-    if (to - from < LEAST_RUN * (int64_t)k->lanes) return;
+    const bool all = most <= k->lanes; /* of the axis */
+    ash_ref first = all ? ash_nest_index(n, 0) : ash_nest_extract(n, loaded, 0);
+    ash_ref left = ash_nest_cast(n, ASH_I32, ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, size), first));
+    ash_ref places = ash_nest_binary(n, ASH_OP_SUB, ash_nest_cast(n, ASH_I32, loaded),
+                                     ash_nest_splat(n, ash_nest_cast(n, ASH_I32, first), k->lanes));
+    ash_ref lanes = ash_nest_cast(n, ASH_I32, ash_nest_lanes(n, k->lanes));
+    ash_kern_run run = {.loaded = loaded,
+                        .holds = ASH_NO_REF,
+                        .places = places,
+                        .there = ash_nest_binary(n, ASH_OP_LT, lanes, ash_nest_splat(n, left, k->lanes)),
+                        .line = ash_ix_loaded(&k->ixs, first, most - 1, ash_ix_syms(&k->ixs, at))};
+    if (!always && !all) {
+        ash_ref far = ash_nest_splat(n, ash_nest_int(n, ASH_U32, k->lanes), k->lanes);
+        far = ash_nest_binary(n, ASH_OP_LE, far, ash_nest_bitcast(n, ASH_U32, places));
+        if (k->mask != ASH_NO_REF) far = ash_nest_binary(n, ASH_OP_AND, far, k->mask);
+        run.holds = ash_nest_unary(n, ASH_OP_NOT, ash_nest_hreduce(n, ASH_OP_OR, far));
+    }
+    if (!ash_vec_push(k->low->allocator, &k->runs, run)) k->failed = true;
+}
+
+bool ash_kern_expects_close(ash_kern *k, ash_dim count, ash_dim size) {
+    ash_dim more;
+    int64_t least, most;
+    ash_dims_bounds(k->ixs.dims, size, &least, &most);
+    if (most <= ash_kern_lanes(k)) return true;
+    if (ash_dim_is_const(size) || count == size ||
+        ash_dims_combine(k->ixs.dims, ASH_DIM_SUB, count, size, &more, NULL) != ASH_OK)
+        return false;
+    ash_dims_bounds(k->ixs.dims, more, &least, &most);
+    return least >= 0;
+}
+
+/* Notes where the entries that were just loaded for the lanes of a vector are neighbours. */
+static void note_run(ash_kern *k, ash_ix at, ash_ref loaded, int64_t from, int64_t to, int64_t shift) {
+    ash_nest *n = &k->nest;
+    if (!are_in_line(k, at) || k->mask != ASH_NO_REF || to - from < LEAST_RUN * (int64_t)k->lanes) return;
     ash_ref first = ash_kern_index(k, at);
     ash_ref end = ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, k->lanes));
     ash_ref above = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, from), first);
     ash_ref below = ash_nest_binary(n, ASH_OP_LE, end, ash_nest_index(n, to));
     const ash_kern_run run = {.loaded = loaded,
+                              .places = ASH_NO_REF,
+                              .there = ASH_NO_REF,
                               .holds = ash_nest_binary(n, ASH_OP_AND, above, below),
-                              .line =
-                                  ash_ix_add(&k->ixs, at, ash_ix_const(&k->ixs, entry(t, from) - from))};
+                              .line = ash_ix_add(&k->ixs, at, ash_ix_const(&k->ixs, shift))};
     if (!ash_vec_push(k->low->allocator, &k->runs, run)) k->failed = true;
 }
 
@@ -96,11 +148,19 @@ bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_
         *out = ash_ix_add(ixs, ash_ix_div(ixs, up, by), ash_ix_const(ixs, first));
         return true;
     }
+    int64_t from, to;
+    longest_run(&t, &from, &to);
+    const int64_t lanes = ash_kern_lanes(k);
+    const bool close = most <= lanes || (to - from < LEAST_RUN * lanes && climbs(&t));
+    k->close |= close;
     ash_ref raw = ash_kern_eval(k, indices, at);
     if (ash_kern_lost(k) || k->collecting) return false;
     if (ash_nest_at(&k->nest, raw)->dtype != ASH_I64) raw = ash_nest_cast(&k->nest, ASH_I64, raw);
     *out = ash_ix_loaded(ixs, raw, most - 1, ash_ix_syms(ixs, at[0]));
-    note_run(k, &t, at[0], raw);
+    if (close)
+        ash_kern_note_close(k, at[0], raw, size, true);
+    else
+        note_run(k, at[0], raw, from, to, entry(&t, from) - from);
     return true;
 }
 
@@ -114,6 +174,7 @@ static const ash_kern_run *run_of(ash_kern *k, ash_ix linear, ash_ix *even) {
         for (size_t r = 0; atom->kind == ASH_ATOM_LOADED && r < k->runs.len; r++) {
             const ash_kern_run *run = &k->runs.at[r];
             if (run->loaded != atom->ref || term.d != 1) continue;
+            if (run->places != ASH_NO_REF && term.c != 1) continue;
             ash_ix loaded = ash_ix_loaded(ixs, atom->ref, atom->max, atom->syms);
             ash_ix without = ash_ix_sub(ixs, linear, ash_ix_scale(ixs, loaded, term.c));
             *even = ash_ix_add(ixs, without, ash_ix_scale(ixs, run->line, term.c));
@@ -123,26 +184,49 @@ static const ash_kern_run *run_of(ash_kern *k, ash_ix linear, ash_ix *even) {
     return NULL;
 }
 
-/* A cell for the elements, and which of two ways to have them is taken at run time. */
-bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref *out) {
+/* The elements where a run holds. */
+static ash_ref held(ash_kern *k, const ash_kern_run *run, uint16_t buf, ash_ix start) {
     ash_nest *n = &k->nest;
-    ash_ix even;
-    int64_t stride;
-    ash_dtype dtype = n->buffers.at[buf].dtype;
-    if (ash_dtype_size(dtype) < sizeof(float)) return false;
-    const ash_kern_run *run = run_of(k, linear, &even);
-    if (!run || !ash_ix_lane_stride(&k->ixs, even, k->vsym, k->lanes, k->aligned, &stride) || stride != 1)
-        return false;
-    ash_ref zero = ash_nest_splat(n, ash_kern_neutral(k, ASH_OP_ADD, dtype), k->lanes);
-    ash_ref cell = ash_nest_cell(n, zero);
+    ash_ref all = ash_nest_load(n, buf, ash_kern_index(k, start), k->lanes, run->there);
+    return run->places == ASH_NO_REF ? all : ash_nest_permute(n, all, run->places);
+}
+
+/* A cell for the elements, and which of two ways to have them is taken at run time. */
+static ash_ref either(ash_kern *k, const ash_kern_run *run, uint16_t buf, ash_ix start, ash_ix linear,
+                      ash_ref mask) {
+    ash_nest *n = &k->nest;
+    ash_ref cell = ash_nest_cell(
+        n, ash_nest_splat(n, ash_kern_neutral(k, ASH_OP_ADD, n->buffers.at[buf].dtype), k->lanes));
     size_t mark = ash_kern_mark(k);
     ash_nest_if(n, run->holds);
-    ash_nest_set(n, cell, ash_nest_load(n, buf, ash_kern_index(k, even), k->lanes, ASH_NO_REF));
+    ash_nest_set(n, cell, held(k, run, buf, start));
     ash_nest_else(n);
-    ash_nest_set(n, cell, ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), ASH_NO_REF));
+    ash_nest_set(n, cell, ash_nest_gather(n, buf, ash_kern_vector_index(k, linear), mask));
     ash_nest_end(n);
     ash_kern_forget(k, mark);
-    *out = ash_nest_get(n, cell);
+    return ash_nest_get(n, cell);
+}
+
+bool ash_kern_load_run(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out) {
+    ash_nest *n = &k->nest;
+    ash_ix start;
+    int64_t stride;
+    const size_t bytes = ash_dtype_size(n->buffers.at[buf].dtype);
+    if (k->guard != ASH_NO_REF) return false;
+    const ash_kern_run *found = run_of(k, linear, &start);
+    if (!found) return false;
+    const ash_kern_run run = *found; /* more may be noted */
+    if (run.places == ASH_NO_REF) {
+        if (bytes < sizeof(float) || mask != ASH_NO_REF ||
+            !ash_ix_lane_stride(&k->ixs, start, k->vsym, k->lanes, k->aligned, &stride) || stride != 1)
+            return false;
+    } else if (bytes != sizeof(float) || ash_kern_is_vector(k, start)) {
+        return false;
+    }
+    *out = run.holds == ASH_NO_REF ? held(k, &run, buf, start) : either(k, &run, buf, start, linear, mask);
+    if (mask == ASH_NO_REF) return true;
+    ash_ref zero = ash_kern_neutral(k, ASH_OP_ADD, n->buffers.at[buf].dtype);
+    *out = ash_nest_select(n, mask, *out, ash_nest_splat(n, zero, k->lanes));
     return true;
 }
 

@@ -96,7 +96,7 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
 
 /* A size that is a variable is, when shapes are chosen, this part of its bound, but rows that there can
  * be in a line of a small image are as many. Half as many and half as many again are as likely, those
- * next to it that is. */
+ * next to it that is, and of a small image twice as many. */
 enum { USUAL_ROWS = 8, USUAL_NEAR = 16 };
 
 int64_t ash_tile_usual_rows(const ash_tile_extents *e) {
@@ -145,8 +145,8 @@ double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash
         whole = ((double)e->blocks / ASH_TILE_USUAL - single) / shape.vectors;
     }
     int64_t usual = ash_tile_usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0,
-            all = 0;
-    for (int64_t rows = usual - near; rows <= ASH_MIN(usual + near, e->rows); all += rows++)
+            all = 0, most = ASH_MIN(e->open_rows ? ASH_MAX(usual + near, 2 * USUAL_ROWS) : usual, e->rows);
+    for (int64_t rows = usual - near; rows <= most; all += rows++)
         count_tiles(&h, rows, e, ash_tile_is_short(target, steps), counts);
     double (*cycles_of)(const ash_target *, unsigned, unsigned, int64_t, ash_tile_math) =
         e->open_rows ? open_tile_cycles : tile_cycles;
@@ -207,12 +207,15 @@ ash_ref ash_tile_open_height(ash_nest *n, const ash_tile_heights *h, unsigned i,
 
 /* Bytes from beyond the second-level cache decide. Either a strip stays in it while all lines pass, once
  * for each strip unless they fit beside it; or some lines stay while all strips pass, once for each
- * part. */
+ * part. Where all of both stays there, strips go first, so that no two threads read the same weights, which
+ * in whole networks come from further away than lines, that were just written. Of sizes that are variables
+ * that is not known, as the usual ones are guessed: threads read all of what is less. */
 ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *w) {
     const ash_costs *c = &target->costs;
     int64_t lines = ASH_MAX(w->lines, 1), line_flops = ASH_MAX(w->line_flops, 1);
     double all = (double)lines * (double)w->line_bytes, second = (double)w->strips * (double)w->strip_bytes;
-    double flops = (double)lines * (double)line_flops * (double)w->strips / (double)c->chunk_count;
+    double flops =
+        (double)lines * (double)line_flops * (double)w->strips / (double)(c->chunk_count * w->usual_part);
     double room = (double)target->l2_bytes * c->near_share;
     flops = ASH_MIN(ASH_MAX(flops, (double)c->chunk_least_flops), (double)c->chunk_most_flops);
     int64_t per = ASH_MIN(ASH_MAX((int64_t)(flops / (double)line_flops), 1), lines);
@@ -223,7 +226,8 @@ ash_tile_cut ash_tile_choose_cut(const ash_target *target, const ash_tile_work *
     double strip_stays = second + (all + (double)w->strip_bytes <= room ? all : all * (double)w->strips);
     double lines_stay =
         all + (second + (double)(stay * w->line_bytes) <= room ? second : second * (double)parts);
-    ash_tile_cut cut = {.lines_stay = lines_stay < strip_stays};
+    const bool none_twice = w->usual_part > 1 && w->strips > 1 && lines_stay == strip_stays;
+    ash_tile_cut cut = {.lines_stay = none_twice ? second <= all : lines_stay < strip_stays};
     cut.per = cut.lines_stay ? stay : per;
     cut.per = ash_ceil_div(lines, ash_ceil_div(lines, cut.per));
     cut.per = ash_ceil_div(cut.per, w->unit) * w->unit;

@@ -138,6 +138,7 @@ typedef struct ash_tile_work {
     int64_t lines, unit; /* how many; a chunk has a multiple of `unit` */
     int64_t line_bytes;  /* of the first operand, for one line */
     int64_t line_flops;  /* of one line by one strip */
+    int64_t usual_part;  /* all of these, by what there is at the usual size of what is variable */
     int64_t strips;      /* of the second operand */
     int64_t strip_bytes; /* of one of them */
 } ash_tile_work;

@@ -252,6 +252,14 @@ static val dot2(ash_emit *e, val a, val b, val c) {
     return e->features & BF16 ? in_registers(e, add_pairs, a, b, c) : NULL;
 }
 
+/* vpermps. */
+static val permute(ash_emit *e, val a, val places) {
+    const unsigned lanes = ash_emit__lanes(a);
+    const char *name = lanes == 16 ? "llvm.x86.avx512.permvar.sf.512" : "llvm.x86.avx2.permps";
+    if (!(e->features & X86) || lanes != ash_target_lanes(e->target, 4) || lanes < 8) return NULL;
+    return LLVMBuildBitCast(e->b, call_on_bits(e, name, (val[]){a, places}, 2), LLVMTypeOf(a), "");
+}
+
 /* vpermi2b picks from two registers by the lower seven bits of a number; the eighth chooses between two of
  * them. */
 static val lookup(ash_emit *e, val table, val bytes) {
@@ -488,6 +496,7 @@ const ash_code_target ash_code__host = {
     .dot4 = dot4,
     .dot2 = dot2,
     .lookup = lookup,
+    .permute = permute,
     .tile_lines_are = tile_lines_are,
     .tile_zero = tile_zero,
     .tile_dot = tile_dot,
