@@ -621,13 +621,13 @@ static void explain_by_tools(void **state) {
     assert_int_equal(setenv("NVDISASM", "/nowhere/nvdisasm", 1), 0);
     assert_int_equal(ashlar("plan %s/product.onnx --device CUDA:sm_90 --explain"), 0);
     says("        77     12");
-    says("   ~92%");
+    says("   ~95%");
     says("its instructions: estimated (~)");
     assert_int_equal(setenv("PTXAS", "/nowhere/ptxas", 1), 0);
     assert_int_equal(ashlar("plan %s/product.onnx --device CUDA:sm_90 --explain"), 0);
     assert_null(strstr(room.out, "        77"));
     says("registers: estimated (~), there is no ptxas; 0 bytes spilled");
-    says("   ~92%");
+    says("   ~95%");
     assert_int_equal(ashlar("plan %s/product.onnx --device CUDA:H20 --explain"), 1);
     says("one of V100");
     assert_int_equal(unsetenv("NVDISASM"), 0);

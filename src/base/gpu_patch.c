@@ -60,8 +60,8 @@ static void lay_by_rows(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_pi
     if (fits(w, shape, &by_rows)) *piece = by_rows;
 }
 
-/* Whether all weights come ahead: those of a patch of all channels, where the window has few rows, and where
- * there is memory for them. */
+/* Whether all weights come ahead: those of a patch of all channels, where the window has few rows, and
+ * where there is memory for them. */
 static bool comes_ahead(const ash_gpu_window *w, ash_gpu_shape shape, ash_gpu_piece piece) {
     enum { MOST = 4 };
     piece.ahead = true;
