@@ -197,7 +197,7 @@ static void each_is_missed(void **state) {
 
 /* --- shared memory that is asked for ---------------------------------------------------------------- */
 
-enum { SIDE = 64, TERMS = 256 };
+enum { SIDE = 128, TERMS = 256 };
 
 /* A product whose tile has more than 48 KiB, executed once. `skipped`: of this function of the driver call
  * number `n` is left out. *asked: how often a kernel's memory was asked for. */

@@ -155,13 +155,19 @@ static struct counts counts_of_piece(const ash_gpu_work *work, ash_gpu_shape s) 
     return c;
 }
 
+/* Whether columns are copied one by one: they are positions that a window reads apart, or that are no whole
+ * vectors. */
+static bool is_scattered(const ash_gpu_work *work) {
+    const ash_gpu_window *w = work->window;
+    return work->runs > 1 || (w && (w->strides[1] > 1 || w->out[0] * w->out[1] % VECTOR));
+}
+
 /* By counting: of what is copied, positions in a window are one number each. */
 static struct counts counts_of(const ash_gpu_work *work, ash_gpu_shape s) {
     enum { RUN = 4, AROUND = 24, ODOMETER = 20 };
     const double of_copy = 1.5, of_scattered = 3; /* with its address */
     if (s.wide > ASH_GPU_IN_LINE) return counts_of_piece(work, s);
-    const ash_gpu_window *w = work->window;
-    bool scattered = work->runs > 1 || (w && (w->strides[1] > 1 || w->out[0] * w->out[1] % VECTOR));
+    const bool scattered = is_scattered(work);
     double terms = (double)s.terms / s.slices;
     double vectors = ash_gpu_rows(s) / (double)VECTOR, ones = 0;
     *(scattered ? &ones : &vectors) += ash_gpu_columns(s) / (scattered ? 1.0 : VECTOR);
@@ -306,7 +312,8 @@ static ash_gpu_time time_of_strip(const ash_target *target, const ash_gpu_work *
 }
 
 unsigned ash_gpu_resident(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape) {
-    return shape.thread_rows ? (unsigned)room_for(target, shape, cut_into(work, shape).memory) : 0;
+    if (!shape.thread_rows || ash_gpu_by_warp(shape)) return 0; /* warps that multiply would spill */
+    return (unsigned)room_for(target, shape, cut_into(work, shape).memory);
 }
 
 ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape) {
@@ -324,7 +331,7 @@ static bool in_even(const ash_gpu_work *work, unsigned usual, ash_gpu_shape *s) 
     if (ash_gpu_by_warp(*s) || work->exact || !work->packed) return false;
     const int64_t least = work->runs == 1 ? 2 : 1,
                   count = ASH_MAX(ash_ceil_div(work->terms, s->terms), least),
-                  grain = ASH_MAX(s->slices, EIGHT);
+                  grain = ASH_MAX(ASH_MAX(s->slices, ash_gpu_copied(*s)), EIGHT);
     s->terms = (unsigned)(ash_ceil_div(ash_ceil_div(work->terms, count), grain) * grain);
     return s->terms >= FEW && s->terms != usual;
 }
@@ -364,6 +371,12 @@ static bool needs_packed(ash_gpu_shape s) {
     return !ash_gpu_by_warp(s) && s.down >= FOUR && ash_gpu_slice_threads(s) == EIGHT;
 }
 
+/* Whether threads that copy 16 bytes of columns each meet in banks: rows of half as many banks. */
+static bool meets(const ash_gpu_work *work, ash_gpu_shape s) {
+    enum { BANKS = 128 /* bytes */ };
+    return !ash_gpu_by_warp(s) && ash_gpu_columns(s) * BYTES < BANKS && !is_scattered(work);
+}
+
 unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     enum { MOST_GROUPS = 8 };
     const bool few = work->few && work->few <= ASH_GPU_FEW && !work->bits,
@@ -375,8 +388,10 @@ unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_
         if (s.math != work->math || (work->exact && s.slices > 1) || (needs_packed(s) && !work->packed))
             continue;
         ash_gpu_shape ways[] = {shape_for(i, work), s, s, s};
-        const bool can[] = {true, in_even(work, ways[0].terms, &ways[1]), in_rows(work, &ways[2]),
-                            in_pieces(work, &ways[3])};
+        const bool whole = work->exact || ash_gpu_by_warp(s) || ways[0].terms % ash_gpu_copied(s) == 0,
+                   apart = !meets(work, s),
+                   can[] = {whole && apart, in_even(work, ways[0].terms, &ways[1]) && apart,
+                            in_rows(work, &ways[2]), in_pieces(work, &ways[3])};
         for (size_t way = 0; way < ASH_COUNT(ways); way++)
             if (can[way] && room_for(target, s, cut_into(work, ways[way]).memory) > 0) out[n++] = ways[way];
     }

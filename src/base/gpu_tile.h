@@ -50,6 +50,13 @@ static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
 static inline int64_t ash_gpu_sums(ash_gpu_shape s, int64_t few) {
     return s.thread_rows ? (int64_t)s.thread_rows * s.thread_vectors * ash_gpu_lanes(s) : 4 * few;
 }
+/* Terms of which all threads copy four lines each at once, of the operand with fewer lines. A k-tile has a
+ * multiple of that, or its last copies would reach past the sum. */
+static inline unsigned ash_gpu_copied(ash_gpu_shape s) {
+    const unsigned rows = ash_gpu_rows(s), columns = ash_gpu_columns(s),
+                   lines = rows < columns ? rows : columns;
+    return ash_gpu_threads(s) * 4 > lines ? ash_gpu_threads(s) * 4 / lines : 1;
+}
 /* From one of a thread's runs of rows to the next, of 4 or, where warps multiply, 1. */
 static inline unsigned ash_gpu_rows_apart(ash_gpu_shape s) {
     return ash_gpu_by_warp(s) ? 8 : 4 * s.down;
@@ -165,7 +172,8 @@ ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work,
  * even in number, and two of them no more multiply-adds than others have in one. */
 unsigned ash_gpu_turn(ash_gpu_shape shape, int64_t k_tiles, int64_t cycle);
 
-/* Blocks of a tile that a multiprocessor has memory and registers for at a time; 0: it is no tile. */
+/* Blocks of a tile whose threads multiply each for itself that a multiprocessor has memory and registers
+ * for at a time; 0: of all else. */
 unsigned ash_gpu_resident(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape shape);
 
 /* The shape in which they are done first. Returns how long they take, in cycles. */
