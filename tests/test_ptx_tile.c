@@ -351,6 +351,35 @@ static void slices(void **state) {
     assert_int_equal(shape.terms, 24);
 }
 
+/* However many terms there are, k-tiles have whole numbers of what threads copy at once. */
+static void k_tiles_are_whole(void **state) {
+    (void)state;
+    ash_target target;
+    assert_ok(ash_target__named("sm_90", &target, &diag));
+    for (int64_t terms = 1; terms < 200; terms++)
+        for (unsigned i = 0; i < 4; i++) {
+            const ash_gpu_window window = {.channels = terms,
+                                           .out = {7, 7},
+                                           .kernel = {1, 1},
+                                           .strides = {1, 1},
+                                           .dilations = {1, 1},
+                                           .images = 1,
+                                           .memory = target.block_memory};
+            const ash_gpu_work work = {.rows = 160,
+                                       .columns = 49,
+                                       .batches = 30,
+                                       .terms = terms,
+                                       .runs = 1,
+                                       .packed = i & 1,
+                                       .window = i & 2 ? &window : NULL};
+            ash_gpu_shape each[ASH_GPU_MOST_SHAPES];
+            const unsigned n = ash_gpu_shapes(&target, &work, each);
+            assert_true(n > 0);
+            for (unsigned j = 0; j < n; j++)
+                if (each[j].thread_rows) assert_int_equal(each[j].terms % ash_gpu_copied(each[j]), 0);
+        }
+}
+
 /* Windows that are walked through by numbers, and one with too many places for that: groups, steps of two,
  * channels that are no multiple of a k-tile, several images and chunks. */
 static void walks(void **state) {
@@ -646,6 +675,7 @@ int main(void) {
         cmocka_unit_test_teardown(products, drop_graph),
         cmocka_unit_test_teardown(shapes, drop_graph),
         cmocka_unit_test_teardown(slices, drop_graph),
+        cmocka_unit_test(k_tiles_are_whole),
         cmocka_unit_test_teardown(walks, drop_graph),
         cmocka_unit_test_teardown(patches, drop_graph),
         cmocka_unit_test(places),
