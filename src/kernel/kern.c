@@ -411,10 +411,7 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
         return ash_nest_load(n, buf, at, 1, ASH_NO_REF);
     }
     ash_ref mask = k->mask;
-    if (k->guard != ASH_NO_REF) {
-        ash_ref guard = ash_kern_splat(k, k->guard);
-        mask = mask == ASH_NO_REF ? guard : ash_nest_binary(n, ASH_OP_AND, mask, guard);
-    }
+    if (k->guard != ASH_NO_REF) mask = ash_nest_both(n, mask, ash_kern_splat(k, k->guard));
     int64_t stride;
     if (ash_ix_lane_stride(&k->ixs, linear, k->vsym, k->lanes, k->aligned, &stride) && stride == 1)
         return ash_nest_load(n, buf, ash_kern_index(k, linear), k->lanes,

@@ -88,7 +88,7 @@ static void place(const square *s, const ash_axis *axis, ash_ref first, ash_ref 
     ash_kern_set_sym(k, axis->sym, number);
     if (ash_dim_is_const(axis->extent) && axis->extent % SIDE == 0) return;
     ash_ref below = ash_nest_binary(n, ASH_OP_LT, number, ash_kern_dim(k, axis->extent));
-    *inside = *inside == ASH_NO_REF ? below : ash_nest_binary(n, ASH_OP_AND, *inside, below);
+    *inside = ash_nest_both(n, *inside, below);
 }
 
 /* Opens the loop over a thread's lines and the condition that its element exists. *line: its number. */

@@ -135,7 +135,7 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
         ash_ref ok = ash_nest_binary(n, ASH_OP_LT, last, ash_kern_dim(k, w.extent));
         if (ash_ix_sum(&k->ixs, w.start).min < 0)
             ok = ash_nest_binary(n, ASH_OP_AND, ash_nest_binary(n, ASH_OP_LE, zero, first), ok);
-        *condition = *condition == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *condition, ok);
+        *condition = ash_nest_both(n, *condition, ok);
     }
     return l->n_inner > 0;
 }

@@ -431,6 +431,11 @@ ash_ref ash_nest_whole(ash_nest *n, ash_ref a) {
     return pure(n, make(ASH_NEST_WHOLE, ASH_I32, ash_nest_at(n, a)->lanes, a, ASH_NO_REF, ASH_NO_REF));
 }
 
+ash_ref ash_nest_both(ash_nest *n, ash_ref a, ash_ref b) {
+    if (a == ASH_NO_REF || b == ASH_NO_REF) return a == ASH_NO_REF ? b : a;
+    return ash_nest_binary(n, ASH_OP_AND, a, b);
+}
+
 ash_ref ash_nest_permute(ash_nest *n, ash_ref a, ash_ref places) {
     const ash_inst *v = ash_nest_at(n, a);
     return pure(n, make(ASH_NEST_PERMUTE, v->dtype, v->lanes, a, places, ASH_NO_REF));

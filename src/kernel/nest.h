@@ -292,6 +292,8 @@ void ash_nest_prefetch_far(ash_nest *n, uint16_t buf, ash_ref index);
  * Index arithmetic on constants is folded. */
 ash_ref ash_nest_unary(ash_nest *n, ash_op op, ash_ref a);
 ash_ref ash_nest_binary(ash_nest *n, ash_op op, ash_ref a, ash_ref b);
+/* Whether both conditions hold, of which ASH_NO_REF always does. */
+ash_ref ash_nest_both(ash_nest *n, ash_ref a, ash_ref b);
 ash_ref ash_nest_select(ash_nest *n, ash_ref condition, ash_ref a, ash_ref b);
 ash_ref ash_nest_cast(ash_nest *n, ash_dtype to, ash_ref a);
 ash_ref ash_nest_bitcast(ash_nest *n, ash_dtype to, ash_ref a); /* dtypes of one size, none bool */

@@ -368,7 +368,7 @@ ash_ref ash_tile_inside(const ash_tile *t) {
     for (unsigned i = 0; i < t->n_ends; i++) {
         ash_ref at = ash_kern_index(t->k, t->ends[i].at),
                 ok = ash_nest_binary(n, ASH_OP_LT, at, ash_kern_dim(t->k, t->ends[i].end));
-        all = all == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, all, ok);
+        all = ash_nest_both(n, all, ok);
     }
     return all;
 }

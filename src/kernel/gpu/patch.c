@@ -203,7 +203,7 @@ static void copy_weights(gpu_patch *c, ash_ref to, ash_ref moved) {
         ash_ref inside = ash_gpu_inside(k, a), term = ADD(n, MUL(n, column, channels), channel);
         if (terms % at_once) {
             ash_ref there = ash_nest_binary(n, ASH_OP_LT, column, ash_nest_index(n, columns));
-            inside = ash_gpu_both(k, inside, there);
+            inside = ash_nest_both(n, inside, there);
         }
         ash_nest_copy_async(n, a->memory, ADD(n, to, ADD(n, MUL(n, term, a->pitch), line)), a->at.buf,
                             ADD(n, ash_kern_index(k, a->at.linear), moved), VECTOR, inside);

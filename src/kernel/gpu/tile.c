@@ -180,13 +180,8 @@ static void add_memory(ash_gpu_tile *g) {
 ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o) {
     ash_ref all = ASH_NO_REF;
     for (unsigned i = 0; i < o->n_bounds; i++)
-        all = ash_gpu_both(k, all, ash_kern_in_bounds(k, o->bounds[i].at, o->bounds[i].end));
+        all = ash_nest_both(&k->nest, all, ash_kern_in_bounds(k, o->bounds[i].at, o->bounds[i].end));
     return all;
-}
-
-ash_ref ash_gpu_both(ash_kern *k, ash_ref a, ash_ref b) {
-    if (a == ASH_NO_REF || b == ASH_NO_REF) return a == ASH_NO_REF ? b : a;
-    return ash_nest_binary(&k->nest, ASH_OP_AND, a, b);
 }
 
 /* What a thread copies of one k-tile: its first line and term in the tile, the first term of all, and the
@@ -268,7 +263,7 @@ static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int6
     if (moves) from = ADD(n, from, ash_nest_index(n, -o->ahead));
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
     ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
-    ash_ref inside = ash_gpu_both(k, ash_gpu_inside(k, o), o->inside);
+    ash_ref inside = ash_nest_both(n, ash_gpu_inside(k, o), o->inside);
     ash_kern_forget(k, mark);
     ash_ref slow = o->by_line ? of_place : of_term, quick = o->by_line ? of_term : of_place;
     copy_from(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick), from, inside);

@@ -138,8 +138,6 @@ void ash_gpu_warp_add(const ash_gpu_tile *g, const ash_tile *t, const ash_ref *s
 void ash_gpu_tile_open(ash_gpu_tile *g);
 /* Whether all of an operand's bounds hold at its present symbols; ASH_NO_REF: they do. */
 ash_ref ash_gpu_inside(ash_kern *k, const ash_gpu_operand *o);
-/* Whether both conditions hold, of which ASH_NO_REF always does. */
-ash_ref ash_gpu_both(ash_kern *k, ash_ref a, ash_ref b);
 /* Copies what an operand has at its present symbols to element `to` of the block's memory, zeros where
  * there is nothing. */
 void ash_gpu_copy(ash_kern *k, const ash_gpu_operand *o, ash_ref to);
