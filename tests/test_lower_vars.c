@@ -462,11 +462,11 @@ static void sums_survive_between_slices(void **state) {
 
 /* --- pools -------------------------------------------------------------------------------------------- */
 
-/* A pool of x [2, 3, h, w], or of channels in blocks; variables where the numbers are 0. */
-static ash_graph *pool(const shape *s, ash_op op, int64_t lanes, int64_t h, int64_t w) {
+/* A pool of x [2, 3, h, w], or of channels in blocks; variables up to `most` where the numbers are 0. */
+static ash_graph *pool_up_to(const shape *s, ash_op op, int64_t lanes, int64_t h, int64_t w, int64_t most) {
     ash_graph *g = new_graph();
     const ash_dim high = size(g, "h", least_size(s, 0), WIDEST, h),
-                  wide = size(g, "w", least_size(s, 1), WIDEST, w);
+                  wide = size(g, "w", least_size(s, 1), most, w);
     ash_value x = lanes ? INPUT(g, "x", 2, 2, high, wide, lanes) : INPUT(g, "x", 2, 3, high, wide);
     ash_window windows[2];
     for (unsigned d = 0; d < 2; d++) {
@@ -476,6 +476,10 @@ static ash_graph *pool(const shape *s, ash_op op, int64_t lanes, int64_t h, int6
     }
     ash_graph_output(g, "y", ash_pool(g, op, x, (int64_t[]){2, 3}, windows, 2));
     return g;
+}
+
+static ash_graph *pool(const shape *s, ash_op op, int64_t lanes, int64_t h, int64_t w) {
+    return pool_up_to(s, op, lanes, h, w, WIDEST);
 }
 
 static const shape pools[] = {
@@ -501,13 +505,71 @@ static void pools_of_every_width(void **state) {
             const int64_t lanes = turn % 4 == 3 ? ash_target_lanes(&target, sizeof(float)) : 0,
                           h = ASH_MIN(least_size(&pools[i], 0) + turn % 5, WIDEST);
             const ash_op op = turn % 2 ? ASH_OP_POOL_MAX : ASH_OP_POOL_SUM;
-            ash_graph *open = pool(&pools[i], op, lanes, 0, 0), *known = pool(&pools[i], op, lanes, h, w);
+            /* under a large bound, or rows that are less than a vector under any */
+            const int64_t most = w < 15 && turn % 2 ? ASH_MAX(15, least_size(&pools[i], 1)) : WIDEST;
+            ash_graph *open = pool_up_to(&pools[i], op, lanes, 0, 0, most),
+                      *known = pool(&pools[i], op, lanes, h, w);
             ash_program *p = lowered(open, &target);
             compare(open, p, known, (int64_t[]){h, w});
             ash_program__free(p);
             ash_graph_destroy(open);
             ash_graph_destroy(known);
         }
+}
+
+/* Comparisons of vectors, as masks are, in loops within the one over chunks. */
+static unsigned masks_in_rows(const ash_nest *n) {
+    unsigned found = 0, depth = 0, loops[64] = {0};
+    for (ash_ref k = 0; k < n->code.len; k++) {
+        const ash_inst *inst = &n->code.at[k];
+        if (inst->op == ASH_NEST_LOOP || inst->op == ASH_NEST_IF) {
+            loops[depth + 1] = loops[depth] + (inst->op == ASH_NEST_LOOP);
+            depth++;
+        }
+        depth -= inst->op == ASH_NEST_END;
+        found +=
+            inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_LT && inst->lanes > 1 && loops[depth] > 1;
+    }
+    return found;
+}
+
+/* Where rows are less than a vector, the vector goes down them, and its mask is there once. */
+static void short_rows_have_one_mask(void **state) {
+    (void)state;
+    ash_target target;
+    target_of("x86-64-v4", &target);
+    for (int64_t most = 31; most <= 32; most++) { /* rows of at most 15, and of 16 */
+        ash_graph *g = pool_up_to(&pools[1], ASH_OP_POOL_MAX, 0, 0, 0, most);
+        ash_program *p = lowered(g, &target);
+        assert_int_equal(p->nests.len, 1);
+        assert_int_equal(masks_in_rows(&p->nests.at[0]) != 0, most == 32);
+        ash_program__free(p);
+        ash_graph_destroy(g);
+    }
+}
+
+/* As many chunks as with a number, whatever the bound is: up to four times as much. */
+static void chunks_follow_the_size(void **state) {
+    (void)state;
+    ash_target target;
+    target_of("x86-64-v4", &target);
+    for (int64_t most = WIDEST; most <= 4 * WIDEST; most *= 2) {
+        ash_graph *g = new_graph(), *same = new_graph();
+        for (unsigned known = 0; known < 2; known++) {
+            ash_graph *to = known ? same : g;
+            const ash_dim w = known ? WIDEST : ash_graph_var(to, "w", 1, most);
+            ash_value x = INPUT(to, "x", 900, 3, w);
+            ash_graph_output(to, "y", ash_reduce_sum(to, x, (int64_t[]){1}, 1, false));
+        }
+        ash_program *p = lowered(g, &target), *q = lowered(same, &target);
+        assert_int_equal(ash_dims_eval(p->dims, p->steps.at[0].chunks, (int64_t[]){WIDEST}),
+                         q->steps.at[0].chunks);
+        assert_true(q->steps.at[0].chunks > 1);
+        ash_program__free(p);
+        ash_program__free(q);
+        ash_graph_destroy(g);
+        ash_graph_destroy(same);
+    }
 }
 
 /* --- groups of channels ------------------------------------------------------------------------------- */
@@ -682,6 +744,8 @@ int main(void) {
         cmocka_unit_test(convolutions_are_tiles),
         cmocka_unit_test(sums_survive_between_slices),
         cmocka_unit_test(pools_of_every_width),
+        cmocka_unit_test(short_rows_have_one_mask),
+        cmocka_unit_test(chunks_follow_the_size),
         cmocka_unit_test(groups_are_read_in_order),
         cmocka_unit_test(padding_of_every_width),
         cmocka_unit_test(parts_are_copied),

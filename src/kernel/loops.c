@@ -40,9 +40,9 @@ static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref 
     }
 }
 
-/* What full vectors leave, under a mask. */
-static void masked_rest(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
-                        const ash_loops_inner *inner) {
+/* One vector of the present lanes under a mask. */
+static void masked_vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
+                          const ash_loops_inner *inner) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     ash_kern_set_sym(k, a->sym, from);
@@ -65,6 +65,31 @@ static bool halves_pay(const ash_loops *l) {
     return strides->count && strides->list[strides->count - 1] > 1; /* of no axis: nothing is pooled */
 }
 
+/* What full vectors leave, less than one of them: under a mask. `left`: how much that is; 0: a variable. */
+static void masked_rest(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, int64_t left,
+                        const ash_loops_inner *inner) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    size_t mark = ash_kern_mark(k);
+    k->lanes = l->narrow;
+    const bool halves = halves_pay(l);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, from, to));
+    if (halves && left && left <= k->lanes / 2) k->lanes /= 2;
+    if (halves && !left) {
+        ash_ref half = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, k->lanes / 2));
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, to, half));
+        k->lanes /= 2;
+        masked_vector(l, a, from, to, inner);
+        k->lanes *= 2;
+        ash_kern_forget(k, mark);
+        ash_nest_else(n);
+    }
+    masked_vector(l, a, from, to, inner);
+    if (halves && !left) ash_nest_end(n);
+    k->lanes = l->narrow;
+    ash_nest_end(n);
+}
+
 void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
                        const ash_loops_inner *inner) {
     ash_kern *k = l->k;
@@ -77,8 +102,10 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
     for (unsigned i = 0; i < ASH_COUNT(widths) && left > 0; i++) {
         unsigned lanes = k->lanes = widths[i];
         if (lanes == 1 || (i && lanes == widths[i - 1]) || left < lanes) continue;
+        if (l->full && lanes > l->narrow) continue;
         ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from), step = ash_nest_index(n, lanes);
         ash_ref full = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, step), step);
+        if (l->full) full = ash_nest_index(n, (int64_t)l->full * lanes);
         ash_ref middle = whole ? to : ash_nest_binary(n, ASH_OP_ADD, from, full);
         full_vectors(l, a, from, middle, inner);
         ash_kern_forget(k, mark);
@@ -91,22 +118,7 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
     const bool known = ash_dim_is_const(a->extent),
                shorter = known && !l->vector_inner && ash_is_pow2(left) && k->low->target->masks > 1;
     if (l->masked && k->lanes > 1 && !shorter) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, from, to));
-        const bool halves = halves_pay(l);
-        if (halves && known && left <= k->lanes / 2) k->lanes /= 2;
-        if (halves && !known) {
-            ash_ref half = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, k->lanes / 2));
-            ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, to, half));
-            k->lanes /= 2;
-            masked_rest(l, a, from, to, inner);
-            k->lanes *= 2;
-            ash_kern_forget(k, mark);
-            ash_nest_else(n);
-        }
-        masked_rest(l, a, from, to, inner);
-        if (halves && !known) ash_nest_end(n);
-        k->lanes = l->narrow;
-        ash_nest_end(n);
+        masked_rest(l, a, from, to, known ? left : 0, inner);
     } else {
         k->lanes = l->masked && shorter ? (unsigned)left : 1;
         full_vectors(l, a, from, to, inner);
@@ -227,33 +239,53 @@ static bool divides_by_numbers(const ash_loops *l, unsigned n) {
     return true;
 }
 
-/* Opens the loops over rows [from, to), at most `most` of them; returns how many. Where the axes have
- * extents that are numbers, each row is decoded: a division by a number is a multiplication. One by a
- * variable is not, nor by a number of the prologue, which many shapes may share a kernel of (share.c): so
- * there rows go line by line, and what depends on the line alone leaves the inner loop. */
-static unsigned open_rows(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
+/* Rows of a chunk, at most `most` of them. */
+typedef struct some_rows {
+    unsigned n; /* of their axes */
+    ash_ref from, to;
+    int64_t most;
+    bool in_lines;        /* they go line by line: along the last axis */
+    ash_ref first, lines; /* these lines have them: [first, lines) */
+} some_rows;
+
+/* Where the axes have extents that are numbers, each row is decoded: a division by a number is a
+ * multiplication. One by a variable is not, nor by a number of the prologue, which many shapes may share a
+ * kernel of (share.c): so there rows go line by line, and what depends on the line alone leaves the inner
+ * loop. */
+static some_rows rows_of(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
     ash_kern *k = l->k;
     ash_nest *nest = &k->nest;
-    const ash_axis *a = n ? &l->outer[n - 1] : NULL;
-    bool decoded = n < 2 || most == 1 || k->low->target->kind == ASH_TARGET_GPU;
-    if (decoded || (divides_by_numbers(l, n) && !k->group->constant)) {
-        decode_row(l, n, ash_nest_loop(nest, from, to, 1, 1));
-        return 1;
-    }
-    ash_ref width = ash_kern_dim(k, a->extent), first = ash_nest_idiv(nest, from, width);
+    some_rows rows = {.n = n, .from = from, .to = to, .most = most};
+    rows.in_lines = n > 1 && most > 1 && k->low->target->kind != ASH_TARGET_GPU &&
+                    (!divides_by_numbers(l, n) || k->group->constant);
+    if (!rows.in_lines) return rows;
+    ash_ref width = ash_kern_dim(k, l->outer[n - 1].extent);
+    rows.first = ash_nest_idiv(nest, from, width);
     ash_ref up = ash_nest_binary(nest, ASH_OP_SUB, width, ash_nest_index(nest, 1));
     ash_ref end = ash_nest_idiv(nest, ash_nest_binary(nest, ASH_OP_ADD, to, up), width);
     /* which it is anyway, and says that they are few */
-    end = ash_nest_binary(nest, ASH_OP_MIN, end,
-                          ash_nest_binary(nest, ASH_OP_ADD, first, ash_nest_index(nest, most)));
-    ash_ref line = ash_nest_loop(nest, first, end, 1, 1);
-    decode_row(l, n - 1, line);
+    rows.lines = ash_nest_binary(nest, ASH_OP_MIN, end,
+                                 ash_nest_binary(nest, ASH_OP_ADD, rows.first, ash_nest_index(nest, most)));
+    return rows;
+}
+
+/* Opens the loops over rows; returns how many. */
+static unsigned open_rows(ash_loops *l, const some_rows *rows) {
+    ash_kern *k = l->k;
+    ash_nest *nest = &k->nest;
+    if (!rows->in_lines) {
+        decode_row(l, rows->n, ash_nest_loop(nest, rows->from, rows->to, 1, 1));
+        return 1;
+    }
+    const ash_axis *a = &l->outer[rows->n - 1];
+    ash_ref width = ash_kern_dim(k, a->extent), line = ash_nest_loop(nest, rows->first, rows->lines, 1, 1);
+    decode_row(l, rows->n - 1, line);
     ash_ref start = ash_nest_binary(nest, ASH_OP_MUL, line, width);
-    ash_ref begin = ash_nest_binary(nest, ASH_OP_MAX, ash_nest_binary(nest, ASH_OP_SUB, from, start),
+    ash_ref begin = ash_nest_binary(nest, ASH_OP_MAX, ash_nest_binary(nest, ASH_OP_SUB, rows->from, start),
                                     ash_nest_index(nest, 0));
-    ash_kern_loop(k, a->sym, begin,
-                  ash_nest_binary(nest, ASH_OP_MIN, ash_nest_binary(nest, ASH_OP_SUB, to, start), width), 1,
-                  1);
+    ash_ref end =
+        ash_nest_binary(nest, ASH_OP_MIN, ash_nest_binary(nest, ASH_OP_SUB, rows->to, start), width);
+    ash_kern_loop(k, a->sym, begin, end, 1, 1);
     return 2;
 }
 
@@ -264,45 +296,137 @@ static bool is_uneven(const ash_loops *l, const ash_axis *v) {
            (!ash_dim_is_const(v->extent) || v->extent % l->lanes);
 }
 
-/* All that happens along the vector axis. Rows of a pool's windows that lie inside but for their ends have
- * code of their own, in which nothing but these is tested, and what is tested for a row is so once. */
-static void along(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to) {
+/* Rows of a pool's windows that lie inside but for their ends have code of their own, in which nothing but
+ * these is tested, and what is tested for a row is so once. */
+typedef struct row_way {
+    ash_ref condition; /* ASH_NO_REF: there is one way */
+    size_t mark;
+} row_way;
+
+/* Opens that code for the row at hand, which goes from `from` to `to` along `v`. */
+static row_way open_way(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to) {
     ash_kern *k = l->k;
-    const ash_loops_inner inner = {.body = row};
-    const bool whole = ash_dim_is_const(v->extent) && v->extent % l->lanes == 0;
     ash_value value = ASH_NO_VALUE;
-    ash_ref inside = ash_loops__row_inside(l, v, from, to, &value);
-    if (inside != ASH_NO_REF) {
-        size_t mark = ash_kern_mark(k);
-        ash_nest_if(&k->nest, inside);
-        l->row_inside = true;
-        k->roomy = value;
-        ash_loops__vector(l, v, from, to, whole, &inner);
-        k->roomy = ASH_NO_VALUE;
-        l->row_inside = false;
-        ash_kern_forget(k, mark);
-        ash_nest_else(&k->nest);
-        l->row_outside = true;
-    }
-    ash_loops__vector(l, v, from, to, whole, &inner);
-    if (inside != ASH_NO_REF) ash_nest_end(&k->nest);
+    const ash_sym vsym = k->vsym;
+    const ash_ref at = ash_kern_lost(k) ? ASH_NO_REF : k->sym_refs.at[v->sym];
+    const row_way way = {ash_loops__row_inside(l, v, from, to, &value), ash_kern_mark(k)};
+    k->vsym = vsym;
+    ash_kern_set_sym(k, v->sym, at);
+    if (way.condition == ASH_NO_REF) return way;
+    ash_nest_if(&k->nest, way.condition);
+    l->row_inside = true;
+    k->roomy = value;
+    return way;
+}
+
+/* And then that of others. */
+static void other_way(ash_loops *l, const row_way *way) {
+    ash_kern *k = l->k;
+    k->roomy = ASH_NO_VALUE;
+    l->row_inside = false;
+    ash_kern_forget(k, way->mark);
+    ash_nest_else(&k->nest);
+    l->row_outside = true;
+}
+
+static void close_way(ash_loops *l, const row_way *way) {
+    if (way->condition != ASH_NO_REF) ash_nest_end(&l->k->nest);
     l->row_outside = false;
 }
 
-/* Rows of a chunk, at most `most` of them. */
-typedef struct some_rows {
-    unsigned n; /* of their axes */
-    ash_ref from, to;
-    int64_t most;
-} some_rows;
+/* All that happens along the vector axis. */
+static void along(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to) {
+    const ash_loops_inner inner = {.body = row};
+    const bool whole = ash_dim_is_const(v->extent) && v->extent % l->lanes == 0;
+    const row_way way = open_way(l, v, from, to);
+    if (way.condition != ASH_NO_REF) {
+        ash_loops__vector(l, v, from, to, whole, &inner);
+        other_way(l, &way);
+    }
+    ash_loops__vector(l, v, from, to, whole, &inner);
+    close_way(l, &way);
+}
 
 static void down_rows(ash_loops *l, void *arg) {
     const some_rows *rows = arg;
     size_t mark = ash_kern_mark(l->k);
-    unsigned opened = open_rows(l, rows->n, rows->from, rows->to, rows->most);
+    unsigned opened = open_rows(l, rows);
+    const ash_axis *v = &l->outer[rows->n];
+    const row_way way = open_way(l, v, ash_nest_index(&l->k->nest, 0), ash_kern_dim(l->k, v->extent));
+    if (way.condition != ASH_NO_REF) {
+        row(l, NULL);
+        other_way(l, &way);
+    }
     row(l, NULL);
+    close_way(l, &way);
     while (opened--) ash_nest_end(&l->k->nest);
     ash_kern_forget(l->k, mark);
+}
+
+/* Rows that are less than one vector, which goes down them, so that its mask, and what is computed for its
+ * lanes, is there once. */
+static void less_than_a_vector(ash_loops *l, const ash_axis *v, some_rows *rows) {
+    ash_kern *k = l->k;
+    k->vsym = v->sym;
+    k->aligned = true;
+    masked_rest(l, v, ash_nest_index(&k->nest, 0), ash_kern_dim(k, v->extent), 0,
+                &(ash_loops_inner){.body = down_rows, .arg = rows});
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+}
+
+/* Rows of any length, one behind the other or vector by vector. */
+static void any_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    unsigned opened = l->by_columns ? 0 : open_rows(l, rows);
+    if (l->by_columns)
+        ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
+                          ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
+                          &(ash_loops_inner){.body = down_rows, .arg = rows});
+    else if (v)
+        along(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent));
+    else
+        row(l, NULL);
+    while (opened--) ash_nest_end(n);
+}
+
+/* The rows of a chunk. Short ones have code of their own: those that are less than a vector, and those with
+ * one full vector, where vectors begin at numbers. */
+static void chunk_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    unsigned opened = 0;
+    bool others = true;
+    for (unsigned full = 0; full < 2 && l->short_rows && others; full++) {
+        const int64_t end = (int64_t)(full + 1) * l->narrow;
+        size_t mark = ash_kern_mark(k);
+        others = ash_kern_max(k, v->extent) >= end;
+        if (others) {
+            ash_ref length = ash_kern_dim(k, v->extent);
+            ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, length, ash_nest_index(n, end)));
+            opened++;
+        }
+        l->full = full;
+        if (full)
+            any_rows(l, v, rows);
+        else
+            less_than_a_vector(l, v, rows);
+        l->full = 0;
+        ash_kern_forget(k, mark);
+        if (others) ash_nest_else(n);
+    }
+    if (others) any_rows(l, v, rows);
+    while (opened--) ash_nest_end(n);
+}
+
+/* Rows of a chunk that has about `per` elements: as many as there would be if their length was a number, so
+ * that there are as many chunks; but so few more than of the longest rows that a chunk is not seen to take
+ * long. */
+static ash_dim rows_per_chunk(ash_kern *k, ash_dim length, int64_t per, int64_t longest) {
+    enum { MOST = 4 };
+    const ash_dim fit = ash_kern_quotient(k, per, ash_kern_larger(k, length, 1));
+    return ash_kern_larger(k, ash_kern_smaller(k, fit, longest * MOST), 1);
 }
 
 /* The chunk loop: rows, or parts of rows. */
@@ -339,28 +463,24 @@ static ash_dim emit(ash_loops *l) {
         return ash_kern_product(k, rows, parts);
     }
     /* rows that are gone down stay in the first-level cache, beside what they are made of */
+    const bool varies =
+        n_rows && v && !ash_dim_is_const(v->extent) && k->low->target->kind == ASH_TARGET_CPU;
     if (l->by_columns)
-        per = ASH_MIN(per, k->low->target->l1_bytes / 2 /
+        per = ASH_MIN(per, k->low->target->l1_bytes / (varies ? 8 : 2) /
                                (int64_t)ash_dtype_size(ash_graph__type(k->graph, l->target)->dtype));
-    int64_t rows_per = l->threads ? 1 : ASH_MAX(per / row_length, 1);
+    const int64_t longest = l->threads ? 1 : ASH_MAX(per / row_length, 1);
+    const ash_dim some = varies ? rows_per_chunk(k, v->extent, per, longest) : longest;
     n->threads = l->threads;
-    ash_ref size = ash_nest_index(n, rows_per), chunk = ash_nest_loop(n, first, end, 1, 1);
+    ash_ref size = ash_kern_dim(k, some), chunk = ash_nest_loop(n, first, end, 1, 1);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size);
+    if (varies) /* as it is, and is seen to be */
+        from = ash_nest_binary(n, ASH_OP_MIN, from, ash_kern_dim(k, rows));
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
-    some_rows all = {n_rows, from, to, rows_per};
-    unsigned opened = l->by_columns ? 0 : open_rows(l, n_rows, from, to, rows_per);
-    if (l->by_columns)
-        ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
-                          ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
-                          &(ash_loops_inner){.body = down_rows, .arg = &all});
-    else if (v)
-        along(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent));
-    else
-        row(l, NULL);
-    while (opened--) ash_nest_end(n);
+    some_rows all = rows_of(l, n_rows, from, to, ash_kern_max(k, some));
+    chunk_rows(l, v, &all);
     ash_nest_end(n);
-    return ash_kern_ceil_div(k, rows, rows_per);
+    return ash_kern_ceil_div(k, rows, some);
 }
 
 static ash_status finish(ash_loops *l, ash_dim *chunks) {

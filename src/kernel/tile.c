@@ -600,6 +600,12 @@ ash_dim ash_kern_larger(ash_kern *k, ash_dim a, ash_dim b) {
     return out;
 }
 
+ash_dim ash_kern_smaller(ash_kern *k, ash_dim a, ash_dim b) {
+    ash_dim out = 1;
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_MIN, a, b, &out, NULL));
+    return out;
+}
+
 ash_dim ash_kern_rows(ash_kern *k, const ash_type *type, unsigned axis) {
     ash_dim rows = 1;
     for (unsigned d = 0; d < type->rank; d++)
@@ -607,11 +613,17 @@ ash_dim ash_kern_rows(ash_kern *k, const ash_type *type, unsigned axis) {
     return rows;
 }
 
-ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b) {
-    ash_dim sum = 0, out = 1;
-    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, b - 1, &sum, NULL));
-    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_DIV, sum, b, &out, NULL));
+ash_dim ash_kern_quotient(ash_kern *k, ash_dim a, ash_dim b) {
+    ash_dim out = 1;
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_DIV, a, b, &out, NULL));
     return out;
+}
+
+ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, ash_dim b) {
+    ash_dim sum = 0, up = 0;
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_SUB, b, 1, &up, NULL));
+    note(k, ash_dims_combine(k->ixs.dims, ASH_DIM_ADD, a, up, &sum, NULL));
+    return ash_kern_quotient(k, sum, b);
 }
 
 int64_t ash_kern_max(const ash_kern *k, ash_dim dim) {

@@ -244,7 +244,9 @@ ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b);
 /* The product of all dims but one: rows along that axis. */
 ash_dim ash_kern_rows(ash_kern *k, const ash_type *type, unsigned axis);
 ash_dim ash_kern_larger(ash_kern *k, ash_dim a, ash_dim b);
-ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, int64_t b);
+ash_dim ash_kern_smaller(ash_kern *k, ash_dim a, ash_dim b);
+ash_dim ash_kern_quotient(ash_kern *k, ash_dim a, ash_dim b); /* rounded down; b is from 1 on */
+ash_dim ash_kern_ceil_div(ash_kern *k, ash_dim a, ash_dim b);
 int64_t ash_kern_max(const ash_kern *k, ash_dim dim); /* the largest value of a dim */
 
 #endif
