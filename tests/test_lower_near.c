@@ -5,6 +5,7 @@
  * graph is optimised and lowered for several targets, and interpreted: results are compared with the
  * evaluator, and no byte beside an operand is touched. */
 #include "interpreted.h"
+#include "ir/build.h"
 #include "opt/opt.h"
 #include "test_graphs.h"
 
@@ -512,12 +513,127 @@ static void test_streams_are_asked_for(void **state) {
     assert_int_equal(count_asked(6, *narrow, 2, 4096), once);
 }
 
+/* --- ends --------------------------------------------------------------------------------------------- */
+
+/* x with so many elements in front along an axis, and behind: reflected, or the first and last one. */
+static ash_value with_ends(ash_graph *g, ash_value x, unsigned axis, int64_t before, int64_t behind,
+                           bool reflected) {
+    const ash_type type = *ash_graph_type(g, x);
+    const ash_dim last = ash_graph_dim_sub(g, type.dims[axis], 1);
+    ash_value parts[3];
+    size_t n = 0;
+    for (unsigned side = 0; side < 2; side++) {
+        const int64_t count = side ? behind : before;
+        ash_dim dims[3], starts[3] = {0};
+        int64_t steps[3] = {1, 1, 1};
+        for (unsigned d = 0; d < 3; d++) dims[d] = d == axis ? (reflected ? count : 1) : type.dims[d];
+        starts[axis] = !reflected ? (side ? last : 0) : side ? ash_graph_dim_sub(g, last, 1) : count;
+        steps[axis] = reflected && count > 1 ? -1 : 1;
+        if (side) parts[n++] = x;
+        if (!count) continue;
+        ash_value piece = ash_slice(g, x, starts, steps, dims);
+        dims[axis] = count;
+        parts[n++] = ash_broadcast_to(g, piece, dims, 3);
+    }
+    return ash_concat(g, parts, n, axis);
+}
+
+/* Each element of an axis `times` times, from `begin` on, less `shift` in front: an axis of `out`. */
+static ash_value in_stairs(ash_graph *g, ash_value x, unsigned axis, int64_t begin, int64_t times,
+                           int64_t shift, ash_dim out) {
+    const ash_type type = *ash_graph_type(g, x);
+    const ash_dim count = ash_graph_dim_add(g, ash_graph_dim_div(g, out, times), shift > 0);
+    ash_dim dims[4];
+    x = ash_slice_axis(g, x, axis, begin, count);
+    for (unsigned d = 0; d < 4; d++)
+        dims[d] = d == axis ? count : d == axis + 1 ? 1 : type.dims[d - (d > axis)];
+    x = ash_reshape(g, x, dims, 4);
+    dims[axis + 1] = times;
+    x = ash_broadcast_to(g, x, dims, 4);
+    for (unsigned d = 0; d < 3; d++)
+        dims[d] = d == axis ? ash_graph_dim_mul(g, count, times) : type.dims[d];
+    return ash_slice_axis(g, ash_reshape(g, x, dims, 3), axis, shift, out);
+}
+
+/* Both axes of an image laid in pieces, in one of six ways. */
+static ash_graph *laid_out(unsigned way, int64_t most) {
+    ash_graph *g = new_graph();
+    const ash_dim dims[] = {ash_graph_var(g, "h", 4, most), ash_graph_var(g, "w", 4, most)};
+    ash_value x = INPUT(g, "x", 3, dims[0], dims[1]);
+    for (unsigned d = 0; d < 2; d++) {
+        const ash_dim twice = ash_graph_dim_mul(g, dims[d], 2), thrice = ash_graph_dim_mul(g, dims[d], 3);
+        if (way == 0) x = with_ends(g, x, d + 1, 1, 1, true);
+        if (way == 1) x = with_ends(g, x, d + 1, 3, 2, true);
+        if (way == 2) x = with_ends(g, x, d + 1, 0, 3, true);
+        if (way == 3) x = with_ends(g, x, d + 1, 1, 3, false);
+        if (way == 4) x = in_stairs(g, with_ends(g, x, d + 1, 1, 1, false), d + 1, 0, 2, 1, twice);
+        if (way == 5) x = in_stairs(g, with_ends(g, x, d + 1, 2, 2, false), d + 1, 4, 3, 0, thrice);
+    }
+    ash_graph_output(g, "y", ash_neg(g, x));
+    return g;
+}
+
+/* Neighbours among such indices are at most one apart, so one vector has all that another's lanes take:
+ * both axes are one kernel, and where lanes have masks nothing is gathered, whatever the sizes. */
+static void test_ends_are_permuted(void **state) {
+    (void)state;
+    enum { WAYS = 6 };
+    for (size_t l = 0; l < ASH_COUNT(targets); l++)
+        for (unsigned way = 0; way < WAYS; way++) {
+            const ash_target *target = &targets[l];
+            const int64_t most = way == 5 ? 40 : way % 2 ? 26 : 14;
+            ash_diag diag;
+            ash_program *p;
+            ash_graph *g = laid_out(way, most), *fast;
+            assert_ok(ash_opt__run(g, target, NULL, &fast, &diag));
+            assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
+            assert_int_equal(count(p, ASH_NEST_PERMUTE) != 0, target->masks != 0);
+            if (target->masks) {
+                assert_int_equal(count(p, ASH_NEST_GATHER), 0);
+                assert_int_equal(p->steps.len, 3); /* two lists of indices */
+            }
+            ash_program__free(p);
+            for (int64_t w = 4; w <= most; w += w < 20 ? 3 : 7) {
+                const int64_t vars[] = {4 + w % 5, w};
+                ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
+                test_interpreted(fast, target, NULL, vars, inputs, expected, 0);
+                test_free_expected(g, expected);
+                test_free_inputs(g, inputs);
+            }
+            ash_graph_destroy(fast);
+            ash_graph_destroy(g);
+        }
+}
+
+/* Pieces of other types are copied as they are; and so is what is read in parts, an axis that is a
+ * number, and, where masks have no registers, a long one. */
+static void test_other_pieces_stay(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < 5; way++) {
+        ash_graph *g = new_graph(), *fast;
+        ash_diag diag;
+        ash_dim w = way == 1 ? 20 : ash_graph_var(g, "w", 4, 40);
+        ash_value x = way == 2 ? INPUT_OF(g, "x", ASH_F64, 3, 4, w) : INPUT(g, "x", 3, 4, w);
+        x = with_ends(g, x, 2, 1, 1, true);
+        if (way == 3) x = ash_slice_axis(g, x, 2, 2, w);
+        ash_graph_output(g, "y", x);
+        assert_ok(ash_opt__run(g, &targets[way == 4 ? 1 : 2], NULL, &fast, &diag));
+        bool gathers = false;
+        for (size_t i = 0; i < fast->nodes.len; i++) gathers |= fast->nodes.at[i].op == ASH_OP_GATHER;
+        assert_int_equal(gathers, way == 0);
+        ash_graph_destroy(fast);
+        ash_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_tables_are_not_gathered),
         cmocka_unit_test(test_close_ones_are_permuted),
         cmocka_unit_test(test_gathers_of_gathers),
+        cmocka_unit_test(test_ends_are_permuted),
+        cmocka_unit_test(test_other_pieces_stay),
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_runs_in_turn),

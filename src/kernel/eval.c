@@ -258,7 +258,8 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         syms |= ash_ix_syms(&k->ixs, at[d]);
     ash_dims_bounds(k->ixs.dims, size, &min, &max);
     const ash_type *type = ash_graph__type(k->graph, indices);
-    const bool close = type->rank == 1 && ash_kern_expects_close(k, type->dims[0], size);
+    const bool from_zero = is_from_zero(k, indices, 0), by_one = from_zero && ash_kern_is_close(k, indices),
+               close = by_one || (type->rank == 1 && ash_kern_expects_close(k, type->dims[0], size));
     k->close |= close;
     if (k->collecting)
         return ash_ix_loaded(&k->ixs, (ash_ref)k->ixs.atoms.len, max - 1, syms); /* like no other */
@@ -270,14 +271,14 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         ash_ref ok = ash_nest_binary(n, ASH_OP_LT, zero, limit);
         *some = *some == ASH_NO_REF ? ok : ash_nest_binary(n, ASH_OP_AND, *some, ok);
     }
-    if (!is_from_zero(k, indices, 0)) {
+    if (!from_zero) {
         if (ash_nest_at(n, i)->lanes > 1) zero = ash_kern_splat(k, zero), limit = ash_kern_splat(k, limit);
         i = ash_nest_select(n, ash_nest_binary(n, ASH_OP_LT, i, zero),
                             ash_nest_binary(n, ASH_OP_ADD, i, limit), i);
         i = ash_kern_binary(k, ASH_OP_MAX, i, zero);
     }
     i = ash_kern_binary(k, ASH_OP_MIN, i, last);
-    if (close) ash_kern_note_close(k, at[0], i, size, false);
+    if (close) ash_kern_note_close(k, at[0], i, size, by_one ? ASH_CLOSE_BY_ONE : ASH_CLOSE_PERHAPS);
     return ash_ix_loaded(&k->ixs, i, max - 1, syms);
 }
 

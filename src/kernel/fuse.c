@@ -483,13 +483,14 @@ static bool reads_all(const fuser *f, const ash_node *node) {
            ash_type_max_count(f->graph->dims, x);
 }
 
-/* Whether a value is picked from another one along one axis, at constant indices: a gather from it then
- * goes through to that one, for one more index. */
+/* Whether a value is picked from another one along one axis, at constant indices, or at those of a list,
+ * which lies in memory: a gather from it then goes through to that one, for one more index. */
 static bool picks(const fuser *f, ash_value value) {
     const ash_value_info *info = ash_graph__value(f->graph, value);
     if (info->kind != ASH_VALUE_NODE) return false;
     const ash_node *node = &f->graph->nodes.at[info->node];
-    return node->op == ASH_OP_GATHER && f->fusion->constant[node->ins[1]] &&
+    return node->op == ASH_OP_GATHER &&
+           (f->fusion->constant[node->ins[1]] || ash_graph__type(f->graph, node->ins[1])->rank == 1) &&
            ash_node__looked_up(f->graph, node) == ASH_NO_VALUE;
 }
 

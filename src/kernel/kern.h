@@ -327,9 +327,17 @@ bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_
 /* Whether indices of an axis of `count` into one of `size` are expected to be close, as an image that grows
  * has them, and all of a short axis. */
 bool ash_kern_expects_close(ash_kern *k, ash_dim count, ash_dim size);
+/* Whether each of a list of computed indices is seen to be at most one from the one before it, as what is
+ * reflected is, or repeats its ends. */
+bool ash_kern_is_close(const ash_kern *k, ash_value indices);
+typedef enum ash_kern_closeness {
+    ASH_CLOSE_UP,      /* the first lane's element is the first, and the others' are near it */
+    ASH_CLOSE_BY_ONE,  /* neighbours differ by at most one */
+    ASH_CLOSE_PERHAPS, /* as the first, which is to be tested at run time */
+} ash_kern_closeness;
 /* Notes that the indices just loaded for the lanes of a vector, from expression `at` on, are close: one
- * vector of an axis of `size` has all that they name. `always`: else that is seen at run time. */
-void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, bool always);
+ * vector of an axis of `size` has all that they name. */
+void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, ash_kern_closeness how);
 /* A vector along the vector symbol that would be gathered, loaded otherwise; false when it is not of that
  * form: neighbours or close ones where a run holds, else gathered; or elements so close together that a
  * load or two have them all; or such as lie in a few runs, in turn. Of the lanes that `mask` has, if there

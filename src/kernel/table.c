@@ -75,7 +75,50 @@ static bool are_in_line(const ash_kern *k, ash_ix at) {
            ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1;
 }
 
-void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, bool always) {
+/* The most that neighbours of a list of integers are apart, as far as that is seen, else -1: of a number
+ * that is repeated none, of what counts up one, and by what is computed from these. */
+static int64_t step_of(const ash_kern *k, ash_value value, unsigned depth) {
+    enum { DEPTH = 8, MOST_STEP = 1 << 16 };
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    int64_t count;
+    if (ash_type_static_count(&info->type, &count) && count == 1) return 0;
+    if (info->kind != ASH_VALUE_NODE || depth == DEPTH || info->type.rank > 1 ||
+        (info->type.dtype != ASH_I32 && info->type.dtype != ASH_I64))
+        return -1;
+    const ash_node *node = &k->graph->nodes.at[info->node];
+    if (node->op == ASH_OP_IOTA) return 1;
+    const int64_t a = node->n_ins ? step_of(k, node->ins[0], depth + 1) : -1,
+                  b = node->n_ins > 1 ? step_of(k, node->ins[1], depth + 1) : 0;
+    if (a < 0 || b < 0 || a + b > MOST_STEP) return -1;
+    switch (node->op) {
+    case ASH_OP_RESHAPE:
+    case ASH_OP_ABS: return a;
+    case ASH_OP_BROADCAST: return a ? -1 : 0;
+    case ASH_OP_ADD:
+    case ASH_OP_SUB: return a + b;
+    case ASH_OP_MIN:
+    case ASH_OP_MAX: return ASH_MAX(a, b);
+    case ASH_OP_DIV: return b ? -1 : a;
+    default: return -1;
+    }
+}
+
+bool ash_kern_is_close(const ash_kern *k, ash_value indices) {
+    const int64_t step = step_of(k, indices, 0);
+    return step == 0 || step == 1;
+}
+
+/* The first of the elements that the lanes which count name. */
+static ash_ref least_of(ash_kern *k, ash_ref loaded) {
+    ash_nest *n = &k->nest;
+    if (k->mask != ASH_NO_REF) { /* lane 0 counts always */
+        ash_ref one = ash_nest_splat(n, ash_nest_extract(n, loaded, 0), k->lanes);
+        loaded = ash_nest_select(n, k->mask, loaded, one);
+    }
+    return ash_nest_hreduce(n, ASH_OP_MIN, loaded);
+}
+
+void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, ash_kern_closeness how) {
     const ash_target *target = k->low->target;
     ash_nest *n = &k->nest;
     int64_t least, most;
@@ -84,7 +127,9 @@ void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, b
         n->failed || ash_nest_at(n, loaded)->lanes != k->lanes || most > INT32_MAX)
         return;
     const bool all = most <= k->lanes; /* of the axis */
-    ash_ref first = all ? ash_nest_index(n, 0) : ash_nest_extract(n, loaded, 0);
+    ash_ref first = all                       ? ash_nest_index(n, 0)
+                    : how == ASH_CLOSE_BY_ONE ? least_of(k, loaded)
+                                              : ash_nest_extract(n, loaded, 0);
     ash_ref left = ash_nest_cast(n, ASH_I32, ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, size), first));
     ash_ref places = ash_nest_binary(n, ASH_OP_SUB, ash_nest_cast(n, ASH_I32, loaded),
                                      ash_nest_splat(n, ash_nest_cast(n, ASH_I32, first), k->lanes));
@@ -94,7 +139,7 @@ void ash_kern_note_close(ash_kern *k, ash_ix at, ash_ref loaded, ash_dim size, b
                         .places = places,
                         .there = ash_nest_binary(n, ASH_OP_LT, lanes, ash_nest_splat(n, left, k->lanes)),
                         .line = ash_ix_loaded(&k->ixs, first, most - 1, ash_ix_syms(&k->ixs, at))};
-    if (!always && !all) {
+    if (how == ASH_CLOSE_PERHAPS && !all) {
         ash_ref far = ash_nest_splat(n, ash_nest_int(n, ASH_U32, k->lanes), k->lanes);
         far = ash_nest_binary(n, ASH_OP_LE, far, ash_nest_bitcast(n, ASH_U32, places));
         if (k->mask != ASH_NO_REF) far = ash_nest_binary(n, ASH_OP_AND, far, k->mask);
@@ -158,7 +203,7 @@ bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_
     if (ash_nest_at(&k->nest, raw)->dtype != ASH_I64) raw = ash_nest_cast(&k->nest, ASH_I64, raw);
     *out = ash_ix_loaded(ixs, raw, most - 1, ash_ix_syms(ixs, at[0]));
     if (close)
-        ash_kern_note_close(k, at[0], raw, size, true);
+        ash_kern_note_close(k, at[0], raw, size, ASH_CLOSE_UP);
     else
         note_run(k, at[0], raw, from, to, entry(&t, from) - from);
     return true;

@@ -44,6 +44,11 @@ static bool has_vectors(const ash_target *target) {
            ash_target_lanes(target, sizeof(float)) >= ASH_MIN_BLOCK;
 }
 
+/* Elements of four bytes put anywhere in a vector, where lanes have masks. */
+static bool permutes(const ash_target *target) {
+    return has_vectors(target) && target->masks;
+}
+
 /* Kernels for products of bytes, which the layout pass finds, and filters on GPUs. */
 static bool multiplies_bytes(const ash_target *target) {
     return has_vectors(target) ? target->dot4 : target && target->adds[ASH_GPU_HALVES];
@@ -79,9 +84,9 @@ static bool attends(const ash_target *target) {
     return has_vectors(target) || has_blocks(target);
 }
 
-static const ash_op casts[] = {ASH_OP_CAST, ASH_OP_COUNT}, quotients[] = {ASH_OP_DIV, ASH_OP_COUNT},
-                    convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT}, stacks[] = {ASH_OP_STACK, ASH_OP_COUNT},
-                    least[] = {ASH_OP_REDUCE_MIN, ASH_OP_COUNT},
+static const ash_op pieces[] = {ASH_OP_CONCAT, ASH_OP_COUNT}, casts[] = {ASH_OP_CAST, ASH_OP_COUNT},
+                    quotients[] = {ASH_OP_DIV, ASH_OP_COUNT}, convolutions[] = {ASH_OP_CONV, ASH_OP_COUNT},
+                    stacks[] = {ASH_OP_STACK, ASH_OP_COUNT}, least[] = {ASH_OP_REDUCE_MIN, ASH_OP_COUNT},
                     totals[] = {ASH_OP_REDUCE_SUM, ASH_OP_COUNT},
                     products[] = {ASH_OP_CONV, ASH_OP_CONV_WIDE, ASH_OP_MATMUL, ASH_OP_COUNT},
                     matrices[] = {ASH_OP_MATMUL, ASH_OP_COUNT}, exponentials[] = {ASH_OP_EXP, ASH_OP_COUNT};
@@ -90,6 +95,7 @@ static const pass_row pipeline[] = {
     /* name, function, level, needs, breaks, provides, when, about */
     {"dce", ash_opt__dce, ASH_OPT_NONE, 0, 0, 0, NULL, NULL},
     {"stacks", ash_opt__stacks, ASH_OPT_NONE, 0, 0, 0, NULL, stacks},
+    {"close", ash_opt__close, ASH_OPT_EXACT, PLAIN, 0, 0, permutes, pieces},
     {"quantize", ash_opt__quantize, ASH_OPT_FULL, PLAIN, 0, 0, multiplies_bytes, casts},
     {"few_bits", ash_opt__few_bits, ASH_OPT_FULL, PLAIN, COMMON, 0, keeps_few_bits, casts},
     {"fold", ash_opt__fold, ASH_OPT_EXACT, PLAIN, 0, 0, NULL, NULL},

@@ -42,7 +42,7 @@ typedef ash_status ash_pass(const ash_opt *opt, const ash_graph *from, ash_graph
 ash_pass ash_opt__dce, ash_opt__cse, ash_opt__fold, ash_opt__simplify, ash_opt__affine, ash_opt__reciprocal,
     ash_opt__quantize, ash_opt__few_bits, ash_opt__lookup, ash_opt__widen, ash_opt__layout, ash_opt__stacks,
     ash_opt__winograd, ash_opt__parts, ash_opt__filters, ash_opt__sums, ash_opt__attention, ash_opt__ranges,
-    ash_opt__library;
+    ash_opt__library, ash_opt__close;
 
 typedef struct ash_rewrite ash_rewrite;
 struct ash_rewrite {
