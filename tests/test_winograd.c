@@ -2,7 +2,9 @@
 /* Winograd convolutions: the transforms, the kernel against direct convolutions in double precision, where
  * the pass takes them, and what plans with them promise. */
 #include "ashlar/plan.h"
+#include "code/code.h"
 #include "ir/winograd.h"
+#include "kernel/program.h"
 #include "opt_testing.h"
 
 /* --- transforms ------------------------------------------------------------------------------------- */
@@ -438,6 +440,36 @@ static void variables_in_the_pass(void **state) {
     }
 }
 
+/* The largest scratch memory of the kernel of 128 channels of images of n x n, or of up to four times as
+ * many. */
+static int64_t scratch_of(fixture *f, int64_t n, bool varies) {
+    ash_diag diag;
+    ash_program *p;
+    ash_target target;
+    int64_t most = 0;
+    assert_ok(ash_target__named("x86-64-v4", &target, &diag));
+    target.l2_bytes = 2 << 20;
+    restart(f);
+    const ash_dim h = varies ? ash_graph_var(f->g, "h", 1, 4 * n) : n,
+                  w = varies ? ash_graph_var(f->g, "w", 1, 4 * n) : n;
+    ash_graph_output(f->g, "y",
+                     conv3(f, INPUT(f, "x", ASH_F32, 1, 128, h, w), CONSTANT(f, ASH_F32, 128, 128, 3, 3)));
+    assert_ok(optimise(f, NULL, &target, (ash_opt_options){0}, &diag));
+    assert_ok(ash_program__lower(f->out, &target, NULL, &p, &diag));
+    for (size_t i = 0; i < p->buffers.len; i++)
+        if (p->buffers.at[i].kind == ASH_BUFFER_SCRATCH) most = ASH_MAX(most, p->buffers.at[i].bytes);
+    ash_program__free(p);
+    return most;
+}
+
+/* Blocks of tiles are as large for an image under four times its size as where that is a number: with
+ * blocks for the largest alone, its weights would be transformed more often. */
+static void blocks_suit_smaller_images(void **state) {
+    const int64_t known = scratch_of(*state, 31, false);
+    assert_true(known > 0);
+    assert_int_equal(scratch_of(*state, 31, true), known);
+}
+
 /* --- plans ------------------------------------------------------------------------------------------ */
 
 /* Two convolutions that the pass takes, the second with a residual; weights are parameters. */
@@ -554,12 +586,19 @@ static int setup_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(transforms_convolve),   TEST(random_shapes),
-        TEST(errors_by_tile),        TEST(large_shapes),
-        TEST(variable_sizes),        TEST(sizes_decide_when_it_runs),
-        TEST(where_it_pays),         TEST(where_it_is_exact_enough),
-        TEST(variables_in_the_pass), TEST(parameters_are_transformed_again),
-        TEST(same_bits_everywhere),  TEST(weights_do_not_grow),
+        TEST(transforms_convolve),
+        TEST(random_shapes),
+        TEST(errors_by_tile),
+        TEST(large_shapes),
+        TEST(variable_sizes),
+        TEST(sizes_decide_when_it_runs),
+        TEST(where_it_pays),
+        TEST(where_it_is_exact_enough),
+        TEST(variables_in_the_pass),
+        TEST(blocks_suit_smaller_images),
+        TEST(parameters_are_transformed_again),
+        TEST(same_bits_everywhere),
+        TEST(weights_do_not_grow),
         TEST(plans_do_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

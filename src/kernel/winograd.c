@@ -193,8 +193,10 @@ typedef struct sizes {
     double cost;
 } sizes;
 
-/* The largest block of tiles that fits the scratch memory with these ranges and depths. */
-static sizes with_block(const winograd *g, int64_t all, int64_t range, int64_t depth, int64_t scratch) {
+/* The largest block of tiles that fits the scratch memory with these ranges and depths; for `all` tiles,
+ * and as well for `few`, where these are more than a block. */
+static sizes with_block(const winograd *g, int64_t all, int64_t few, int64_t range, int64_t depth,
+                        int64_t scratch) {
     const ash_costs *c = &g->k->low->target->costs;
     int64_t strip = ASH_MIN(range, g->shape.vectors), part = depth == g->channel_blocks ? strip : range;
     int64_t floats = scratch / (int64_t)(g->t.size * g->t.size * sizeof(float));
@@ -203,6 +205,8 @@ static sizes with_block(const winograd *g, int64_t all, int64_t range, int64_t d
     block = ASH_MIN(ASH_MIN(ASH_MAX(block, 1), c->wino_most_tiles), all);
     int64_t blocks = ash_ceil_div(all, block);
     double points = g->t.size * g->t.size, share = (double)blocks / (double)all;
+    if (few < all && few > 2 * g->shape.rows)
+        share = (share + (double)ash_ceil_div(few, block) / (double)few) / 2;
     sizes s = {ash_ceil_div(all, blocks), range, depth, 0}; /* of one size, as far as possible */
     s.cost = points * (c->wino_weights * share + c->wino_share / (double)(range * g->x_lanes));
     if (depth < g->channel_blocks)
@@ -218,6 +222,11 @@ static void choose_sizes(winograd *g) {
     const ash_costs *c = &target->costs;
     int64_t scratch = ASH_MIN(ASH_MAX(target->l2_bytes, c->wino_least_scratch), c->wino_most_scratch);
     int64_t all = ASH_MIN(ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1), LARGE);
+    int64_t few = 1; /* of an image a quarter of the bounds long and wide */
+    for (unsigned s = 0; s < 2; s++) {
+        const int64_t apart = ash_dim_is_const(g->tiles[s]) ? 1 : 4;
+        if (!ash_mul_i64(few, ash_ceil_div(ash_kern_max(g->k, g->tiles[s]), apart), &few)) few = LARGE;
+    }
     if (g->channel_blocks * g->x_lanes > LARGE || g->vectors > LARGE) {
         g->k->failed = g->k->too_large = true;
         return;
@@ -228,7 +237,7 @@ static void choose_sizes(winograd *g) {
     for (int64_t ranges = 1; ranges <= 64; ranges++) {
         int64_t range = ash_ceil_div(g->vectors, ranges);
         for (int64_t depth = 1; depth < 2 * g->channel_blocks; depth *= 2) {
-            sizes s = with_block(g, all, range, ASH_MIN(depth, g->channel_blocks), scratch);
+            sizes s = with_block(g, all, few, range, ASH_MIN(depth, g->channel_blocks), scratch);
             if (s.cost < best.cost) best = s;
         }
     }
