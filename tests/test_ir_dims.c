@@ -326,7 +326,9 @@ static void quotients_narrow_bounds(void **state) {
                 {"(div((b + 1), 2) + div((1 - b), 2))", 0, 1},
                 {"(div((b + 1), 2) + 1 - b - div((1 - b), 2))", 1, 1},
                 {"(div(b, 2) + a)", 0, 150},
-                {"(2*div((b + 31), 32) - div((b + 15), 16))", 0, 1}};
+                {"(2*div((b + 31), 32) - div((b + 15), 16))", 0, 1},
+                {"(8*div((b + 31), 32) - 4*div((b + 15), 16) + 1)", 1, 5},
+                {"(6*div(b, 4) - 3*div(b, 2) - 1)", -4, -1}};
     pool p = make_pool(100);
     for (size_t i = 0; i < ASH_COUNT(rows); i++) {
         int64_t min, max;

@@ -164,8 +164,14 @@ static ash_dim up(ash_graph *g, ash_dim n, int64_t lanes) {
     return ash_graph_dim_div(g, ash_graph_dim_add(g, n, lanes - 1), lanes);
 }
 
-/* relu(a b + r) of [m, k] and [k, n], each a variable where its number is 0; b packed, or its rows as they
- * lie. */
+/* relu(x), or x sigmoid(x): so much behind a sum that it is a loop over a tile's rows, which tiles of all
+ * heights share. */
+static ash_value behind(ash_graph *g, bool much, ash_value x) {
+    return much ? ash_mul(g, x, ash_sigmoid(g, x)) : ash_relu(g, x);
+}
+
+/* behind(a b + r) of [m, k] and [k, n], each a variable where its number is 0; b packed, or its rows as
+ * they lie. */
 static ash_graph *product(int64_t lanes, bool packed, int64_t m, int64_t k, int64_t n) {
     ash_graph *g = new_graph();
     ash_dim rows = size(g, "m", 1, MOST, m), inner = size(g, "k", 1, MOST, k),
@@ -186,7 +192,8 @@ static ash_graph *product(int64_t lanes, bool packed, int64_t m, int64_t k, int6
     } else {
         y = ash_matmul(g, a, b);
     }
-    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, INPUT(g, "r", BATCH, rows, columns))));
+    y = ash_add(g, y, INPUT(g, "r", BATCH, rows, columns));
+    ash_graph_output(g, "y", behind(g, packed, y));
     return g;
 }
 
@@ -330,7 +337,7 @@ static ash_dim pad(ash_graph *g, const shape *s, unsigned d, ash_dim size, bool 
     return behind ? ash_graph_dim_sub(g, total, half) : half;
 }
 
-/* relu(conv(x, w) + r) in blocks of a vector, on x [2, c, h, w]; variables where the numbers are 0. */
+/* behind(conv(x, w) + r) in blocks of a vector, on x [2, c, h, w]; variables where the numbers are 0. */
 static ash_graph *conv(const shape *s, int64_t lanes, int64_t h, int64_t w) {
     ash_graph *g = new_graph();
     const bool in_lanes = s->groups > 1; /* depthwise, or a few channels a group */
@@ -359,7 +366,8 @@ static ash_graph *conv(const shape *s, int64_t lanes, int64_t h, int64_t w) {
     ash_graph_add(g, ASH_OP_CONV, ins, 2, attrs, 9, &y);
     const ash_type *type = ash_graph_type(g, y);
     assert_non_null(type);
-    ash_graph_output(g, "y", ash_relu(g, ash_add(g, y, input(g, "r", ASH_F32, type->rank, type->dims))));
+    y = ash_add(g, y, input(g, "r", ASH_F32, type->rank, type->dims));
+    ash_graph_output(g, "y", behind(g, s->window[1] % 3 == 0, y));
     return g;
 }
 

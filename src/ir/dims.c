@@ -378,19 +378,6 @@ static bool split_multiples(const ash_dims *dims, ash_poly *p, int64_t d, ash_po
     return true;
 }
 
-/* The largest g that divides d and all coefficients of p but the constant's. */
-static int64_t common_divisor(const ash_poly *p, int64_t d) {
-    for (uint32_t i = 0; i < p->n; i++) {
-        int64_t r = p->at[i].n ? p->at[i].coef % d : 0;
-        for (int64_t b = r < 0 ? -r : r; b;) {
-            int64_t t = d % b;
-            d = b;
-            b = t;
-        }
-    }
-    return d;
-}
-
 /* p = floor(x / m) + c, m a number: p becomes x + c * m, and *d becomes d * m. */
 static bool merge_division(const ash_dims *dims, ash_poly *p, int64_t *d) {
     if (p->n == 0 || p->n > 2 || p->at[0].n != 1 || p->at[0].coef != 1 || (p->n == 2 && p->at[1].n))
@@ -416,7 +403,7 @@ static ash_status divide_by_number(ash_dims *dims, ash_poly *p, int64_t d, ash_p
     for (;;) {
         ash_poly q;
         if (!split_multiples(dims, p, d, &q) || !ash_poly__add(dims, sum, &q, 1)) return TOO_LARGE(diag);
-        int64_t g = common_divisor(p, d);
+        int64_t g = (int64_t)ash_poly__divisor(p, (uint64_t)d);
         for (uint32_t i = 0; g > 1 && i < p->n; i++) p->at[i].coef = floor_div(p->at[i].coef, g);
         if (g > 1 && p->n && p->at[p->n - 1].coef == 0) p->n--;
         d /= g;

@@ -161,6 +161,18 @@ bool ash_poly__divide(const ash_dims *dims, const ash_poly *a, const ash_poly *b
     return true;
 }
 
+uint64_t ash_poly__divisor(const ash_poly *p, uint64_t d) {
+    for (uint32_t i = 0; i < p->n; i++) {
+        const int64_t coef = p->at[i].n ? p->at[i].coef : 0;
+        for (uint64_t b = coef < 0 ? -(uint64_t)coef : (uint64_t)coef; b;) {
+            const uint64_t rest = d % b;
+            d = b;
+            b = rest;
+        }
+    }
+    return d;
+}
+
 /* --- bounds --------------------------------------------------------------------------------------- */
 
 typedef __int128 wide;
@@ -220,6 +232,18 @@ static bool without_quotient(const ash_dims *dims, const ash_poly *p, uint32_t i
     return ash_poly__add(dims, q, &others, atom->b) && ash_poly__add(dims, q, &dividend, t->coef);
 }
 
+/* Brings bounds of p in to numbers that p can be: of all coefficients a common divisor, beside the
+ * constant. */
+static void round_bounds(const ash_poly *p, int64_t *min, int64_t *max) {
+    const wide by = ash_poly__divisor(p, 0);
+    const wide c = p->n && !p->at[p->n - 1].n ? p->at[p->n - 1].coef : 0;
+    if (by <= 1) return;
+    const wide above = ((wide)*min - c) % by, below = ((wide)*max - c) % by;
+    const wide low = *min - above + (above > 0 ? by : 0), high = *max - below - (below < 0 ? by : 0);
+    if (fits(low)) *min = (int64_t)low;
+    if (fits(high)) *max = (int64_t)high;
+}
+
 static bool narrow_bounds(const ash_dims *dims, const ash_poly *p, int depth, int *budget, int64_t *min,
                           int64_t *max) {
     if (!ash_poly__interval(dims, p, min, max)) return false;
@@ -235,6 +259,7 @@ static bool narrow_bounds(const ash_dims *dims, const ash_poly *p, int depth, in
         *min = ASH_MAX(*min, -floor_div(-low, by));
         *max = ASH_MIN(*max, floor_div(high, by));
     }
+    round_bounds(p, min, max);
     return true;
 }
 
@@ -312,7 +337,7 @@ static bool prove(proof *state, const ash_poly *p, int depth) {
 }
 
 /* Short proofs first: one that takes a single replacement is found whatever the other atoms lead to. What
- * holds because values are whole numbers, as 2 ceil(x / 32) >= ceil(x / 16), the bounds know. */
+ * holds because values are whole numbers, as 8 ceil(x / 32) >= 4 ceil(x / 16), the bounds know. */
 bool ash_poly__nonnegative(const ash_dims *dims, const ash_poly *p) {
     int64_t min, max;
     for (int depth = 1; depth <= 4; depth++) {

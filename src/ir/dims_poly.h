@@ -85,6 +85,8 @@ bool ash_poly__mul(const ash_dims *dims, const ash_poly *a, const ash_poly *b, a
 bool ash_poly__divide(const ash_dims *dims, const ash_poly *a, const ash_poly *b, ash_poly *q);
 /* True and the value when there is no atom. */
 bool ash_poly__is_const(const ash_poly *p, int64_t *value);
+/* The largest number that divides d (0: any) and all coefficients of p but the constant's. */
+uint64_t ash_poly__divisor(const ash_poly *p, uint64_t d);
 /* Interval arithmetic; false when the bounds exceed 64 bits. */
 bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max);
 /* The same, narrowed by what quotients have in common with the rest: 2 floor(x / 2) - x is -1 or 0. */

@@ -500,7 +500,10 @@ void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref fi
         ash_tile_close_blocks(&t, &c->sum_blocks[loop]);
     }
     ash_kern_forget(k, mark);
-    ash_tile_store(&t, position, first, &c->slices, slot);
+    if (c->put)
+        ash_tile_put(&t, c->put);
+    else
+        ash_tile_store(&t, position, first, &c->slices, slot);
 }
 
 /* --- chunks --------------------------------------------------------------------------------------- */

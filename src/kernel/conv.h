@@ -48,6 +48,7 @@ typedef struct ash_conv {
     ash_sym four, four_lane;     /* of the weights: the step inside a block, and the lane */
     ash_ix anchor[ASH_MAX_RANK]; /* index of the result */
     ash_tile_slices slices;      /* of the channel blocks */
+    unsigned put; /* tiles are put in memory, as those of so many positions; 0: each is stored by itself */
     ash_partial_blocks
         sum_blocks[1 + ASH_CONV_SPACE]; /* partial sums: of the channel blocks, then of the window */
     unsigned top;                       /* level of the whole sums */

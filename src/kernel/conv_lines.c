@@ -144,6 +144,23 @@ static bool same_pattern(const conv *c, stretch r, margins a, margins b) {
     return !memcmp(&p, &q, sizeof p);
 }
 
+/* Tiles of at most `rows` positions, of which one is computed: what follows their sums stands once behind
+ * them, where it is worth a loop. Whether that is so. */
+static bool open_one_of(conv *c, unsigned rows, unsigned vectors, ash_ref first_vector) {
+    const ash_tile t = ash_conv__tile(c, rows, vectors, first_vector);
+    if (c->put || c->slices.count > 1 || !ash_tile_is_worth_a_loop(&t)) return false;
+    c->put = rows;
+    return true;
+}
+
+/* Behind them: as many positions as there are, from `position` on. */
+static void close_one_of(conv *c, unsigned vectors, ash_ref first_vector, ash_ref position, ash_ref there) {
+    ash_tile t = ash_conv__tile(c, c->put, vectors, first_vector);
+    ash_tile_set_root(&t, c->anchor);
+    ash_tile_store_put(&t, c->position[c->space - 1], position, there);
+    c->put = 0;
+}
+
 /* The tile of a stretch that begins at `position`, with so much padding before: for each case of how far
  * the end reaches out. */
 static void emit_right(conv *c, unsigned vectors, ash_ref first_vector, stretch r, ash_ref position,
@@ -167,6 +184,8 @@ static void emit_right(conv *c, unsigned vectors, ash_ref first_vector, stretch 
 /* The same for each padding that there can be. */
 static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, stretch r, ash_ref position) {
     ash_nest *n = &c->k->nest;
+    const bool one_of =
+        (c->pad[0] < c->pad[1] || c->past[0] < c->past[1]) && open_one_of(c, r.rows, vectors, first_vector);
     unsigned opened = 0;
     for (int64_t before = c->pad[0], next; before <= c->pad[1]; before = next) {
         margins m = {before, c->past[0]};
@@ -179,6 +198,7 @@ static void emit_end(conv *c, unsigned vectors, ash_ref first_vector, stretch r,
         if (more) ash_nest_else(n);
     }
     while (opened--) ash_nest_end(n);
+    if (one_of) close_one_of(c, vectors, first_vector, position, ash_nest_index(n, r.rows));
 }
 
 /* How many positions more an edge can take, if it is one tile. */
@@ -198,13 +218,14 @@ typedef struct line_end {
 static void emit_edge(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                       const line_end *e) {
     ash_nest *n = &c->k->nest;
+    const int64_t size = e->size + e->room;
+    const bool one_of = e->room && open_one_of(c, (unsigned)size, vectors, first_vector);
     for (int64_t taken = 0; taken < e->room; taken++) {
         const stretch whole = {e->right ? -1 : 0, e->right ? 0 : -1, (unsigned)(e->size + taken)};
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, e->more, ash_nest_index(n, taken)));
         emit_end(c, vectors, first_vector, whole, e->position);
         ash_nest_else(n);
     }
-    const int64_t size = e->size + e->room;
     for (int64_t done = 0, height; done < size; done += height) {
         height = ASH_MIN(size - done, (int64_t)heights->at[0]);
         const stretch part = {e->right ? -1 : done, e->right ? size - done - height : -1, (unsigned)height};
@@ -212,6 +233,9 @@ static void emit_edge(conv *c, const ash_tile_heights *heights, unsigned vectors
                  ash_nest_binary(n, ASH_OP_ADD, e->position, ash_nest_index(n, done)));
     }
     for (int64_t taken = 0; taken < e->room; taken++) ash_nest_end(n);
+    if (one_of)
+        close_one_of(c, vectors, first_vector, e->position,
+                     ash_nest_binary(n, ASH_OP_ADD, ash_nest_index(n, e->size), e->more));
 }
 
 /* A line of at most `most` positions, of which the first `left` and the last `right` are its edges. These
@@ -281,6 +305,25 @@ static void emit_sizes(conv *c, const ash_tile_heights *heights, unsigned vector
     ash_nest_end(n);
 }
 
+/* The same, where all that are a single tile share what follows it. */
+static void emit_own_sizes(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
+                           int64_t from, int64_t to) {
+    ash_nest *n = &c->k->nest;
+    ash_ref width = ash_kern_dim(c->k, c->width);
+    const int64_t single = ASH_MIN((int64_t)heights->at[0], to);
+    if (from >= single || !open_one_of(c, (unsigned)single, vectors, first_vector)) {
+        emit_sizes(c, heights, vectors, first_vector, from, to);
+        return;
+    }
+    if (single < to) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, width, ash_nest_index(n, single)));
+    emit_sizes(c, heights, vectors, first_vector, from, single);
+    close_one_of(c, vectors, first_vector, ash_nest_index(n, 0), width);
+    if (single == to) return;
+    ash_nest_else(n);
+    emit_sizes(c, heights, vectors, first_vector, single + 1, to);
+    ash_nest_end(n);
+}
+
 /* Whether lines have a tile for each of so many sizes. */
 static bool has_sizes(const conv *c, const ash_tile_heights *heights, int64_t most) {
     return are_few(c) && (most <= heights->at[0] || most < 2 * heights->at[heights->n > 1]);
@@ -306,7 +349,7 @@ static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vector
     ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
     const bool own = sizes >= ASH_MAX(least, 1), both = own && sizes < most;
     if (both) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, width, ash_nest_index(n, sizes)));
-    if (own) emit_sizes(c, heights, vectors, first_vector, ASH_MIN(ASH_MAX(least, 0), sizes), sizes);
+    if (own) emit_own_sizes(c, heights, vectors, first_vector, ASH_MIN(ASH_MAX(least, 0), sizes), sizes);
     if (both) ash_nest_else(n);
     if (!own || both) emit_single(c, vectors, first_vector, ash_nest_index(n, 0), width);
     if (both) ash_nest_end(n);

@@ -38,6 +38,7 @@ typedef struct product {
     int64_t far;          /* elements from a vector of the second operand to the next one */
     int64_t run;          /* terms of the first operand that lie side by side */
     bool one_by_one;      /* vectors of few rows in tiles */
+    unsigned put; /* tiles are put in memory, as those of so many rows; 0: each is stored by itself */
     ash_sym batch[ASH_MAX_RANK];
 } product;
 
@@ -207,7 +208,10 @@ static void emit_tile(product *p, unsigned rows, unsigned vectors, ash_ref row0,
     emit_steps(p, &t, &blocks, steps, row_stride, &ahead);
     emit_rest(p, &t, steps, row_stride);
     ash_kern_forget(k, mark);
-    ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
+    if (p->put)
+        ash_tile_put(&t, p->put);
+    else
+        ash_tile_store(&t, p->row, row0, NULL, ASH_NO_REF);
 }
 
 /* The same in registers for tiles. */
@@ -297,7 +301,15 @@ static void emit_even_rows(product *p, const ash_tile_heights *h, unsigned vecto
     ash_ref row0 = ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_binary(n, ASH_OP_MUL, tile, high));
     ash_ref height = ash_nest_binary(n, ASH_OP_MIN, high, ash_nest_binary(n, ASH_OP_SUB, to, row0));
     const any_tile rest = {h, vectors, height, row0, block0};
+    ash_tile t = make_tile(p, h->at[1], vectors, block0);
+    const bool one_of = ash_tile_is_worth_a_loop(&t);
+    if (one_of) p->put = t.rows;
     emit_height(p, &rest, 1, h->n);
+    if (one_of) {
+        ash_tile_set_root(&t, p->out);
+        ash_tile_store_put(&t, p->row, row0, height);
+    }
+    p->put = 0;
     ash_nest_end(n);
 }
 

@@ -456,26 +456,32 @@ static void store_laid_out(ash_tile *t, ash_sym row, ash_ref row0) {
     }
 }
 
-/* The kernel's own memory for the sums of a tile, which all its tiles use in turn. */
-static uint16_t memory_of_sums(const ash_tile *t) {
+/* The kernel's own memory for the sums of a tile, which all its tiles use in turn: vector v of row p lies
+ * at v * rows + p. */
+static uint16_t memory_of_sums(const ash_tile *t, unsigned rows) {
     ash_nest *n = &t->k->nest;
-    uint32_t count = t->rows * t->vectors * t->lanes;
+    uint32_t count = rows * t->vectors * t->lanes;
     if (!n->shared.len) return ash_nest_shared_add(n, ash_tile_dtype(t->math), count);
     n->shared.at[0].count = ASH_MAX(n->shared.at[0].count, count);
     return ASH_NEST_SHARED;
 }
 
-/* A loop over the vectors, and in it one over the rows: what belongs to columns is loaded once. */
-static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0) {
-    ash_kern *k = t->k;
-    ash_nest *n = &k->nest;
-    uint16_t sums = memory_of_sums(t);
-    ash_ref zero = ash_nest_index(n, 0), rows = ash_nest_index(n, t->rows);
-    if (t->tiles.height) ash_nest_tile_put(n, t->tiles, sums, zero);
+void ash_tile_put(ash_tile *t, unsigned rows) {
+    ash_nest *n = &t->k->nest;
+    const uint16_t sums = memory_of_sums(t, rows);
+    if (t->tiles.height) ash_nest_tile_put(n, t->tiles, sums, ash_nest_index(n, 0));
     for (unsigned v = 0; v < t->vectors && !t->tiles.height; v++)
         for (unsigned p = 0; p < t->rows; p++)
-            ash_nest_store(n, sums, ash_nest_index(n, (v * t->rows + p) * t->lanes),
+            ash_nest_store(n, sums, ash_nest_index(n, (v * rows + p) * t->lanes),
                            ash_nest_get(n, t->cells[t->top][p * t->vectors + v]), ASH_NO_REF);
+}
+
+/* A loop over the vectors, and in it one over the rows: what belongs to columns is loaded once. */
+static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0, ash_ref rows) {
+    ash_kern *k = t->k;
+    ash_nest *n = &k->nest;
+    const uint16_t sums = memory_of_sums(t, t->rows);
+    ash_ref zero = ash_nest_index(n, 0);
     if (t->rows_end)
         rows = ash_nest_binary(n, ASH_OP_MIN, rows,
                                ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->rows_end), row0));
@@ -491,10 +497,8 @@ static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0) {
     ash_kern_forget(k, mark);
 }
 
-/* Whether what follows the sums is so much that it is written once for all rows: laid out for each of them
- * it is most of the kernel's code. The sums go to memory and come back, and the loop counts, which little
- * work would feel. */
-static bool is_worth_a_loop(const ash_tile *t) {
+/* Sums go to memory and come back, and the loop counts, which little work would feel. */
+bool ash_tile_is_worth_a_loop(const ash_tile *t) {
     const ash_kern *k = t->k;
     const ash_costs *c = &k->low->target->costs;
     int64_t work = 0;
@@ -506,18 +510,34 @@ static bool is_worth_a_loop(const ash_tile *t) {
     return work >= c->loop_work && work * t->rows * t->vectors >= c->loop_body;
 }
 
-static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+static void open_results(ash_tile *t) {
     ash_kern *k = t->k;
     k->vsym = t->lane;
     k->lanes = t->store_lanes;
     k->aligned = true;
     ash_kern_set_sym(k, t->lane, ash_nest_index(&k->nest, 0));
-    if (t->tiles.height || is_worth_a_loop(t))
-        store_in_loops(t, row, row0);
+}
+
+static void close_results(ash_tile *t) {
+    t->k->vsym = ASH_NO_SYM;
+    t->k->lanes = 1;
+}
+
+void ash_tile_store_put(ash_tile *t, ash_sym row, ash_ref row0, ash_ref rows) {
+    open_results(t);
+    store_in_loops(t, row, row0, rows);
+    close_results(t);
+}
+
+static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
+    const bool loops = t->tiles.height || ash_tile_is_worth_a_loop(t);
+    if (loops) ash_tile_put(t, t->rows);
+    open_results(t);
+    if (loops)
+        store_in_loops(t, row, row0, ash_nest_index(&t->k->nest, t->rows));
     else
         store_laid_out(t, row, row0);
-    k->vsym = ASH_NO_SYM;
-    k->lanes = 1;
+    close_results(t);
 }
 
 unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors) {

@@ -220,6 +220,15 @@ void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a);
  * there instead. */
 void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot);
 
+/* Whether what follows the sums is so much that it is written once, in a loop over rows: laid out for each
+ * of them it is most of the kernel's code. */
+bool ash_tile_is_worth_a_loop(const ash_tile *t);
+/* Tiles of several heights of which one is computed, where what follows is worth a loop: it stands once
+ * behind all of them. Each puts its sums into the kernel's memory, as a tile of `rows` rows has them; then
+ * a tile of so many rows stores the first `there` of them. */
+void ash_tile_put(ash_tile *t, unsigned rows);
+void ash_tile_store_put(ash_tile *t, ash_sym row, ash_ref row0, ash_ref there);
+
 /* How many steps of a tile's inner loop are laid out in a row: so many that the vectors of all of them have
  * registers beside the sums. */
 unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors);
