@@ -204,7 +204,16 @@ static const char *const simplifications[][2] = {
     {"max((n - 3), 0)", "(n - 3)"},
     {"max((a - 3), 0)", "max(0, (a - 3))"},
     {"max((n - min(n, 10)), 0)", "(n - min(10, n))"},
-    {"min((n - div(n, 2)), n)", "(n - div(n, 2))"},
+    {"min((n - div(n, 3)), n)", "(n - div(n, 3))"},
+    {"(n - div(n, 2))", "div((n + 1), 2)"},
+    {"div((2*n - 2*div(n, 2) + 1), 2)", "div((n + 1), 2)"},
+    {"(div(n, 4) - div(n, 8))", "div((n + 4), 8)"},
+    {"(div(n, 4) - div((n + 4), 8) + 7)", "(div(n, 8) + 7)"},
+    {"(3*n - 2*div(n, 2))", "(n + 2*div((n + 1), 2))"},
+    {"(div(n, 2) + a + div((n + 1), 2))", "(a + n)"},
+    {"div((1 - n), 2)", "(-div(n, 2))"},
+    {"div((7 - 5*n - a), 3)", "(-n - div((a + 2*n + 1), 3) + 2)"},
+    {"(a - 2*div(n, 2) - 3*div((n + 1), 2))", "(a - 2*n - div((n + 1), 2))"},
     {"max((n + 1 - 2*div((n + 1), 2)), 0)", "(n - 2*div((n + 1), 2) + 1)"},
     {"min(max(a, b), a)", "a"},
     {"max(2000, n)", "2000"},
@@ -328,7 +337,8 @@ static void quotients_narrow_bounds(void **state) {
                 {"(div(b, 2) + a)", 0, 150},
                 {"(2*div((b + 31), 32) - div((b + 15), 16))", 0, 1},
                 {"(8*div((b + 31), 32) - 4*div((b + 15), 16) + 1)", 1, 5},
-                {"(6*div(b, 4) - 3*div(b, 2) - 1)", -4, -1}};
+                {"(6*div(b, 4) - 3*div(b, 2) - 1)", -4, -1},
+                {"(a*b - a + b - 1)", 0, 101 * 99}};
     pool p = make_pool(100);
     for (size_t i = 0; i < ASH_COUNT(rows); i++) {
         int64_t min, max;

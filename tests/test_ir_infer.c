@@ -83,7 +83,7 @@ static const row rows[] = {
     {"slice", "f32[b]", "starts=[(b - 1)] steps=[-1] dims=[b]", "f32[b]", 0},
     {"slice", "f32[a]", "starts=[(a - 1)] steps=[-1] dims=[a]", "attribute starts can be -1",
      ASH_ERROR_SHAPE},
-    {"slice", "f32[n]", "starts=[div(n, 2)] steps=[1] dims=[(n - div(n, 2))]", "f32[(n - div(n, 2))]", 0},
+    {"slice", "f32[n]", "starts=[div(n, 2)] steps=[1] dims=[(n - div(n, 2))]", "f32[div((n + 1), 2)]", 0},
     {"pad", "f32[4, a] f32[]", "before=[1, b] after=[0, 2] interior=[2, 0]", "f32[11, (a + b + 2)]", 0},
     {"pad", "f32[a, b] f32[]", "before=[0, 0] after=[0, 0] interior=[1, 1]",
      "f32[(a + max(0, (a - 1))), (2*b - 1)]", 0},

@@ -918,6 +918,66 @@ def resized():
                        for h, w, p, q in ((5, 6, 9, 7), (8, 3, 4, 3), (1, 4, 6, 1), (16, 16, 16, 16))]
 
 
+def odd_sizes():
+    """Opset 17: images of any size, in windows and halves that they are filled up to, and levels of a pyramid."""
+    n = Net("odd_sizes", 17)
+    x, y, z = n.input("x", [1, 4, "h", "w"]), n.input("y", [1, 3, "p", "q"]), n.input("z", [1, 4, "r", "s"])
+
+    def size(of, axis):
+        return n.op("Gather", n.op("Shape", of), n.const(np.int64(axis)), axis=0)
+
+    def filled(image, below, right):
+        """Pads as torch writes them: a list of numbers from the last dim on, in pairs, turned around."""
+        one_by_one = n.op("Concat", n.ints(0, 0, 0), n.op("Unsqueeze", right, n.ints(0)), n.ints(0),
+                          n.op("Unsqueeze", below, n.ints(0)), n.ints(0, 0), axis=0)
+        pairs = n.op("Slice", n.op("Reshape", one_by_one, n.ints(-1, 2)), n.ints(-1), n.ints(-2**63 + 1), n.ints(0), n.ints(-1))
+        return n.op("Pad", image, n.op("Reshape", n.op("Transpose", pairs, perm=[1, 0]), n.ints(-1)))
+
+    def lists(*parts):
+        return n.op("Concat", *(n.op("Unsqueeze", p, n.ints(0)) if isinstance(p, str) else n.ints(p) for p in parts), axis=0)
+
+    rows = n.op("Transpose", x, perm=[0, 2, 3, 1])  # [1, h, w, 4]
+    three = n.const(np.int64(3))
+    more = [n.op("Mod", n.op("Sub", three, n.op("Mod", size(rows, axis), three)), three) for axis in (1, 2)]
+    whole = filled(rows, *more)
+    high, wide = (n.op("Div", n.op("Shape", whole, start=axis, end=axis + 1), n.ints(3)) for axis in (1, 2))
+    windows = n.op("Reshape", whole, n.op("Concat", n.ints(1), high, n.ints(3), wide, n.ints(3, 4), axis=0))
+    windows = n.op("Transpose", windows, perm=[0, 1, 3, 2, 4, 5])
+    n.output(n.op("Softmax", n.op("Reshape", windows, n.op("Concat", n.op("Mul", high, wide), n.ints(9, 4), axis=0)), axis=1))
+    for _ in range(2):  # neighbours become channels, as Swin does it
+        even = filled(rows, *(n.op("Mod", size(rows, axis), n.const(np.int64(2))) for axis in (1, 2)))
+        parts = []
+        for a, b in ((0, 0), (1, 0), (0, 1), (1, 1)):
+            line = n.op("Slice", even, n.ints(a), n.ints(2**63 - 1), n.ints(1), n.ints(2))
+            parts.append(n.op("Slice", line, n.ints(b), n.ints(2**63 - 1), n.ints(2), n.ints(2)))
+        rows = n.op("MatMul", n.op("Concat", *parts, axis=3), n.weight(16, 4))
+        flat = n.op("Reshape", rows, lists(1, n.op("Mul", size(rows, 1), size(rows, 2)), 4))
+        n.output(n.op("Softmax", flat, axis=1))
+    pads, half = [], n.const(np.float32(2))
+    for axis in (3, 2):  # padding so that there are ceil(size / 2) results, in floating point numbers, as timm computes it
+        length = n.op("Cast", size(x, axis), to=F32)
+        reach = n.op("Mul", n.op("Sub", n.op("Ceil", n.op("Div", length, half)), n.const(np.float32(1))), half)
+        over = n.op("Clip", n.op("Sub", n.op("Add", reach, n.const(np.float32(3))), length), n.const(np.float32(0)))
+        front = n.op("Cast", n.op("Cast", n.op("Div", over, half), to=I64), to=F32)
+        pads += [n.op("Unsqueeze", front, n.ints(0)), n.op("Unsqueeze", n.op("Sub", over, front), n.ints(0))]
+    pads = n.op("Concat", n.op("Cast", n.op("Concat", *pads, axis=0), to=I64), n.op("ConstantOfShape", n.ints(4), value=numpy_helper.from_array(np.array([0], np.int64))), axis=0)
+    pads = n.op("Slice", n.op("Reshape", pads, n.ints(-1, 2)), n.ints(-1), n.ints(-2**63 + 1), n.ints(0), n.ints(-1))
+    same = n.op("Pad", x, n.op("Reshape", n.op("Transpose", pads, perm=[1, 0]), n.ints(-1)))
+    n.output(n.op("Softmax", n.op("Reshape", n.op("Conv", same, n.weight(3, 4, 3, 3), strides=[2, 2]), n.ints(0, 0, -1)), axis=2))
+    inside = n.op("Relu", n.op("Conv", y, n.weight(4, 3, 3, 3)))  # without padding
+    n.output(n.op("Softmax", n.op("Reshape", inside, n.ints(0, 4, -1)), axis=2))
+    levels = [z]
+    for _ in range(3):
+        levels.append(n.op("Conv", levels[-1], n.weight(4, 4, 3, 3), strides=[2, 2], pads=[1] * 4))
+    up = [levels[1]] + [n.op("Resize", level, "", n.const(np.array([1, 1, 2 ** i, 2 ** i], np.float32)), mode="nearest")
+                        for i, level in enumerate(levels[2:], 1)]
+    n.output(n.op("Concat", *reversed(up), axis=1))
+    for op, k, stride in (("MaxPool", 3, 2), ("AveragePool", 3, 2), ("MaxPool", 2, 2), ("MaxPool", 5, 3)):
+        n.output(n.op(op, x, kernel_shape=[k, k], strides=[stride] * 2, ceil_mode=1))
+    return n.model(), [{"x": (1, 4, h, w), "y": (1, 3, p, q), "z": (1, 4, r, s)}
+                       for h, w, p, q, r, s in ((3, 4, 3, 5, 8, 16), (7, 9, 4, 4, 24, 8), (5, 6, 19, 3, 7, 15), (13, 18, 9, 17, 16, 31))]
+
+
 def shrunk():
     """Opset 19: images whose sizes are variables, by scales below one, and with reflected, repeated and wrapped ends."""
     n = Net("shrunk", 19)
@@ -1440,6 +1500,7 @@ FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
+            odd_sizes,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec]
 
 

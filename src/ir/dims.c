@@ -397,7 +397,7 @@ static bool merge_division(const ash_dims *dims, ash_poly *p, int64_t *d) {
 
 /* floor(p / d) for a number d > 0. Each rule is exact, and the last form is one that no rule changes:
  *   (q * d + r) / d = q + r / d;   (g * x + r) / (g * e) = (x + r / g) / e;
- *   (x / m + c) / d = (x + c * m) / (m * d) */
+ *   (x / m + c) / d = (x + c * m) / (m * d);   -x / d = -((x + d - 1) / d) */
 static ash_status divide_by_number(ash_dims *dims, ash_poly *p, int64_t d, ash_poly *sum, ash_diag *diag) {
     sum->n = 0;
     for (;;) {
@@ -414,6 +414,12 @@ static ash_status divide_by_number(ash_dims *dims, ash_poly *p, int64_t d, ash_p
     ash_poly last;
     if (known) {
         ash_poly__const(floor_div(min, d), &last);
+    } else if (p->at[0].coef < 0) {
+        ash_poly minus, up;
+        ash_poly__const(d - 1, &up);
+        if (!ash_poly__add(dims, &up, p, -1)) return TOO_LARGE(diag);
+        ASH_TRY(divide_by_number(dims, &up, d, &minus, diag));
+        return ash_poly__add(dims, sum, &minus, -1) ? ASH_OK : TOO_LARGE(diag);
     } else {
         ash_dim a;
         uint32_t atom;
@@ -423,6 +429,81 @@ static ash_status divide_by_number(ash_dims *dims, ash_poly *p, int64_t d, ash_p
     }
     return ash_poly__add(dims, sum, &last, 1) ? ASH_OK : TOO_LARGE(diag);
 }
+
+/* --- halves ------------------------------------------------------------------------------------------ */
+
+/* The atom of term i of a sum if that is c floor(a / b) for an even number b; or NULL. */
+static const ash_dim_atom *half_at(const ash_dims *dims, const ash_poly *p, uint32_t i) {
+    if (p->at[i].n != 1) return NULL;
+    const ash_dim_atom *atom = &dims->atoms.at[p->at[i].atoms[0]].info;
+    return !atom->is_var && atom->op == ASH_DIM_DIV && atom->b > 0 && atom->b % 2 == 0 ? atom : NULL;
+}
+
+/* x, and floor(x / 2) and floor((x + 1) / 2), which it is the sum of; of these the first is an atom. */
+typedef struct halves {
+    ash_poly x, low, high;
+} halves;
+
+static bool halves_of(ash_dims *dims, uint32_t atom, halves *h) {
+    const ash_dim_atom low = dims->atoms.at[atom].info;
+    ash_poly a, more, one;
+    ash_poly__load(dims, low.a, &a);
+    if (divide_by_number(dims, &a, low.b / 2, &h->x, NULL) != ASH_OK || !h->x.n || !h->x.at[0].n)
+        return false;
+    more = h->x;
+    ash_poly__const(1, &one);
+    ash_poly__atom(atom, &h->low);
+    return ash_poly__add(dims, &more, &one, 1) &&
+           divide_by_number(dims, &more, 2, &h->high, NULL) == ASH_OK;
+}
+
+/* How many q are in p, at most `most`; constants do not count. */
+static int64_t times_in(const ash_poly *p, const ash_poly *q, int64_t most) {
+    for (uint32_t i = 0; i < q->n && q->at[i].n; i++) {
+        const ash_poly_term *t = &q->at[i];
+        int64_t times = 0;
+        for (uint32_t j = 0; j < p->n; j++)
+            if (p->at[j].n == t->n && p->at[j].coef != INT64_MIN &&
+                !memcmp(p->at[j].atoms, t->atoms, t->n * sizeof *t->atoms))
+                times = p->at[j].coef / t->coef;
+        most = ASH_MIN(most, times);
+    }
+    return ASH_MAX(most, 0);
+}
+
+/* Exchanges x - low for high where that takes all of low, or low + high for x, or both with the other sign.
+ * False: there is nothing to exchange. */
+static bool join_halves(ash_dims *dims, ash_poly *p) {
+    halves h;
+    for (uint32_t i = 0; i < p->n && p->n > 1; i++) {
+        if (!half_at(dims, p, i) || p->at[i].coef == INT64_MIN || !halves_of(dims, p->at[i].atoms[0], &h))
+            continue;
+        const int64_t coef = p->at[i].coef;
+        int64_t times;
+        if (coef < 0 && (times = times_in(p, &h.x, -coef)) == -coef)
+            return ash_poly__add(dims, p, &h.x, -times) && ash_poly__add(dims, p, &h.low, times) &&
+                   ash_poly__add(dims, p, &h.high, times);
+        ash_poly all = *p;
+        for (uint32_t k = 0; k < all.n && coef < 0; k++) all.at[k].coef = 0 - (uint64_t)all.at[k].coef;
+        if ((times = times_in(&all, &h.high, coef < 0 ? -coef : coef)) == 0) continue;
+        if (coef < 0) times = -times;
+        return ash_poly__add(dims, p, &h.x, times) && ash_poly__add(dims, p, &h.low, -times) &&
+               ash_poly__add(dims, p, &h.high, -times);
+    }
+    return false;
+}
+
+ash_status ash_dims__make(ash_dims *dims, const ash_poly *p, ash_dim *out, ash_diag *diag) {
+    enum { ROUNDS = 16 };
+    ash_poly joined = *p, good;
+    for (int round = 0; round < ROUNDS; round++) {
+        good = joined;
+        if (!join_halves(dims, &joined)) break;
+    }
+    return ash_dims__intern(dims, &good, out, diag);
+}
+
+/* --- operators --------------------------------------------------------------------------------------- */
 
 static ash_status divide(ash_dims *dims, ash_dim a, ash_dim b, ash_poly *out, ash_diag *diag) {
     int64_t min, max, number;
@@ -462,6 +543,23 @@ static ash_status choose(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, as
     return ash_dims__intern(dims, &p, out, diag);
 }
 
+/* Brings the bounds of a product in to those of its factors, which no longer show in its terms. */
+static void bound_product(ash_dims *dims, ash_dim a, ash_dim b, ash_dim product) {
+    int64_t x[2], y[2], low = INT64_MAX, high = INT64_MIN;
+    if (product >= 0) return;
+    ash_dims_bounds(dims, a, &x[0], &x[1]);
+    ash_dims_bounds(dims, b, &y[0], &y[1]);
+    for (int corner = 0; corner < 4; corner++) {
+        int64_t v;
+        if (!ash_mul_i64(x[corner & 1], y[corner >> 1], &v)) return;
+        low = ASH_MIN(low, v);
+        high = ASH_MAX(high, v);
+    }
+    ash_dim_expr *expr = &dims->exprs.at[-product - 1];
+    expr->min = ASH_MAX(expr->min, low);
+    expr->max = ASH_MIN(expr->max, high);
+}
+
 ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
                             ash_diag *diag) {
     if (combine_numbers(op, a, b, out)) return ASH_OK;
@@ -479,7 +577,9 @@ ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b,
                          : (result = p, ash_poly__add(dims, &result, &q, op == ASH_DIM_ADD ? 1 : -1));
         if (!exact) return TOO_LARGE(diag);
     }
-    return ash_dims__intern(dims, &result, out, diag);
+    ASH_TRY(ash_dims__make(dims, &result, out, diag));
+    if (op == ASH_DIM_MUL) bound_product(dims, a, b, *out);
+    return ASH_OK;
 }
 
 bool ash_dims_divides(ash_dims *dims, ash_dim a, ash_dim by, ash_dim *quotient) {

@@ -198,7 +198,8 @@ static bool term_interval(const ash_dims *dims, const ash_poly_term *t, int64_t 
     return true;
 }
 
-bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
+/* The sum of the terms' bounds; false when it exceeds 64 bits. */
+static bool sum_interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
     wide low = 0, high = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         int64_t a, b;
@@ -209,6 +210,53 @@ bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, i
     *min = (int64_t)low;
     *max = (int64_t)high;
     return fits(low) && fits(high);
+}
+
+/* *q = p with each atom as its least value and what is more: that of (x - 2) (y - 2) for x and y from 4 on
+ * has no coefficient below 0. False when it is too large. */
+static bool from_least(const ash_dims *dims, const ash_poly *p, ash_poly *q) {
+    q->n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        ash_poly product, sum, next;
+        ash_poly__const(p->at[i].coef, &product);
+        for (uint32_t k = 0; k < p->at[i].n; k++) {
+            const uint32_t atom = p->at[i].atoms[k];
+            ash_poly__atom(atom, &sum);
+            ash_poly__const(dims->atoms.at[atom].min, &next);
+            if (!ash_poly__add(dims, &sum, &next, 1) || !ash_poly__mul(dims, &product, &sum, &next))
+                return false;
+            product = next;
+        }
+        if (!ash_poly__add(dims, q, &product, 1)) return false;
+    }
+    return true;
+}
+
+/* Brings bounds in to those of such a sum, whose atoms begin at 0. */
+static void from_least_interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
+    ash_poly q;
+    wide low = 0, high = 0;
+    if (!from_least(dims, p, &q)) return;
+    for (uint32_t i = 0; i < q.n; i++) {
+        wide most = q.at[i].coef;
+        for (uint32_t k = 0; k < q.at[i].n; k++) {
+            const ash_dim_node *atom = &dims->atoms.at[q.at[i].atoms[k]];
+            most *= (wide)atom->max - atom->min;
+            if (!fits(most)) return;
+        }
+        low += q.at[i].n ? ASH_MIN(most, 0) : most;
+        high += q.at[i].n ? ASH_MAX(most, 0) : most;
+    }
+    if (fits(low)) *min = ASH_MAX(*min, (int64_t)low);
+    if (fits(high)) *max = ASH_MIN(*max, (int64_t)high);
+}
+
+bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
+    bool products = false;
+    for (uint32_t i = 0; i < p->n; i++) products |= p->at[i].n > 1;
+    if (!sum_interval(dims, p, min, max)) return false;
+    if (products && p->n > 1) from_least_interval(dims, p, min, max);
+    return true;
 }
 
 static int64_t floor_div(int64_t a, int64_t b) {

@@ -68,7 +68,10 @@ static inline const ash_dim_expr *ash_dims__expr(const ash_dims *dims, ash_dim d
 
 /* False for a number that no dim of this pool has. */
 bool ash_dims__valid(const ash_dims *dims, ash_dim dim);
-/* The dim of a canonical polynomial. */
+/* The dim of a polynomial; floor(x / 2) and floor((x + 1) / 2) become x together, and what one of them
+ * leaves of x is the other. */
+ash_status ash_dims__make(ash_dims *dims, const ash_poly *p, ash_dim *out, ash_diag *diag);
+/* The same where that is known to be so already. */
 ash_status ash_dims__intern(ash_dims *dims, const ash_poly *p, ash_dim *out, ash_diag *diag);
 /* The atom `op(a, b)`, which is not simplified further. */
 ash_status ash_dims__atom(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, uint32_t *out,

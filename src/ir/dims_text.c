@@ -79,7 +79,7 @@ static ash_status read_argument(dims_reader *r, ash_dim *out, int depth) {
     ash_poly p;
     size_t start = r->scan.pos;
     ASH_TRY(read_sum(r, &p, depth));
-    ash_status status = ash_dims__intern(r->dims, &p, out, r->scan.diag);
+    ash_status status = ash_dims__make(r->dims, &p, out, r->scan.diag);
     ash_diag__add_node(r->scan.diag, NULL, NULL, start);
     return status;
 }
@@ -169,7 +169,7 @@ ash_status ash_dims_parse(ash_dims *dims, const char *text, size_t len, size_t *
     ash_scan__peek(&r.scan);
     size_t start = r.scan.pos;
     ASH_TRY(read_factor(&r, &p, 0));
-    ash_status status = ash_dims__intern(dims, &p, out, diag);
+    ash_status status = ash_dims__make(dims, &p, out, diag);
     if (status != ASH_OK) {
         ash_diag__add_node(diag, NULL, NULL, start);
         return status;

@@ -303,20 +303,18 @@ ash_ix ash_ix_mul(ash_ixs *ixs, ash_ix a, ash_dim d) {
 
 /* True and c' d' when c * d is a multiple of `by`. */
 static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc, ash_dim *qd) {
-    *qc = c;
-    *qd = d;
     if (by >= 0) {
-        if (c % by == 0) {
-            *qc = c / by;
-            return true;
-        }
-        return false;
+        if (c % by) return false;
+        *qc = c / by;
+        *qd = d;
+        return true;
     }
     int64_t common = content(ixs, by, &by);
-    if (d >= 0 || c % common) return false;
+    ash_dim quotient = 1; /* also where `by` can be 0: then there is nothing to address */
+    if (d >= 0 || c % common || (d != by && !ash_dims_divides(ixs->dims, d, by, &quotient))) return false;
     *qc = c / common;
-    *qd = 1; /* also where `by` can be 0: then there is nothing to address */
-    return d == by || ash_dims_divides(ixs->dims, d, by, qd);
+    *qd = quotient;
+    return true;
 }
 
 bool ash_ix_is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient) {

@@ -27,7 +27,8 @@ static void hang_over(ash_import *im, const ash_type *type, ash_onnx_window *w, 
                 w->kernel[i] = (most + span - 1) / w->dilations[i] + 1;
             continue;
         }
-        if (least < 0) room = combine(im, ASH_DIM_MAX, room, 0);
+        /* Of fewer elements by a stride there is no window. */
+        if (least < -stride) room = combine(im, ASH_DIM_MAX, room, combine(im, ASH_DIM_SUB, 0, stride));
         ash_dim last = combine(im, ASH_DIM_DIV, combine(im, ASH_DIM_ADD, room, stride - 1), stride);
         ash_dims_bounds(im->graph->dims, w->after[i], &least, &most);
         if (most > span - stride) { /* else it begins there whatever the dim is */

@@ -5,8 +5,8 @@
  * at import, when all their operands are small integer tensors whose elements are known as numbers or dims.
  * The result is a list again; it becomes a tensor of the graph only when a node that is not followed here
  * asks for one. Sizes may pass through floating point numbers, as where an exporter computes
- * floor(2.0 * h): lists of these have at least one dim in them, and are whole numbers that the dtype has
- * exactly. Where a step cannot be expressed (a comparison that depends on a variable), the node is lowered
+ * floor(2.0 * h) or ceil(h / 2.0): lists of these begin with a dim in them, and are whole numbers that
+ * the dtype has exactly, or quotients of such, of which nothing is followed but how they become whole. Where a step cannot be expressed (a comparison that depends on a variable), the node is lowered
  * like any other. */
 #include "import.h"
 
@@ -22,6 +22,13 @@ static bool operand(ash_import *im, size_t k, tracked *out) {
     return true;
 }
 
+/* The same of a constant of whole floating point numbers, beside lists of them. */
+static bool whole_operand(ash_import *im, size_t k, tracked *out) {
+    if (!ash_import__try_whole(im, k, &out->list, &out->count)) return false;
+    out->type = ash_import__in_type(im, k);
+    return true;
+}
+
 static bool is_number(ash_import_int e) {
     return !e.dim;
 }
@@ -32,10 +39,10 @@ static bool has_dim(const tracked *x) {
     return false;
 }
 
-/* Whether a floating point dtype has all that the elements can be, and one of them is a dim. */
+/* Whether a floating point dtype has all that the elements can be. */
 static bool fits_float(const ash_import *im, ash_dtype dtype, const tracked *x) {
     int64_t most = dtype == ASH_F32 ? 1 << 24 : INT64_C(1) << 53;
-    if ((dtype != ASH_F32 && dtype != ASH_F64) || !has_dim(x)) return false;
+    if (dtype != ASH_F32 && dtype != ASH_F64) return false;
     for (size_t i = 0; i < x->count; i++) {
         int64_t low = x->list[i].v, high = low;
         if (x->list[i].dim) ash_dims_bounds(im->graph->dims, x->list[i].v, &low, &high);
@@ -88,8 +95,47 @@ static bool two_operands(ash_import *im, ash_op op, tracked *a, tracked *b) {
     if (op != ASH_OP_ADD && op != ASH_OP_SUB && op != ASH_OP_MUL && op != ASH_OP_MIN && op != ASH_OP_MAX)
         return false;
     if (first && second) return true;
-    if (!ash_import__try_whole(im, first, &other->list, &other->count)) return false;
-    other->type = ash_import__in_type(im, first);
+    return whole_operand(im, first, other);
+}
+
+/* Sizes divided by a number, as floating point numbers. */
+static bool track_quotient(ash_import *im) {
+    tracked a, b;
+    if (!operand(im, 0, &a) || !ash_dtype_is_float(a.type.dtype) || !whole_operand(im, 1, &b) ||
+        b.count == 0 || b.list[0].dim || b.list[0].v < 1)
+        return false;
+    ash_type out = {0};
+    if (b.count > 1 || !broadcast(&a, &b, &out) || out.rank != a.type.rank) return false;
+    if (b.list[0].v == 1)
+        ash_import__out_list(im, 0, &a.type, a.list);
+    else
+        ash_import__out_quotients(im, 0, &a.type, a.list, b.list[0].v);
+    return true;
+}
+
+/* Quotients as whole numbers: rounded down, up, or toward zero. */
+typedef enum rounding { DOWN, UP, TOWARD_ZERO } rounding;
+
+static bool round_quotients(ash_import *im, rounding how, ash_dtype to) {
+    tracked x;
+    int64_t by;
+    size_t count;
+    if (!ash_import__try_quotients(im, 0, &x.list, &x.count, &by)) return false;
+    x.type = ash_import__in_type(im, 0);
+    ash_import_int *list = room(im, &x.type, &count);
+    const ash_import_int divisor = {by, false}, up = {by - 1, false};
+    for (size_t i = 0; list && i < count; i++) {
+        ash_import_int n = x.list[i], rest = {0, false};
+        if ((how == UP && !ash_import__combine(im, ASH_OP_ADD, n, up, &n)) ||
+            (how != TOWARD_ZERO && (!ash_import__combine(im, ASH_OP_MOD, n, divisor, &rest) ||
+                                    !ash_import__combine(im, ASH_OP_SUB, n, rest, &n))) ||
+            !ash_import__combine(im, ASH_OP_DIV, n, divisor, &list[i]))
+            return false;
+    }
+    x.type.dtype = to;
+    if (!list || (ash_dtype_is_float(to) && !fits_float(im, to, &(tracked){x.type, list, count})))
+        return false;
+    ash_import__out_list(im, 0, &x.type, list);
     return true;
 }
 
@@ -98,6 +144,7 @@ static bool track_binary(ash_import *im, ash_op op) {
     ash_type out = {0};
     size_t count;
     bool compares = op == ASH_OP_EQ || op == ASH_OP_LT || op == ASH_OP_LE;
+    if (im->node->n_ins == 2 && im->opset >= 7 && op == ASH_OP_DIV && track_quotient(im)) return true;
     if (im->node->n_ins != 2 || im->opset < 7 || !two_operands(im, op, &a, &b)) return false;
     if (a.type.dtype != b.type.dtype || !broadcast(&a, &b, &out)) return false;
     bool swapped = ash_span_is(im->node->op, "Greater") || ash_span_is(im->node->op, "GreaterOrEqual");
@@ -137,8 +184,11 @@ static bool track_cast(ash_import *im) {
     tracked x;
     ash_dtype to;
     size_t count;
-    if (!operand(im, 0, &x) || !ash_onnx__dtype(ash_import__attr_int(im, "to", 0), &to)) return false;
-    if (ash_dtype_is_float(to) ? !fits_float(im, to, &x) : to != ASH_I64 && to != ASH_I32 && to != ASH_BOOL)
+    if (!ash_onnx__dtype(ash_import__attr_int(im, "to", 0), &to)) return false;
+    if ((to == ASH_I64 || to == ASH_I32) && round_quotients(im, TOWARD_ZERO, to)) return true;
+    if (!operand(im, 0, &x)) return false;
+    if (ash_dtype_is_float(to) ? !has_dim(&x) || !fits_float(im, to, &x)
+                               : to != ASH_I64 && to != ASH_I32 && to != ASH_BOOL)
         return false;
     ash_import_int *list = room(im, &x.type, &count);
     for (size_t i = 0; list && i < count; i++) {
@@ -176,9 +226,35 @@ static bool track_neg(ash_import *im) {
     return list != NULL;
 }
 
+/* Clip, whose bounds are whole numbers or left out. */
+static bool track_clip(ash_import *im) {
+    static const ash_op ops[] = {ASH_OP_MAX, ASH_OP_MIN};
+    tracked x;
+    size_t count;
+    if (im->opset < 11 || !operand(im, 0, &x)) return false;
+    ash_import_int *list = room(im, &x.type, &count);
+    if (!list) return false;
+    memcpy(list, x.list, count * sizeof *list);
+    for (size_t k = 1; k < 3; k++) {
+        tracked bound;
+        if (!ash_import__has(im, k)) continue;
+        if (!whole_operand(im, k, &bound) || bound.count != 1) return false;
+        for (size_t i = 0; i < count; i++)
+            if (!ash_import__combine(im, ops[k - 1], list[i], bound.list[0], &list[i])) return false;
+    }
+    if (ash_dtype_is_float(x.type.dtype) && !fits_float(im, x.type.dtype, &(tracked){x.type, list, count}))
+        return false;
+    ash_import__out_list(im, 0, &x.type, list);
+    return true;
+}
+
 /* Floor, Ceil, Round. */
 static bool track_whole(ash_import *im) {
     tracked x;
+    const bool up = ash_span_is(im->node->op, "Ceil");
+    if ((up || ash_span_is(im->node->op, "Floor")) &&
+        round_quotients(im, up ? UP : DOWN, ash_import__in_type(im, 0).dtype))
+        return true;
     if (!operand(im, 0, &x) || !ash_dtype_is_float(x.type.dtype)) return false;
     ash_import__out_list(im, 0, &x.type, x.list);
     return true;
@@ -186,8 +262,30 @@ static bool track_whole(ash_import *im) {
 
 /* --- movement ------------------------------------------------------------------------------------- */
 
-/* Identity, Squeeze, Unsqueeze, Flatten, Reshape of a list: the elements stay in order, and only ranks 0
- * and 1 occur in shape computations; the others are lowered. */
+/* The type of a list that is reshaped to `shape`: false where that is none of as many elements. */
+static bool reshaped(ash_import *im, const tracked *x, const int64_t *shape, size_t n, ash_type *out) {
+    const bool copies = !ash_import__attr_int(im, "allowzero", 0);
+    int64_t product = 1;
+    size_t open = n;
+    if (n > ASH_MAX_RANK) return false;
+    out->rank = (unsigned)n;
+    for (size_t d = 0; d < n; d++) {
+        out->dims[d] = shape[d] == 0 && copies && d < x->type.rank ? x->type.dims[d] : shape[d];
+        if (shape[d] == -1 && open == n)
+            open = d;
+        else if (out->dims[d] < 0 || !ash_mul_i64(product, out->dims[d], &product))
+            return false;
+    }
+    if (open < n) {
+        if (product == 0) return false;
+        out->dims[open] = (int64_t)x->count / product;
+        product *= out->dims[open];
+    }
+    return product == (int64_t)x->count;
+}
+
+/* Identity, Squeeze, Unsqueeze, Reshape of a list: the elements stay in order. Of the second and third only
+ * what makes a number of a list, or the other way round; the others are lowered. */
 static bool track_rank(ash_import *im) {
     tracked x;
     const int64_t *list = NULL;
@@ -199,9 +297,8 @@ static bool track_rank(ash_import *im) {
     }
     ash_type out = {.dtype = x.type.dtype, .rank = 1, .dims = {(ash_dim)x.count}};
     if (ash_span_is(im->node->op, "Reshape")) {
-        if (im->opset < 5 || !ash_import__try_ints(im, 1, &list, &n) || n > 1) return false;
-        if (n == 1 && list[0] != -1 && list[0] != (int64_t)x.count) return false;
-        out.rank = (unsigned)n;
+        if (im->opset < 5 || !ash_import__try_ints(im, 1, &list, &n) || !reshaped(im, &x, list, n, &out))
+            return false;
     } else if (ash_span_is(im->node->op, "Squeeze")) {
         if (x.type.rank != 1 || x.count != 1) return false;
         out.rank = 0;
@@ -210,22 +307,25 @@ static bool track_rank(ash_import *im) {
                                     : ash_import__try_ints(im, 1, &list, &n);
         if (x.type.rank != 0 || !given || n != 1 || (list[0] != 0 && list[0] != -1)) return false;
     }
-    if (out.rank == 0 && x.count != 1) return false;
     ash_import__out_list(im, 0, &out, x.list);
     return true;
 }
 
 static bool track_concat(ash_import *im) {
     ash_type out = {.rank = 1};
+    bool any = false; /* is a list, and not a constant of floating point numbers */
     size_t n = im->node->n_ins, total = 0, count;
     tracked *parts = ash_arena_alloc(im->scratch, n, sizeof *parts);
     if (!parts || n == 0) return false;
     for (size_t k = 0; k < n; k++) {
-        if (!operand(im, k, &parts[k]) || parts[k].type.rank != 1 ||
-            parts[k].type.dtype != parts[0].type.dtype)
+        if (operand(im, k, &parts[k]))
+            any = true;
+        else if (!whole_operand(im, k, &parts[k]))
             return false;
+        if (parts[k].type.rank != 1 || parts[k].type.dtype != parts[0].type.dtype) return false;
         total += parts[k].count;
     }
+    if (!any) return false;
     out.dtype = parts[0].type.dtype;
     out.dims[0] = (ash_dim)total;
     ash_import_int *list = room(im, &out, &count);
@@ -253,39 +353,81 @@ static bool track_gather(ash_import *im) {
     return list != NULL;
 }
 
-/* One of the lists starts, ends, steps of a slice of one dim; `absent` where it is not given. */
-static bool slice_number(ash_import *im, const char *attr, size_t k, int64_t absent, int64_t *out) {
-    const int64_t *list;
+/* From one element of each dim to the next. */
+static void strides_of(const ash_type *type, int64_t *strides) {
+    int64_t apart = 1;
+    for (unsigned d = type->rank; d-- > 0; apart *= type->dims[d]) strides[d] = apart;
+}
+
+/* The list of type `out` whose element [i, j, ...] is number first + i apart[0] + j apart[1] + ... */
+static bool pick(ash_import *im, const tracked *x, const ash_type *out, int64_t first,
+                 const int64_t *apart) {
+    size_t count;
+    ash_import_int *list = room(im, out, &count);
+    for (size_t i = 0; list && i < count; i++) {
+        int64_t at = first, rest = (int64_t)i;
+        for (unsigned d = out->rank; d-- > 0; rest /= out->dims[d]) at += rest % out->dims[d] * apart[d];
+        list[i] = x->list[at];
+    }
+    if (list) ash_import__out_list(im, 0, out, list);
+    return list != NULL;
+}
+
+static bool track_transpose(ash_import *im) {
+    tracked x;
+    const int64_t *perm;
     size_t n;
-    *out = absent;
-    if (im->opset < 10 ? !ash_import__attr_ints(im, attr, &list, &n) : !ash_import__has(im, k)) return true;
-    if (im->opset >= 10 && !ash_import__try_ints(im, k, &list, &n)) return false;
-    if (n == 1) *out = list[0];
-    return n == 1;
+    int64_t strides[ASH_MAX_RANK], apart[ASH_MAX_RANK];
+    if (!operand(im, 0, &x)) return false;
+    const bool given = ash_import__attr_ints(im, "perm", &perm, &n);
+    if (given && n != x.type.rank) return false;
+    ash_type out = x.type;
+    strides_of(&x.type, strides);
+    for (unsigned d = 0; d < out.rank; d++) {
+        const int64_t from = given ? perm[d] : out.rank - 1 - d;
+        if (from < 0 || from >= out.rank) return false;
+        out.dims[d] = x.type.dims[from];
+        apart[d] = strides[from];
+    }
+    return pick(im, &x, &out, 0, apart);
+}
+
+/* One of the lists starts, ends, axes and steps of a slice: attributes of old files, operands of new ones.
+ * NULL where it is not given; false where it is not known. */
+static bool slice_list(ash_import *im, const char *attr, size_t k, const int64_t **list, size_t *n) {
+    *list = NULL;
+    if (im->opset >= 10) return !ash_import__has(im, k) || ash_import__try_ints(im, k, list, n);
+    if (attr) ash_import__attr_ints(im, attr, list, n);
+    return true;
 }
 
 static bool track_slice(ash_import *im) {
     tracked x;
-    int64_t from, to, step;
-    if (!operand(im, 0, &x) || x.type.rank != 1) return false;
-    int64_t dim = (int64_t)x.count, n = 0;
-    if (!slice_number(im, "starts", 1, 0, &from) || !slice_number(im, "ends", 2, dim, &to) ||
-        !slice_number(im, "", 4, 1, &step) || step == 0 || step == INT64_MIN)
+    const int64_t *starts, *ends, *axes, *steps;
+    size_t n = 0, same[3] = {0};
+    int64_t apart[ASH_MAX_RANK], first = 0;
+    if (!operand(im, 0, &x) || !slice_list(im, "starts", 1, &starts, &n) ||
+        !slice_list(im, "ends", 2, &ends, &same[0]) || !slice_list(im, "axes", 3, &axes, &same[1]) ||
+        !slice_list(im, NULL, 4, &steps, &same[2]) || !starts || !ends || same[0] != n ||
+        (axes && same[1] != n) || (steps && same[2] != n))
         return false;
-    if (from < 0) from = ASH_MAX(from, -dim) + dim;
-    if (to < 0) to = to < -dim ? -1 : to + dim;
-    from = ASH_MIN(from, step < 0 ? dim - 1 : dim);
-    to = ASH_MIN(to, dim);
-    if (step > 0) to = ASH_MAX(to, 0);
-    ash_import_int *list = ash_arena_alloc(im->scratch, x.count, sizeof *list);
-    if (!list) return false;
-    for (int64_t i = from; step > 0 ? i < to : i > to && i >= 0; i += step) {
-        list[n++] = x.list[i];
-        if (step > dim || step < -dim) break;
+    ash_type out = x.type;
+    strides_of(&x.type, apart);
+    for (size_t i = 0; i < n; i++) {
+        int64_t axis = axes ? axes[i] : (int64_t)i, step = steps ? steps[i] : 1;
+        if (axis < 0) axis += x.type.rank;
+        if (axis < 0 || axis >= x.type.rank || step == 0 || step == INT64_MIN) return false;
+        const int64_t dim = x.type.dims[axis];
+        int64_t from = starts[i] < 0 ? ASH_MAX(starts[i], -dim) + dim : starts[i];
+        int64_t to = ends[i] < -dim ? -1 : ends[i] < 0 ? ends[i] + dim : ASH_MIN(ends[i], dim);
+        from = ASH_MIN(from, step < 0 ? dim - 1 : dim);
+        if (step > 0) to = ASH_MAX(to, 0);
+        const int64_t span = step > 0 ? to - from : from - to, by = step > 0 ? step : -step;
+        out.dims[axis] = span > 0 ? (span - 1) / by + 1 : 0;
+        first += out.dims[axis] ? from * apart[axis] : 0;
+        apart[axis] *= out.dims[axis] > 1 ? step : 0;
     }
-    x.type.dims[0] = n;
-    ash_import__out_list(im, 0, &x.type, list);
-    return true;
+    return pick(im, &x, &out, first, apart);
 }
 
 /* A list reduced to one number. */
@@ -329,6 +471,7 @@ static const struct {
     {"And", NULL, ASH_OP_AND},
     {"Cast", track_cast, 0},
     {"Ceil", track_whole, 0},
+    {"Clip", track_clip, 0},
     {"Concat", track_concat, 0},
     {"Div", NULL, ASH_OP_DIV},
     {"Equal", NULL, ASH_OP_EQ},
@@ -355,6 +498,7 @@ static const struct {
     {"Slice", track_slice, 0},
     {"Squeeze", track_rank, 0},
     {"Sub", NULL, ASH_OP_SUB},
+    {"Transpose", track_transpose, 0},
     {"Unsqueeze", track_rank, 0},
     {"Where", track_where, 0},
 };
