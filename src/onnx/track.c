@@ -5,8 +5,9 @@
  * at import, when all their operands are small integer tensors whose elements are known as numbers or dims.
  * The result is a list again; it becomes a tensor of the graph only when a node that is not followed here
  * asks for one. Sizes may pass through floating point numbers, as where an exporter computes
- * floor(2.0 * h) or ceil(h / 2.0): lists of these begin with a dim in them, and are whole numbers that
- * the dtype has exactly, or quotients of such, of which nothing is followed but how they become whole. Where a step cannot be expressed (a comparison that depends on a variable), the node is lowered
+ * floor(2.0 * h) or ceil(h / 2.0): lists of these begin with a dim in them, and are whole numbers that the
+ * dtype has exactly, or quotients of such, of which nothing is followed but how they become whole. Where a
+ * step cannot be expressed (a comparison that depends on a variable), the node is lowered
  * like any other. */
 #include "import.h"
 
