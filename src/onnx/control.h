@@ -50,6 +50,12 @@ bool ash_onnx__leaves(ash_onnx_inside *in, ash_value value, const char *what, si
 /* A branch that is in no loop and finds sizes is better a part of the graph: that runs everywhere. */
 bool ash_onnx__finds_no_size(ash_onnx_inside *in);
 
+/* --- counts.c --- */
+
+/* Whether a scalar, of the loop's body or from outside, is true in each iteration but the last of
+ * `loop->trips`, as far as it can be told. `next` is known for the states. */
+bool ash_onnx__goes_on(ash_import *im, const ash_loop *loop, ash_value condition);
+
 /* --- states.c --- */
 
 /* How the states of a loop change their shapes, as far as imports of its body have shown. */
@@ -113,6 +119,8 @@ bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigne
 /* What no element of a value is above, as far as a few nodes tell, at least 1; or ASH_OPEN_MOST.
  * (computed.c) */
 int64_t ash_onnx__most(const ash_import *im, ash_value x);
+/* The only element of a value, where it is a dim or a number of at least 0. (computed.c) */
+bool ash_onnx__whole(ash_import *im, ash_value x, ash_dim *out);
 /* The i64 scalar `size`; an execution in which it is below `low` or above `most` fails, and says what to
  * bound. */
 ash_value ash_onnx__within(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name);
