@@ -80,9 +80,9 @@ static ash_status read_initializers(ash_import *im, ash_wire graph, ash_import_b
 }
 
 static bool is_identity(ash_import *im, const ash_onnx_node *node) {
-    return ash_span_is(node->op, "Identity") && (!node->domain.len || ash_span_is(node->domain, "ai.onnx")) &&
-           node->n_ins == 1 && node->n_outs == 1 && !ash_import__given(im, node) &&
-           !ash_import__function(im, node);
+    return ash_span_is(node->op, "Identity") &&
+           (!node->domain.len || ash_span_is(node->domain, "ai.onnx")) && node->n_ins == 1 &&
+           node->n_outs == 1 && !ash_import__given(im, node) && !ash_import__function(im, node);
 }
 
 /* `names` is empty, and has in the end the number of the input that a name stands for. */

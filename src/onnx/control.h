@@ -119,8 +119,6 @@ bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigne
 /* What no element of a value is above, as far as a few nodes tell, at least 1; or ASH_OPEN_MOST.
  * (computed.c) */
 int64_t ash_onnx__most(const ash_import *im, ash_value x);
-/* The only element of a value, where it is a dim or a number of at least 0. (computed.c) */
-bool ash_onnx__whole(ash_import *im, ash_value x, ash_dim *out);
 /* The i64 scalar `size`; an execution in which it is below `low` or above `most` fails, and says what to
  * bound. */
 ash_value ash_onnx__within(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name);

@@ -8,7 +8,7 @@
 #include "control.h"
 
 enum {
-    DEPTH = 16,       /* nodes from a condition down to what is compared */
+    DEPTH = 16,     /* nodes from a condition down to what is compared */
     EXACT = 1 << 24 /* what every type has that numbers are compared in */
 };
 
@@ -65,8 +65,8 @@ static bool is_next(ash_import *im, ash_value x, ash_value y) {
     ash_dim one;
     if (!node || node->op != ASH_OP_ADD) return false;
     const ash_value a = node->ins[0], b = node->ins[1];
-    if (source(im, a) == y) return ash_onnx__whole(im, b, &one) && one == 1;
-    return source(im, b) == y && ash_onnx__whole(im, a, &one) && one == 1;
+    if (source(im, a) == y) return ash_onnx__whole(im, b, 0, &one) && one == 1;
+    return source(im, b) == y && ash_onnx__whole(im, a, 0, &one) && one == 1;
 }
 
 static bool combine(ash_import *im, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out) {
@@ -83,7 +83,7 @@ static bool line_of(ash_import *im, const ash_loop *loop, ash_value x, unsigned 
     for (uint32_t c = 0; c < loop->carried; c++)
         if (x == loop->arguments[1 + c])
             return is_next(im, loop->next[c], x) && is_single(im, loop->init[c]) &&
-                   ash_onnx__whole(im, loop->init[c], &out->base);
+                   ash_onnx__whole(im, loop->init[c], 0, &out->base);
     out->counts = false;
     const ash_node *node = node_of(im, x);
     if (node && (node->op == ASH_OP_ADD || node->op == ASH_OP_SUB)) {
@@ -96,7 +96,7 @@ static bool line_of(ash_import *im, const ash_loop *loop, ash_value x, unsigned 
         out->counts = a.counts || b.counts;
         return combine(im, op, a.base, b.base, &out->base);
     }
-    return ash_onnx__whole(im, x, &out->base);
+    return ash_onnx__whole(im, x, 0, &out->base);
 }
 
 static bool holds(ash_import *im, const ash_loop *loop, ash_value x, unsigned depth) {
@@ -104,7 +104,7 @@ static bool holds(ash_import *im, const ash_loop *loop, ash_value x, unsigned de
     if (!depth || !is_single(im, x)) return false;
     x = source(im, x);
     const ash_node *found = node_of(im, x);
-    if (!found) return ash_onnx__whole(im, x, &whole) && whole == 1;
+    if (!found) return ash_onnx__whole(im, x, 0, &whole) && whole == 1;
     const ash_node node = *found;
     line a, b;
     if (node.op == ASH_OP_AND)

@@ -486,8 +486,7 @@ static bool open_loop(ash_import *im, rolled *r) {
         r->numbers[n++] = s;
     }
     const bool computed = r->most != ASH_NO_VALUE;
-    const ash_onnx_carried all = {n, r->numbers,
-                                  computed ? ash_onnx__most(im, r->most) : r->loop.trips};
+    const ash_onnx_carried all = {n, r->numbers, computed ? ash_onnx__most(im, r->most) : r->loop.trips};
     if (!ash_import__ok(im) || !ash_onnx__open_states(im, r->changing, &all, r->init)) return false;
     r->loop = (ash_loop){.trips = r->loop.trips,
                          .carried = (uint32_t)(all.n + ash_onnx__sizes_of_states(r->changing)),
