@@ -226,6 +226,8 @@ def write_sets(folder, sets):
         outputs = zip([o.name for o in session.get_outputs()], session.run(None, feeds))
         for kind, values in (("input", feeds.items()), ("output", outputs)):
             for i, (name, value) in enumerate(values):
+                if isinstance(value, list) and value and isinstance(value[0], dict):  # of ZipMap
+                    value = np.array([list(row.values()) for row in value], "f4")
                 with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as f:
                     f.write(numpy_helper.from_array(np.asarray(value), name).SerializeToString())
 

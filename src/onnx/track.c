@@ -186,8 +186,29 @@ static bool track_whole(ash_import *im) {
 
 /* --- movement ------------------------------------------------------------------------------------- */
 
-/* Identity, Squeeze, Unsqueeze, Flatten, Reshape of a list: the elements stay in order, and only ranks 0
- * and 1 occur in shape computations; the others are lowered. */
+/* The dims of a list that is reshaped. */
+static bool reshaped(ash_import *im, const tracked *x, ash_type *out) {
+    const int64_t *want;
+    size_t n;
+    int64_t count = 1;
+    int open = -1;
+    if (im->opset < 5 || !ash_import__try_ints(im, 1, &want, &n) || n > ASH_MAX_RANK) return false;
+    out->rank = (unsigned)n;
+    for (unsigned d = 0; d < n; d++) {
+        if (want[d] == -1 && open >= 0) return false;
+        if (want[d] == -1) open = (int)d;
+        const bool keeps = want[d] == 0 && !ash_import__attr_int(im, "allowzero", 0);
+        if (want[d] < -1 || (keeps && d >= x->type.rank)) return false;
+        out->dims[d] = want[d] == -1 ? 1 : keeps ? x->type.dims[d] : want[d];
+        if (!ash_mul_i64(count, out->dims[d], &count)) return false;
+    }
+    if (open >= 0 && (count == 0 || (int64_t)x->count % count)) return false;
+    if (open >= 0) out->dims[open] = (int64_t)x->count / count;
+    return open >= 0 || count == (int64_t)x->count;
+}
+
+/* Identity, Squeeze, Unsqueeze, Reshape of a list: the elements stay in order. Higher ranks than 1 occur
+ * where pads are brought in order, by reshaping, and transposing. */
 static bool track_rank(ash_import *im) {
     tracked x;
     const int64_t *list = NULL;
@@ -199,9 +220,7 @@ static bool track_rank(ash_import *im) {
     }
     ash_type out = {.dtype = x.type.dtype, .rank = 1, .dims = {(ash_dim)x.count}};
     if (ash_span_is(im->node->op, "Reshape")) {
-        if (im->opset < 5 || !ash_import__try_ints(im, 1, &list, &n) || n > 1) return false;
-        if (n == 1 && list[0] != -1 && list[0] != (int64_t)x.count) return false;
-        out.rank = (unsigned)n;
+        if (!reshaped(im, &x, &out)) return false;
     } else if (ash_span_is(im->node->op, "Squeeze")) {
         if (x.type.rank != 1 || x.count != 1) return false;
         out.rank = 0;
@@ -264,11 +283,15 @@ static bool slice_number(ash_import *im, const char *attr, size_t k, int64_t abs
     return n == 1;
 }
 
+/* Along one axis. */
 static bool track_slice(ash_import *im) {
     tracked x;
-    int64_t from, to, step;
-    if (!operand(im, 0, &x) || x.type.rank != 1) return false;
-    int64_t dim = (int64_t)x.count, n = 0;
+    int64_t from, to, step, axis;
+    size_t count;
+    if (!operand(im, 0, &x) || !slice_number(im, "axes", 3, 0, &axis)) return false;
+    if (axis < 0) axis += x.type.rank;
+    if (axis < 0 || axis >= x.type.rank) return false;
+    const int64_t dim = x.type.dims[axis];
     if (!slice_number(im, "starts", 1, 0, &from) || !slice_number(im, "ends", 2, dim, &to) ||
         !slice_number(im, "", 4, 1, &step) || step == 0 || step == INT64_MIN)
         return false;
@@ -277,15 +300,46 @@ static bool track_slice(ash_import *im) {
     from = ASH_MIN(from, step < 0 ? dim - 1 : dim);
     to = ASH_MIN(to, dim);
     if (step > 0) to = ASH_MAX(to, 0);
-    ash_import_int *list = ash_arena_alloc(im->scratch, x.count, sizeof *list);
-    if (!list) return false;
-    for (int64_t i = from; step > 0 ? i < to : i > to && i >= 0; i += step) {
-        list[n++] = x.list[i];
-        if (step > dim || step < -dim) break;
+    const int64_t length = step > 0 ? to - from : from - to;
+    ash_type out = x.type;
+    out.dims[axis] = length > 0 ? (length - 1) / (step > 0 ? step : -step) + 1 : 0;
+    ash_import_int *list = room(im, &out, &count);
+    int64_t below = 1; /* elements of what one index along the axis has */
+    for (unsigned d = (unsigned)axis + 1; d < out.rank; d++) below *= out.dims[d];
+    for (int64_t i = 0; list && i < (int64_t)count; i++) {
+        const int64_t row = i / below, at = row % out.dims[axis], before = row / out.dims[axis];
+        list[i] = x.list[(before * dim + from + at * step) * below + i % below];
     }
-    x.type.dims[0] = n;
-    ash_import__out_list(im, 0, &x.type, list);
-    return true;
+    if (list) ash_import__out_list(im, 0, &out, list);
+    return list != NULL;
+}
+
+static bool track_transpose(ash_import *im) {
+    tracked x;
+    const int64_t *perm;
+    size_t n, count;
+    if (!operand(im, 0, &x)) return false;
+    const unsigned rank = x.type.rank;
+    int64_t reversed[ASH_MAX_RANK], steps[ASH_MAX_RANK], step = 1;
+    for (unsigned d = 0; d < rank; d++) reversed[d] = rank - 1 - d;
+    if (!ash_import__attr_ints(im, "perm", &perm, &n)) perm = reversed, n = rank;
+    if (n != rank) return false;
+    ash_type out = x.type;
+    unsigned seen = 0;
+    for (unsigned d = 0; d < rank; d++) {
+        if (perm[d] < 0 || perm[d] >= rank || (seen & 1u << perm[d])) return false;
+        seen |= 1u << perm[d];
+        out.dims[d] = x.type.dims[perm[d]];
+    }
+    for (unsigned d = rank; d-- > 0; step *= x.type.dims[d]) steps[d] = step;
+    ash_import_int *list = room(im, &out, &count);
+    for (size_t i = 0; list && i < count; i++) {
+        int64_t rest = (int64_t)i, at = 0;
+        for (unsigned d = rank; d-- > 0; rest /= out.dims[d]) at += rest % out.dims[d] * steps[perm[d]];
+        list[i] = x.list[at];
+    }
+    if (list) ash_import__out_list(im, 0, &out, list);
+    return list != NULL;
 }
 
 /* A list reduced to one number. */
@@ -355,6 +409,7 @@ static const struct {
     {"Slice", track_slice, 0},
     {"Squeeze", track_rank, 0},
     {"Sub", NULL, ASH_OP_SUB},
+    {"Transpose", track_transpose, 0},
     {"Unsqueeze", track_rank, 0},
     {"Where", track_where, 0},
 };
