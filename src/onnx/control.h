@@ -56,6 +56,10 @@ bool ash_onnx__finds_no_size(ash_onnx_inside *in);
  * `loop->trips`, as far as it can be told. `next` is known for the states. */
 bool ash_onnx__goes_on(ash_import *im, const ash_loop *loop, ash_value condition);
 
+/* Whether bounds that are computed are one row of a dim, whose number is that of the innermost loop's
+ * iteration. */
+bool ash_onnx__is_row_of_loop(ash_import *im, ash_value from, ash_value to, ash_dim dim);
+
 /* --- states.c --- */
 
 /* How the states of a loop change their shapes, as far as imports of its body have shown. */

@@ -23,9 +23,16 @@ static const ash_node *node_of(const ash_import *im, ash_value x) {
     return info->kind == ASH_VALUE_NODE ? &im->graph->nodes.at[info->node] : NULL;
 }
 
+static bool is_single(const ash_import *im, ash_value x) {
+    int64_t count;
+    const ash_type type = ash_import__type(im, x);
+    return ash_type_static_count(&type, &count) && count == 1;
+}
+
 /* Whether a node gives the only element of its operand, in another shape or type that has numbers. */
 static bool hands_on(const ash_import *im, const ash_node *node) {
     if (node->op == ASH_OP_RESHAPE) return true;
+    if (node->op == ASH_OP_SLICE) return is_single(im, node->ins[0]);
     if (node->op != ASH_OP_CAST) return false;
     const ash_dtype from = ash_import__type(im, node->ins[0]).dtype;
     switch (ash_import__type(im, node->out).dtype) {
@@ -45,12 +52,6 @@ static ash_value source(const ash_import *im, ash_value x) {
         node = node_of(im, x);
     }
     return x;
-}
-
-static bool is_single(const ash_import *im, ash_value x) {
-    int64_t count;
-    const ash_type type = ash_import__type(im, x);
-    return ash_type_static_count(&type, &count) && count == 1;
 }
 
 static bool is_in_reach(const ash_import *im, ash_dim dim) {
@@ -124,4 +125,16 @@ static bool holds(ash_import *im, const ash_loop *loop, ash_value x, unsigned de
 
 bool ash_onnx__goes_on(ash_import *im, const ash_loop *loop, ash_value condition) {
     return holds(im, loop, condition, DEPTH);
+}
+
+bool ash_onnx__is_row_of_loop(ash_import *im, ash_value from, ash_value to, ash_dim dim) {
+    const ash_import_slices *loop = im->slices;
+    int64_t spare, least, most;
+    ash_dim less;
+    if (!loop || from == ASH_NO_VALUE || to == ASH_NO_VALUE || source(im, from) != loop->iteration ||
+        !combine(im, ASH_DIM_SUB, dim, loop->trips, &less))
+        return false;
+    ash_dims_bounds(im->graph->dims, less, &spare, &most);
+    ash_dims_bounds(im->graph->dims, dim, &least, &most);
+    return spare >= 0 && least > 0 && is_next(im, to, loop->iteration);
 }
