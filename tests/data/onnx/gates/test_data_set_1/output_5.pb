@@ -1,0 +1,1 @@
+Blinearattentiongate_13_1J+kã>G9"?Ó>-S!?^ô$?Iñ"?
