@@ -1445,10 +1445,10 @@ def gates():
     for cast, kind in ((lambda v: v, F32), (half, F16)):
         n.output(n.op("GatedRMSNorm", cast(x), cast(n.weight(6, base=1.0)), cast(gate), epsilon=1e-5, domain=MS), dtype=kind)
         n.output(n.op("GatedRMSNorm", cast(x), cast(n.weight(24, base=1.0)), cast(gate), activation="sigmoid", domain=MS), dtype=kind)
-        n.output(n.op("GatedAdd", cast(x), cast(gate), cast(one), domain=MS), dtype=kind)
         n.output(n.op("ScaledSiLU", cast(x), domain=MS, alpha=0.7), dtype=kind)
         for out in n.op("LinearAttentionGate", cast(a), n.weight(6), n.weight(6), cast(a), outs=2, domain=MS):
             n.output(out, dtype=kind)
+    n.output(n.op("GatedAdd", x, gate, one, domain=MS))
     n.output(n.op("ScaledSiLU", x, n.const(np.float32(1.5)), domain=MS))
     n.output(n.op("ScaledSiLU", x, domain=MS))
     n.output(n.op("LinearAttentionGate", a, n.weight(6), n.weight(6), domain=MS))

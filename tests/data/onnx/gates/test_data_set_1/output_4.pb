@@ -1,2 +1,1 @@
-Blinearattentiongate_13_0J,~¾¾˜rÇ¾cì„¾§>õ<
->¬‹?
+Blinearattentiongate_12_1J+kã>G9"?Ó>-S!?^ô$?Iñ"?
