@@ -3,7 +3,7 @@
  * of a sequence counts them in a state of its own and compares that with their number as well. Without them
  * the number of iterations is known, and with it how long what is stacked is.
  *
- * What a condition compares is followed down to lines: a whole number or dim, and the iteration's number or
+ * What a condition compares is followed down to a whole number or dim, and the iteration's number or
  * not. A comparison holds in each iteration but the last one where the dims' bounds say so. */
 #include "control.h"
 
@@ -13,10 +13,10 @@ enum {
 };
 
 /* A number, and with `counts` the iteration's. */
-typedef struct line {
+typedef struct tally {
     ash_dim base;
     bool counts;
-} line;
+} tally;
 
 static const ash_node *node_of(const ash_import *im, ash_value x) {
     const ash_value_info *info = ash_graph__value(im->graph, x);
@@ -75,8 +75,8 @@ static bool combine(ash_import *im, ash_dim_op op, ash_dim a, ash_dim b, ash_dim
     return ash_dims_combine(im->graph->dims, op, a, b, out, &diag) == ASH_OK;
 }
 
-static bool line_of(ash_import *im, const ash_loop *loop, ash_value x, unsigned depth, line *out) {
-    *out = (line){0};
+static bool line_of(ash_import *im, const ash_loop *loop, ash_value x, unsigned depth, tally *out) {
+    *out = (tally){0};
     if (!depth || !is_single(im, x) || !ash_import__ok(im)) return false;
     x = source(im, x);
     out->counts = true;
@@ -90,7 +90,7 @@ static bool line_of(ash_import *im, const ash_loop *loop, ash_value x, unsigned 
     if (node && (node->op == ASH_OP_ADD || node->op == ASH_OP_SUB)) {
         const ash_dim_op op = node->op == ASH_OP_ADD ? ASH_DIM_ADD : ASH_DIM_SUB;
         const ash_value second = node->ins[1];
-        line a, b;
+        tally a, b;
         if (!line_of(im, loop, node->ins[0], depth - 1, &a) || !line_of(im, loop, second, depth - 1, &b) ||
             (b.counts && (a.counts || op == ASH_DIM_SUB)))
             return false;
@@ -107,7 +107,7 @@ static bool holds(ash_import *im, const ash_loop *loop, ash_value x, unsigned de
     const ash_node *found = node_of(im, x);
     if (!found) return ash_onnx__whole(im, x, 0, &whole) && whole == 1;
     const ash_node node = *found;
-    line a, b;
+    tally a, b;
     if (node.op == ASH_OP_AND)
         return holds(im, loop, node.ins[0], depth - 1) && holds(im, loop, node.ins[1], depth - 1);
     if ((node.op != ASH_OP_LT && node.op != ASH_OP_LE) || !line_of(im, loop, node.ins[0], depth, &a) ||

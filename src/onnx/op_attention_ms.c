@@ -199,8 +199,9 @@ void ash_onnx__op_fused_attention(ash_import *im) {
 
 /* --- RotaryEmbedding ------------------------------------------------------------------------------ */
 
-/* Numbers by position, [batch, length, half], of three streams of positions: which stream says an element is
- * told by sections, one behind the other, or, interleaved, by every third element as far as they reach. */
+/* Numbers by position, [batch, length, half], of three streams of positions: which stream says an element
+ * is told by sections, one behind the other, or, interleaved, by every third element as far as they
+ * reach. */
 static ash_value of_streams(ash_import *im, ash_value table, ash_value at) {
     enum { STREAMS = 3 };
     ash_graph *g = im->graph;
@@ -231,8 +232,8 @@ static ash_value of_streams(ash_import *im, ash_value table, ash_value at) {
     return all;
 }
 
-/* Operands: x, positions ([1]: of the first element; or [batch, length]; with the argument 1, MRotaryEmbedding,
- * three of the latter), cosines and sines by position. */
+/* Operands: x, positions ([1]: of the first element; or [batch, length]; with the argument 1,
+ * MRotaryEmbedding, three of the latter), cosines and sines by position. */
 void ash_onnx__op_rotary_embedding_ms(ash_import *im) {
     ash_value x = ash_import__in(im, 0), at = ash_import__in(im, 1), table[2];
     ash_type type = ash_import__type(im, x), cosines = ash_import__in_type(im, 2);
