@@ -300,7 +300,8 @@ FUNCTIONS = {
 
 FORMS = ("", "+keras", "+nchw", "+float", "+half", "+dynamic", "+int8", "+int16")
 NAMES = [*("ka_" + n for n in APPLICATIONS), *("ka_" + n + f for n in ("MobileNetV2", "MobileNetV3Small", "EfficientNetB0", "ResNet50") for f in FORMS[1:]),
-         *("kl_" + n for n in LAYERS), *("kl_" + n + "+keras" for n in LAYERS), *("kl_" + n + f for n in LAYERS for f in ("+float", "+dynamic", "+int8")),
+         *("kl_" + n for n in LAYERS), *("kl_" + n + "+keras" for n in LAYERS), *("kl_" + n + "+float" for n in LAYERS),
+         *("kl_" + n + f for n in ("simple", "unet", "waves", "oddments") for f in ("+dynamic", "+int8")),  # of recurrent ones the converter crashes
          *("tf_" + n for n in FUNCTIONS), *("tf_" + n + "+float" for n in FUNCTIONS)]
 
 
