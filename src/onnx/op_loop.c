@@ -12,7 +12,8 @@
  * iteration is laid out in front of the loop; and for states to which each iteration adds as much
  * (bodies.c). What is stacked, or grows, has room for `trips` iterations; where a condition ends the loop,
  * or their number is computed, how many there were is a size that depends on data. Where nothing in the
- * model bounds it, the caller does, as other sizes that are computed ("y.0"). */
+ * model bounds it, the caller does, as other sizes that are computed ("y.0"). A condition that says no more
+ * than their number is none (counts.c), and what iterations give back as it was is no state. */
 #include <stdio.h>
 
 #include "base/text.h"
