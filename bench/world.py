@@ -12,6 +12,9 @@ from an empty kernel cache, and both times and their ratio. The models are
   - architectures of torchvision, timm, transformers and diffusers with random weights, where these and torch can be imported
     ("tv_NAME", "tm_NAME", "hf_NAME", "hf_NAME+cache", "df_NAME", "ts_NAME": world_torch.py), as either exporter of torch writes them,
     with --dynamic under names for sizes, and data sets in two sizes,
+  - networks of Keras and functions of TensorFlow by tf2onnx, as graphs and from TFLite, and by Keras's exporter, where these can be
+    imported ("ka_NAME", "kl_NAME", "tf_NAME": world_keras.py), and what ultralytics, jax2onnx, paddle2onnx and the converters of
+    boosted trees write ("yl_NAME", "jx_NAME", "pd_NAME", "gb_NAME": world_more.py), those of the module's NAMES that are asked for,
   - scikit-learn's estimators, where skl2onnx can be imported ("skl_NAME").
 
 Quantised models that have ties at roundings differ from onnxruntime by as much as it differs from itself when the input is
@@ -226,6 +229,8 @@ def write_sets(folder, sets):
         outputs = zip([o.name for o in session.get_outputs()], session.run(None, feeds))
         for kind, values in (("input", feeds.items()), ("output", outputs)):
             for i, (name, value) in enumerate(values):
+                if isinstance(value, list) and value and isinstance(value[0], dict):  # of ZipMap
+                    value = np.array([list(row.values()) for row in value], "f4")
                 with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as f:
                     f.write(numpy_helper.from_array(np.asarray(value), name).SerializeToString())
 
@@ -236,6 +241,12 @@ def prepare(folder, name, downloads, args):
     if name[:3] in ("tv_", "tm_", "hf_", "df_", "ts_"):
         import world_torch
         sets = world_torch.export(name, path, args.exporter == "dynamo", args.opset, args.dynamic)
+    elif name[:3] in ("ka_", "kl_", "tf_"):
+        import world_keras
+        sets = world_keras.export(name, path, args.opset)
+    elif name[:3] in ("yl_", "jx_", "pd_", "gb_"):
+        import world_more
+        sets = world_more.export(name, path, args.opset)
     elif name.startswith("skl_"):
         sets = from_sklearn(name[4:], path)
     else:

@@ -364,6 +364,27 @@ static void what_changes_moves_what_is_left(void **state) {
         assert_int_equal(all->loops.at[i].body->copied, copied[i]);
 }
 
+/* Conditions that say no more than the number of iterations does are none, and what iterations give back
+ * is not carried: the loops of the model in order, of which some end early. */
+static void what_counts_steps_is_no_condition(void **state) {
+    static const bool until[] = {false, true, true, false, true};
+    struct room *r = *state;
+    const ash_onnx_options sizes = {.var_min = 1, .var_max = 40};
+    ash_graph *g;
+    size_t found = 0;
+    assert_ok(
+        ash_onnx_read(r->context, ASH_SOURCE_DIR "/tests/data/onnx/counted/model.onnx", &sizes, &g, &diag));
+    for (size_t n = 0; n < g->nodes.len; n++) {
+        const ash_node *node = &g->nodes.at[n];
+        if (node->op != ASH_OP_LOOP) continue;
+        assert_true(found < ASH_COUNT(until));
+        assert_int_equal(ash_node_int(node, ASH_ATTR_UNTIL), until[found++]);
+        assert_int_equal(ash_node_int(node, ASH_ATTR_CARRIED), 4); /* t, a, h, b */
+    }
+    assert_int_equal(found, ASH_COUNT(until));
+    ash_graph_destroy(g);
+}
+
 /* --- what is refused ------------------------------------------------------------------------------ */
 
 static void refused(void **state) {
@@ -673,6 +694,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(same_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(what_grows_is_written_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(what_changes_moves_what_is_left, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_counts_steps_is_no_condition, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test_setup_teardown(sizes_in_bodies, setup, teardown),
         cmocka_unit_test_setup_teardown(found_in_bodies, setup, teardown),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
-computed,in_bodies,backwards,multiples,placeholders,grown,uneven,survivors}: models whose course is
+computed,in_bodies,backwards,multiples,placeholders,grown,uneven,survivors,counted,cropped,filled}: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data [NAME...]
@@ -521,8 +521,76 @@ def survivors(folder):
                          for n, least, p, q, r, t in ((3, .2, 9, 12, 6, 2), (0, .1, 5, 3, 2, 1), (1, 9, 4, 1, 1, 3), (12, -9, 3, 7, 20, 1), (16, .3, 17, 9, 3, 1))])
 
 
+def counted(folder):
+    """Loops over steps as tf2onnx writes them: they count in a state, compare that with the steps, hand weights and numbers through, and what they stack is as long
+    as the input; one that counts from 1, one that looks two steps ahead, one of two numbers more than there are steps, which all end early, one that compares with `<=`."""
+    begin(47)
+    i64, i32, flag = TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
+    weights = [constant("w", floats(4, 4)), constant("zero", np.int32(0)), constant("one", np.int32(1)), constant("two", np.int32(2)), constant("null", np.float32(0)), constant("at0", np.array([0])),
+               constant("at1", np.array([1])), constant("last", np.array([2])), constant("four", np.array([4])), constant("more", np.int64(2))]
+    nodes = [node("Transpose", ["x"], ["steps_first"], perm=[1, 0, 2]), node("Transpose", ["mask"], ["mask_first"], perm=[1, 0]), node("Shape", ["steps_first"], ["size"]), node("Cast", ["size"], ["size32"], to=i32),
+             node("Slice", ["size32", "at0", "at1", "at0"], ["n1"]), node("Squeeze", ["n1", "at0"], ["n"]), node("Cast", ["n"], ["trips"], to=i64), node("Cast", ["n"], ["nf"], to=1), node("Less", ["null", "nf"], ["begin"]),
+             node("Slice", ["size", "at1", "last", "at0"], ["batch"]), node("Concat", ["batch", "four"], ["h_shape"], axis=0), node("ConstantOfShape", ["h_shape"], ["h0"]), node("Add", ["trips", "more"], ["longer"])]
+    outputs = []
+    for name, start, ahead, compare, trips in (("plain", "zero", "one", "Less", "trips"), ("late", "one", "one", "Less", "trips"), ("ahead", "zero", "two", "Less", "trips"),
+                                              ("equal", "zero", "one", "LessOrEqual", "trips"), ("longer", "zero", "one", "Less", "longer")):
+        body = helper.make_graph(
+            [node("Gather", ["steps_first", "i"], ["xt"]), node("Gather", ["mask_first", "i"], ["mt"]), node("Unsqueeze", ["mt", "at1"], ["column"]), node("MatMul", ["h", "w_in"], ["hw"]), node("Add", ["hw", "xt"], ["sum"]),
+             node("Tanh", ["sum"], ["new"]), node("Where", ["column", "new", "h"], ["h2"]), node("Add", ["t", "one"], ["t2"]), node("Add", ["t", ahead], ["soon"]), node("Cast", ["soon"], ["soonf"], to=1), node("Cast", ["steps_in"], ["stepsf"], to=1),
+             node("Cast", ["i"], ["if"], to=1), node(compare, ["soonf", "stepsf"], ["first"]), node("Less", ["if", "nf"], ["second"]), node("And", ["first", "second"], ["go"]), node("Identity", ["h2"], ["yt"]),
+             node("Identity", ["steps_in"], ["steps_on"]), node("Identity", ["steps_on"], ["steps_out"]), node("Identity", ["w_in"], ["w_out"]), node("Neg", ["b"], ["b2"])], name,
+            [value("i", [], i64), value("c", [], flag), value("t", [], i32), value("a", [1]), value("h", None), value("steps_in", [], i32), value("w_in", [4, 4]), value("b", [1])],
+            [value("go", [], flag), value("t2", [], i32), value("b2", [1]), value("h2", None), value("steps_out", [], i32), value("w_out", [4, 4]), value("a", [1]), value("yt", None)])
+        results = [f"{name}_{k}" for k in ("t", "a", "h", "n", "w", "b", "ys")]
+        nodes += [node("Loop", [trips, "begin", start, "p", "h0", "n", "w", "q"], results, name="loop_" + name, body=body), node("Transpose", [f"{name}_ys"], [f"{name}_y"], perm=[1, 0, 2])]
+        outputs += [value(f"{name}_{k}", None, i32 if k in "tn" else TensorProto.FLOAT) for k in ("t", "a", "h", "n", "y", "b", "w")]
+    nodes += [node("Add", ["plain_y", "x"], ["sum_y"]), node("MatMul", ["sum_y", "plain_w"], ["y"])]
+    graph = helper.make_graph(nodes, "counted", [value("x", ["b", "s", 4]), value("mask", ["b", "s"], flag), value("p", [1]), value("q", [1])], outputs + [value("y", None)], weights)
+    save(folder, graph, [{"x": floats(b, t, 4), "mask": random.random((b, t)) < .8, "p": floats(1), "q": floats(1)} for b, t in ((1, 30), (3, 17), (2, 2), (1, 1))])
+
+
+def cropped(folder):
+    """Regions of images that are computed: boxes one after the other in a loop, as tf2onnx writes it, some outside; nearest neighbours, one result to an axis; a known region of an image of any size."""
+    begin(53)
+    i64, flag = TensorProto.INT64, TensorProto.BOOL
+    weights = [constant("from", np.zeros(2, np.float32)), constant("to", np.ones(2, np.float32)), constant("z", np.array([0])), constant("one", np.int64(1)), constant("two", np.array([2])), constant("four", np.array([4])), constant("on", np.array(True)),
+               constant("none", np.zeros(0, np.float32)), constant("five", np.array([1, 3, 5, 4])), constant("single", np.array([1, 3, 1, 6])), constant("inner", np.array([0, 0, .2, .1, 1, 1, .8, 1.1], np.float32)), constant("swapped", np.array([2, 3, 0, 1]))]
+    crop = dict(coordinate_transformation_mode="tf_crop_and_resize")
+    body = helper.make_graph(
+        [node("Unsqueeze", ["i", "z"], ["i1"]), node("Add", ["i1", "one"], ["next"]), node("Slice", ["boxes", "i1", "next", "z"], ["box1"]), node("Squeeze", ["box1", "z"], ["box"]), node("Slice", ["box", "z", "two", "z"], ["start"]), node("Slice", ["box", "two", "four", "z"], ["end"]),
+         node("Concat", ["from", "start", "to", "end"], ["region"], axis=0), node("Resize", ["x", "region", "none", "five"], ["part"], mode="linear", extrapolation_value=-2.0, **crop), node("Squeeze", ["part", "z"], ["one_of"]), node("Identity", ["c"], ["c2"])],
+        "crop", [value("i", [], i64), value("c", [], flag)], [value("c2", [], flag), value("one_of", None)])
+    nodes = [node("Shape", ["boxes"], ["size"]), node("Gather", ["size", "z"], ["many"]), node("Loop", ["many", "on"], ["parts"], body=body), node("ReduceMin", ["boxes", ], ["least"], axes=[0], keepdims=0), node("ReduceMax", ["boxes"], ["most"], axes=[0], keepdims=0),
+             node("Slice", ["least", "z", "two", "z"], ["low"]), node("Slice", ["most", "two", "four", "z"], ["high"]), node("Concat", ["from", "low", "to", "high"], ["all"], axis=0), node("Resize", ["x", "all", "none", "single"], ["row"], mode="nearest", **crop),
+             node("Resize", ["x", "all", "none", "five"], ["cubic"], mode="cubic", **crop), node("Resize", ["x", "inner", "none", "five"], ["fixed"], mode="linear", extrapolation_value=.5, **crop)]
+    graph = helper.make_graph(nodes, "cropped", [value("x", [1, 3, "h", "w"]), value("boxes", ["b", 4])], [value(n, None) for n in ("parts", "row", "cubic", "fixed")], weights)
+    def boxes(n):
+        corner = random.random((n, 2)).astype(np.float32) * .9 - .1
+        return np.concatenate([corner, corner + .05 + .5 * random.random((n, 2)).astype(np.float32)], 1)
+    save(folder, graph, [{"x": floats(1, 3, h, w), "boxes": boxes(b)} for b, h, w in ((4, 12, 9), (1, 7, 16), (9, 6, 5))])  # onnxruntime leaves the region out where an extent stays
+
+
+def filled(folder):
+    """What is found, filled up to a number of rows with pads as torch's exporter brings them in order: zeros, a list in two columns, turned and transposed; an input to a multiple."""
+    begin(59)
+    i64 = TensorProto.INT64
+    weights = [constant("z", np.array([0])), constant("one", np.array([1])), constant("ten", np.array([10])), constant("two", np.array([2])), constant("eight", np.array([8])), constant("end", np.array([-1])), constant("most", np.array([-2**63 + 1])), constant("pairs", np.array([-1, 2])),
+               constant("rows", np.array([10, 2])), constant("null", np.float32(0)), constant("width", np.array([0, 0, 0])), constant("line", np.array([0]))]
+    def pads(name, flat, more):
+        """The pads that `flat` begins, innermost axis first, filled up with `more` zeros, in ONNX's order."""
+        return [node("ConstantOfShape", [more], [name + "_zeros"], value=helper.make_tensor("v", i64, [1], [0])), node("Concat", [flat, name + "_zeros"], [name + "_all"], axis=0), node("Reshape", [name + "_all", "pairs"], [name + "_pairs"]),
+                node("Slice", [name + "_pairs", "end", "most", "z", "end"], [name + "_turned"]), node("Transpose", [name + "_turned"], [name + "_columns"], perm=[1, 0]), node("Reshape", [name + "_columns", "end"], [name + "_pads"])]
+    nodes = [node("Greater", ["x", "null"], ["above"]), node("NonZero", ["above"], ["where"]), node("Squeeze", ["where", "z"], ["at"]), node("Slice", ["at", "z", "ten", "z"], ["few"]), node("Gather", ["x", "few"], ["found"]), node("Unsqueeze", ["found", "one"], ["column"]),
+             node("Add", ["column", "column"], ["double"]), node("Concat", ["column", "double"], ["pair"], axis=1), node("Shape", ["pair"], ["size"]), node("Gather", ["size", "z"], ["count"]), node("Sub", ["ten", "count"], ["lack"]), node("Concat", ["width", "lack"], ["flat"], axis=0),
+             *pads("a", "flat", "z"), node("Pad", ["pair", "a_pads"], ["ten_rows"]), node("Reshape", ["ten_rows", "rows"], ["y"]),
+             node("Shape", ["image"], ["shape"]), node("Gather", ["shape", "two"], ["length"]), node("Neg", ["length"], ["less"]), node("Mod", ["less", "eight"], ["rest"]), node("Concat", ["line", "rest"], ["flat_b"], axis=0), node("Add", ["two", "two"], ["four"]),
+             *pads("b", "flat_b", "four"), node("Pad", ["image", "b_pads"], ["whole"]), node("Transpose", ["whole"], ["turned"])]
+    graph = helper.make_graph(nodes, "filled", [value("x", ["n"]), value("image", [1, 2, "t"])], [value("y", [10, 2]), value("turned", None)], weights)
+    save(folder, graph, [{"x": floats(n), "image": floats(1, 2, t)} for n, t in ((30, 13), (8, 16), (1, 1))] + [{"x": -np.abs(floats(5)), "image": floats(1, 2, 7)}])
+
+
 if __name__ == "__main__":
     for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples,
-                 placeholders, grown, uneven, survivors):
+                 placeholders, grown, uneven, survivors, counted, cropped, filled):
         if len(sys.argv) == 2 or make.__name__ in sys.argv[2:]:
             make(f"{sys.argv[1]}/onnx/{make.__name__}")

@@ -1496,12 +1496,41 @@ def edges():
     return n.model(), [{"x": (p, 4), "t": (t,), "k": (5,), "image": (1, 2, 5, 6)} for p, t in ((7, 2), (2, 5), (3, 3), (9, 1))]
 
 
+def gates():
+    """Opset 17 and com.microsoft: norms by groups and gates beside linear attention, positions in three streams; f32 and f16."""
+    n = Net("gates", 17)
+    x, gate, a = n.input("x", ["b", "t", 24]), n.input("gate", ["b", "t", 24]), n.input("a", ["b", "t", 6])
+    half = lambda v: n.op("Cast", v, to=F16)
+    one = n.op("Slice", gate, n.ints(0), n.ints(1), n.ints(2))
+    for cast, kind in ((lambda v: v, F32), (half, F16)):
+        n.output(n.op("GatedRMSNorm", cast(x), cast(n.weight(6, base=1.0)), cast(gate), epsilon=1e-5, domain=MS), dtype=kind)
+        n.output(n.op("GatedRMSNorm", cast(x), cast(n.weight(24, base=1.0)), cast(gate), activation="sigmoid", domain=MS), dtype=kind)
+        n.output(n.op("ScaledSiLU", cast(x), domain=MS, alpha=0.7), dtype=kind)
+        for out in n.op("LinearAttentionGate", cast(a), n.weight(6), n.weight(6), cast(a), outs=2, domain=MS):
+            n.output(out, dtype=kind)
+    n.output(n.op("GatedAdd", x, gate, one, domain=MS))
+    n.output(n.op("ScaledSiLU", x, n.const(np.float32(1.5)), domain=MS))
+    n.output(n.op("ScaledSiLU", x, domain=MS))
+    n.output(n.op("LinearAttentionGate", a, n.weight(6), n.weight(6), domain=MS))
+    for scale in ([], [n.weight(8, base=1.0)], [n.weight(3, 8, base=1.0)], [n.weight(24, base=1.0)]):
+        n.output(n.op("BranchwiseRMSNorm", x, *scale, num_branches=3, epsilon=1e-3, domain=MS))
+    n.output(n.op("BranchwiseRMSNorm", n.op("Reshape", x, n.ints(0, 0, 4, 6)), n.weight(6), domain=MS))
+    at = n.input("at", [3, "b", "t"], I64)
+    tables = n.weight(32, 6), n.weight(32, 6)
+    heads = n.op("Transpose", n.op("Reshape", x, n.ints(0, 0, 2, 12)), perm=[0, 2, 1, 3])
+    for attrs in (dict(mrope_section=[1, 3, 2]), dict(mrope_section=[2, 2, 2], mrope_layout=1), dict(mrope_section=[4, 1, 1], mrope_layout=1, interleaved=1)):
+        n.output(n.op("MRotaryEmbedding", x, at, *tables, num_heads=2, domain=MS, **attrs))
+        n.output(n.op("MRotaryEmbedding", heads, at, *tables, domain=MS, **attrs))
+    narrow = n.weight(32, 3), n.weight(32, 3)
+    n.output(n.op("MRotaryEmbedding", x, at, *narrow, num_heads=2, rotary_embedding_dim=6, mrope_section=[1, 1, 1], domain=MS))
+    return n.model(), [{"x": (b, t, 24), "gate": (b, t, 24), "a": (b, t, 6), "at": (3, b, t)} for b, t in ((2, 5), (1, 1))]
+
+
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
-            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized,
-            odd_sizes,
-            shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec]
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes,
+            shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, gates]
 
 
 def feed(net, info, shape, rng):

@@ -15,6 +15,7 @@ struct ash_import_block {
     const ash_onnx_node *nodes; /* each after those whose results it uses */
     size_t n_nodes, n_ins, n_outs;
     const ash_span *ins, *outs; /* names; none in a function, which has them elsewhere */
+    const size_t *given_back;   /* per output the input that it is, through Identity alone, or n_ins */
     ash_strmap constants;       /* names of initializers -> indices of ash_import.values */
 };
 
@@ -78,6 +79,37 @@ static ash_status read_initializers(ash_import *im, ash_wire graph, ash_import_b
     }
 }
 
+static bool is_identity(ash_import *im, const ash_onnx_node *node) {
+    return ash_span_is(node->op, "Identity") &&
+           (!node->domain.len || ash_span_is(node->domain, "ai.onnx")) && node->n_ins == 1 &&
+           node->n_outs == 1 && !ash_import__given(im, node) && !ash_import__function(im, node);
+}
+
+/* `names` is empty, and has in the end the number of the input that a name stands for. */
+static ash_status find_given_back(ash_import *im, ash_import_block *block, ash_strmap *names) {
+    size_t *found = ash_arena_alloc(&im->arena, block->n_outs, sizeof *found);
+    bool room = found;
+    for (size_t k = 0; k < block->n_ins && room; k++)
+        room = ash_strmap_put(names, (const char *)block->ins[k].at, block->ins[k].len, k);
+    for (size_t i = 0; i < block->n_nodes && room; i++) {
+        const ash_onnx_node *node = &block->nodes[i];
+        uint64_t from;
+        if (!is_identity(im, node) ||
+            !ash_strmap_get(names, (const char *)node->ins[0].at, node->ins[0].len, &from))
+            continue; /* nodes are sorted: what it hands on is no input */
+        room = ash_strmap_put(names, (const char *)node->outs[0].at, node->outs[0].len, from);
+    }
+    if (!room) return ASH_NO_MEMORY(&im->diag);
+    for (size_t k = 0; k < block->n_outs; k++) {
+        uint64_t from;
+        const bool is_input =
+            ash_strmap_get(names, (const char *)block->outs[k].at, block->outs[k].len, &from);
+        found[k] = is_input ? from : block->n_ins;
+    }
+    block->given_back = found;
+    return ASH_OK;
+}
+
 static ash_status read_graph(ash_import *im, ash_wire graph, ash_import_block *block) {
     ash_wire sparse, rest = graph;
     bool more;
@@ -88,7 +120,12 @@ static ash_status read_graph(ash_import *im, ash_wire graph, ash_import_block *b
     ASH_TRY(read_names(im, graph, GRAPH_INPUT, &block->ins, &block->n_ins));
     ASH_TRY(read_names(im, graph, GRAPH_OUTPUT, &block->outs, &block->n_outs));
     ASH_TRY(read_initializers(im, graph, block));
-    return read_nodes(im, graph, ONNX_GRAPH_NODE, block);
+    ASH_TRY(read_nodes(im, graph, ONNX_GRAPH_NODE, block));
+    ash_strmap names;
+    ash_strmap_init(&names, im->allocator);
+    const ash_status status = find_given_back(im, block, &names);
+    ash_strmap_free(&names);
+    return status;
 }
 
 /* The block of a message; NULL after a failure. Messages are told apart by where they lie. */
@@ -168,6 +205,11 @@ static ash_status nested_body(ash_import *im, ash_wire graph, ash_import_gate *g
 ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
                             size_t n_outs) {
     return nested_body(im, graph, NULL, ins, n_ins, outs, n_outs);
+}
+
+bool ash_import__gives_back(ash_import *im, ash_wire graph, size_t in, size_t out) {
+    const ash_import_block *block = block_of(im, graph, false);
+    return block && out < block->n_outs && in < block->n_ins && block->given_back[out] == in;
 }
 
 ash_status ash_import__gated_body(ash_import *im, ash_wire graph, ash_import_gate *gate, size_t *outs,

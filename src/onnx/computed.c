@@ -379,6 +379,18 @@ static bool quotient_at(ash_import *im, ash_value x, int64_t i, unsigned *visits
     }
 }
 
+bool ash_onnx__whole(ash_import *im, ash_value x, int64_t i, ash_dim *out) {
+    const bool is_float = ash_dtype_is_float(ash_import__type(im, x).dtype);
+    unsigned visits = VISITS;
+    ash_onnx_quotient q = {.below = {1, false}};
+    number n = known(0);
+    if (is_float ? !quotient_at(im, x, i, &visits, &q) : !is_known(n = number_at(im, x, i, &visits)))
+        return false;
+    const ash_import_int whole = is_float ? q.above : n.known;
+    *out = whole.v;
+    return (whole.dim || whole.v >= 0) && !q.below.dim && q.below.v == 1 && ash_import__ok(im);
+}
+
 const ash_onnx_quotient *ash_onnx__quotients(ash_import *im, size_t k, size_t *count) {
     const ash_value x = ash_import__in(im, k);
     const ash_type type = ash_import__type(im, x);

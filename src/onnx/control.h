@@ -50,6 +50,16 @@ bool ash_onnx__leaves(ash_onnx_inside *in, ash_value value, const char *what, si
 /* A branch that is in no loop and finds sizes is better a part of the graph: that runs everywhere. */
 bool ash_onnx__finds_no_size(ash_onnx_inside *in);
 
+/* --- counts.c --- */
+
+/* Whether a scalar, of the loop's body or from outside, is true in each iteration but the last of
+ * `loop->trips`, as far as it can be told. `next` is known for the states. */
+bool ash_onnx__goes_on(ash_import *im, const ash_loop *loop, ash_value condition);
+
+/* Whether bounds that are computed are one row of a dim, whose number is that of the innermost loop's
+ * iteration. */
+bool ash_onnx__is_row_of_loop(ash_import *im, ash_value from, ash_value to, ash_dim dim);
+
 /* --- states.c --- */
 
 /* How the states of a loop change their shapes, as far as imports of its body have shown. */

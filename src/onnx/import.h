@@ -163,8 +163,10 @@ bool ash_import__table_is_sorted(void);
  * present one. */
 ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, size_t n_ins, size_t *outs,
                             size_t n_outs);
-/* The same of a body without inputs, whose names from outside come through a gate, empty at first, which
- * the caller frees. */
+/* Whether the body gives back input `in` as output `out`: nothing but operators of identity is between. */
+bool ash_import__gives_back(ash_import *im, ash_wire graph, size_t in, size_t out);
+/* ash_import__body of a body without inputs, whose names from outside come through a gate, empty at first,
+ * which the caller frees. */
 ash_status ash_import__gated_body(ash_import *im, ash_wire graph, ash_import_gate *gate, size_t *outs,
                                   size_t n_outs);
 void ash_import__free_gate(ash_import *im, ash_import_gate *gate);

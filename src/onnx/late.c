@@ -8,6 +8,7 @@
  * Limits: slices with steps, operators that are not listed at the end. Reductions: late_reduce.c. */
 #include "late.h"
 
+#include "control.h"
 #include "ops.h"
 
 typedef enum late_kind {
@@ -533,6 +534,10 @@ static bool lower_slice(ash_import *im) {
         if (begins && is_end(to)) continue;
         ash_value count = value_of(im, *all), start = inside(im, from, count);
         if (!begins) late->starts[d] = start;
+        if (all->value == ASH_NO_VALUE && ash_onnx__is_row_of_loop(im, from.value, to.value, all->dim)) {
+            *all = (extent){1, ASH_NO_VALUE};
+            continue;
+        }
         if (!is_end(to)) count = inside(im, to, count);
         if (!begins) count = ash_max(im->graph, ash_sub(im->graph, count, start), number(im, 0));
         *all = (extent){0, count};

@@ -199,7 +199,41 @@ void ash_onnx__op_fused_attention(ash_import *im) {
 
 /* --- RotaryEmbedding ------------------------------------------------------------------------------ */
 
-/* Operands: x, positions ([1]: of the first element; or [batch, length]), cosines and sines by position. */
+/* Numbers by position, [batch, length, half], of three streams of positions: which stream says an element
+ * is told by sections, one behind the other, or, interleaved, by every third element as far as they
+ * reach. */
+static ash_value of_streams(ash_import *im, ash_value table, ash_value at) {
+    enum { STREAMS = 3 };
+    ash_graph *g = im->graph;
+    const int64_t *sections;
+    size_t n = 0;
+    const bool interleaved = ash_import__attr_int(im, "mrope_layout", 0) != 0;
+    const ash_type type = ash_import__type(im, table), places = ash_import__type(im, at);
+    const int64_t half = type.rank == 2 ? type.dims[1] : 0;
+    ash_value all = ASH_NO_VALUE;
+    if (!ash_import__attr_ints(im, "mrope_section", &sections, &n) || n != STREAMS || places.rank != 3 ||
+        places.dims[0] != STREAMS)
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "sections or positions that are not %d", STREAMS);
+    if (sections[0] < 0 || sections[1] < 0 || sections[2] < 0 ||
+        (!interleaved &&
+         (sections[0] > half || sections[1] > half || sections[0] + sections[1] + sections[2] != half)))
+        return ash_import__fail(im, ASH_ERROR_SHAPE, "sections that are not %lld in all", (long long)half);
+    double *owns = ash_arena_alloc(im->scratch, (size_t)half, sizeof *owns);
+    if (!owns) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
+    for (int64_t k = 0, from = 0; k < STREAMS && ash_import__ok(im); from += sections[k++]) {
+        for (int64_t i = 0; i < half; i++)
+            owns[i] = interleaved ? i % STREAMS == k && i / STREAMS < sections[k]
+                                  : i >= from && i - from < sections[k];
+        const ash_type line = {.dtype = ASH_F32, .rank = 1, .dims = {half}};
+        ash_value own = ash_cast(g, ash_build__floats(g, &line, owns), ASH_BOOL);
+        ash_value rows = ash_gather(g, table, ash_build__at(g, at, 0, k), 0);
+        all = k ? ash_select(g, own, rows, all) : rows;
+    }
+    return all;
+}
+
+/* Operands: x, positions ([1]: of the first element; or [batch, length]; with the argument 1,
+ * MRotaryEmbedding, three of the latter), cosines and sines by position. */
 void ash_onnx__op_rotary_embedding_ms(ash_import *im) {
     ash_value x = ash_import__in(im, 0), at = ash_import__in(im, 1), table[2];
     ash_type type = ash_import__type(im, x), cosines = ash_import__in_type(im, 2);
@@ -219,9 +253,11 @@ void ash_onnx__op_rotary_embedding_ms(ash_import *im) {
     if (ash_import__type(im, at).rank < 2)
         at = ash_build__insert_axis(
             im->graph, ash_add(im->graph, at, ash_iota(im->graph, ASH_I64, &t.dims[1], 1, 0)), 0);
-    for (size_t i = 0; i < 2; i++)
-        table[i] =
-            ash_build__insert_axis(im->graph, ash_gather(im->graph, ash_import__in(im, 2 + i), at, 0), 2);
+    for (size_t i = 0; i < 2; i++) {
+        ash_value numbers = ash_import__in(im, 2 + i);
+        numbers = im->row->arg ? of_streams(im, numbers, at) : ash_gather(im->graph, numbers, at, 0);
+        table[i] = ash_build__insert_axis(im->graph, numbers, 2);
+    }
     bool interleaved = ash_import__attr_int(im, "interleaved", 0) != 0;
     x = ash_onnx__rotate(im, x, table[0], table[1], rotated, interleaved);
     x = type.rank == 4 ? ash_build__swap(im->graph, x, 1, 2)

@@ -12,7 +12,8 @@
  * iteration is laid out in front of the loop; and for states to which each iteration adds as much
  * (bodies.c). What is stacked, or grows, has room for `trips` iterations; where a condition ends the loop,
  * or their number is computed, how many there were is a size that depends on data. Where nothing in the
- * model bounds it, the caller does, as other sizes that are computed ("y.0"). */
+ * model bounds it, the caller does, as other sizes that are computed ("y.0"). A condition that says no more
+ * than their number is none (counts.c), and what iterations give back as it was is no state. */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -355,6 +356,7 @@ typedef struct rolled {
     size_t lists;    /* of the states: what begins with no element along dim 0, and is appended to */
     bool has_lists;  /* whether they are told from others */
     bool *is_list;   /* per state */
+    bool *is_fixed;  /* per state: iterations give it back as it was, and it is a value from outside */
     bool peeled;     /* the first iteration is laid out in front of the loop */
     size_t *first;   /* its results */
     size_t *numbers; /* of the states that are carried */
@@ -374,7 +376,8 @@ typedef struct rolled {
  * exceeded. */
 static bool bound_trips(ash_import *im, rolled *r) {
     size_t k = 0;
-    while (k < r->states && !r->is_list[k] && !(r->changing && ash_onnx__state_grows(r->changing, k))) k++;
+    for (size_t c = 0; k < r->states && !r->is_list[k]; k++)
+        if (!r->is_fixed[k] && r->changing && ash_onnx__state_grows(r->changing, c++)) break;
     if (k == im->node->n_outs) return true;
     if (r->most != ASH_NO_VALUE) {
         ash_onnx__settle_size_of(im, r->most, k, 0, INT64_MIN, &r->loop.trips);
@@ -419,6 +422,12 @@ static bool begins_empty(ash_import *im, size_t state) {
     return type.rank > 0 && type.dims[0] == 0;
 }
 
+/* The entry that state s begins with. */
+static size_t outer(ash_import *im, size_t s) {
+    ash_import__in_type(im, 2 + s); /* fails when it is not there */
+    return ash_import__find_name(im, im->node->ins[2 + s]);
+}
+
 /* Lays out the first iteration, which there must be whatever is computed; the loop is of the others. */
 static bool peel(ash_import *im, rolled *r) {
     int64_t low, high, on;
@@ -434,14 +443,11 @@ static bool peel(ash_import *im, rolled *r) {
     if (!r->first) return false;
     r->ins[0] = ash_onnx__number_entry(im, ASH_I64, 0);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1);
-    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
-        ash_import__in_type(im, 2 + s); /* fails when it is not there */
-        r->ins[2 + s] = ash_import__find_name(im, im->node->ins[2 + s]);
-    }
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) r->ins[2 + s] = outer(im, s);
     if (!ash_import__ok(im)) return false;
     ash_import__body(im, *r->body, r->ins, 2 + r->states, r->first, n_outs);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
-        r->init[s] = ash_import__materialize(im, r->first[1 + s]);
+        if (!r->is_fixed[s]) r->init[s] = ash_import__materialize(im, r->first[1 + s]);
     if (!ash_import__ok(im)) return false;
     if (!ash_onnx__known_scalar(im, r->first[0], &on) || !on)
         r->begin = scalar(im, ash_import__materialize(im, r->first[0]), ASH_BOOL);
@@ -462,27 +468,28 @@ static bool open_loop(ash_import *im, rolled *r) {
     r->given = values(im, r->states);
     r->numbers = ash_onnx__indices(im, r->states);
     r->is_list = ash_arena_alloc(im->scratch, r->states, sizeof *r->is_list);
+    r->is_fixed = ash_arena_alloc(im->scratch, r->states, sizeof *r->is_fixed);
     r->ins = ash_onnx__indices(im, 2 + r->states);
     r->outs = ash_onnx__indices(im, 1 + r->states + r->scans);
     if (!r->body || !r->init || !r->next || !r->arguments || !r->given || !r->numbers || !r->ins ||
         !r->outs)
         return false;
-    if (!r->is_list) return no_memory(im);
-    for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
-        r->is_list[s] = r->has_lists && begins_empty(im, s);
+    if (!r->is_list || !r->is_fixed) return no_memory(im);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
+        r->is_fixed[s] = ash_import__gives_back(im, *r->body, 2 + s, 1 + s);
+        r->is_list[s] = !r->is_fixed[s] && r->has_lists && begins_empty(im, s);
+    }
     if (!find_trips(im, r) || !find_begin(im, r)) return false;
     if (r->peeled && !peel(im, r)) return false;
+    size_t n = 0;
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
-        ash_value init = r->peeled ? r->init[s] : ash_import__in(im, 2 + s);
-        r->numbers[s - r->lists] = s;
-        if (r->is_list[s])
-            r->lists++;
-        else
-            r->init[s - r->lists] = init;
+        r->lists += r->is_list[s];
+        if (r->is_list[s] || r->is_fixed[s]) continue;
+        r->init[n] = r->peeled ? r->init[s] : ash_import__in(im, 2 + s);
+        r->numbers[n++] = s;
     }
     const bool computed = r->most != ASH_NO_VALUE;
-    const ash_onnx_carried all = {r->states - r->lists, r->numbers,
-                                  computed ? ash_onnx__most(im, r->most) : r->loop.trips};
+    const ash_onnx_carried all = {n, r->numbers, computed ? ash_onnx__most(im, r->most) : r->loop.trips};
     if (!ash_import__ok(im) || !ash_onnx__open_states(im, r->changing, &all, r->init)) return false;
     r->loop = (ash_loop){.trips = r->loop.trips,
                          .carried = (uint32_t)(all.n + ash_onnx__sizes_of_states(r->changing)),
@@ -523,8 +530,9 @@ static bool import_body(ash_import *im, rolled *r) {
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
     for (size_t s = 0, c = 0; s < r->states; s++) {
         const ash_type type = ash_import__in_type(im, 2 + s);
-        r->ins[2 + s] =
-            r->is_list[s] ? ash_late__list(im, &type) : ash_onnx__tensor_entry(im, r->given[c++]);
+        r->ins[2 + s] = r->is_fixed[s]  ? outer(im, s)
+                        : r->is_list[s] ? ash_late__list(im, &type)
+                                        : ash_onnx__tensor_entry(im, r->given[c++]);
     }
     if (!ash_import__ok(im)) return false;
     ash_import_slices *outer = im->slices;
@@ -541,11 +549,10 @@ static bool import_body(ash_import *im, rolled *r) {
     r->loop.xs = r->slices.xs;
     for (uint32_t k = 0; k < r->slices.n; k++) r->arguments[1 + carried + k] = r->slices.slices[k];
     for (size_t s = 0, c = 0, l = carried + r->scans; s < r->states && ash_import__ok(im); s++) {
-        if (r->is_list[s]) {
+        if (r->is_list[s])
             r->next[l++] = appended(im, r, s);
-            continue;
-        }
-        r->next[c++] = ash_import__materialize(im, r->outs[1 + s]);
+        else if (!r->is_fixed[s])
+            r->next[c++] = ash_import__materialize(im, r->outs[1 + s]);
     }
     if (!ash_import__ok(im) || !ash_onnx__take_states(im, r->changing, r->arguments, r->next)) return false;
     for (size_t k = 0; k < r->scans; k++)
@@ -561,10 +568,18 @@ static bool add_conditions(ash_import *im, rolled *r) {
     int64_t known;
     bool always = ash_onnx__known_scalar(im, r->outs[0], &known) && known;
     if (!ash_import__ok(im)) return false;
-    if (always && r->begin == ASH_NO_VALUE && r->most == ASH_NO_VALUE) return true;
+    const bool counted = r->most == ASH_NO_VALUE && !r->bounded;
     ash_value on = ash_scalar(g, ASH_BOOL, 1), i = r->arguments[0];
+    ash_value next_go = always ? on : scalar(im, ash_import__materialize(im, r->outs[0]), ASH_BOOL);
+    if (!ash_import__ok(im)) return false;
+    if (counted && ash_onnx__goes_on(im, &r->loop, next_go)) {
+        always = true;
+        if (r->begin != ASH_NO_VALUE && ash_onnx__goes_on(im, &r->loop, r->begin)) r->begin = ASH_NO_VALUE;
+    }
+    if (!ash_import__ok(im)) return false;
+    if (always && r->begin == ASH_NO_VALUE && r->most == ASH_NO_VALUE) return true;
     r->loop.go = r->begin == ASH_NO_VALUE ? on : r->begin;
-    r->loop.next_go = always ? on : scalar(im, ash_import__materialize(im, r->outs[0]), ASH_BOOL);
+    r->loop.next_go = always ? on : next_go;
     if (r->most != ASH_NO_VALUE) {
         ash_value next = ash_add(g, i, ash_scalar(g, ASH_I64, 1));
         r->loop.go = ash_and(g, r->loop.go, ash_lt(g, ash_scalar(g, ASH_I64, 0), r->most));
@@ -611,6 +626,10 @@ static void roll_loop(ash_import *im, bool has_lists, bool peeled, ash_onnx_stat
     ash_dim count = r.loop.trips;
     bool counted = false;
     for (size_t s = 0, c = 0, l = until + carried + r.scans; s < r.states + r.scans; s++) {
+        if (s < r.states && r.is_fixed[s]) {
+            ash_onnx__out_entry(im, s, outer(im, s));
+            continue;
+        }
         bool is_list = s < r.states && r.is_list[s], is_state = s < r.states && !is_list;
         bool counts = !is_state || ash_onnx__state_grows(changing, c);
         if (until && !counted && counts && ash_import__wants(im, s)) {

@@ -254,6 +254,7 @@ typedef struct axis_formula {
     ash_graph *g;
     const resize *r;
     ash_value count, wanted, scale; /* the extents, and out / in as the model says it */
+    ash_value start, end;           /* of the region, for TF_CROP_AND_RESIZE */
 } axis_formula;
 
 static ash_value double_of(ash_graph *g, ash_dim dim) {
@@ -286,7 +287,13 @@ static ash_value position_formula(const axis_formula *f, ash_value x) {
     }
     case ASYMMETRIC: return ash_div(g, x, f->scale);
     case TF_HALF_PIXEL_FOR_NN: return centred;
-    case TF_CROP_AND_RESIZE: break; /* refused */
+    case TF_CROP_AND_RESIZE: {
+        ash_value last = less(f, f->count, 1), length = ash_mul(g, ash_sub(g, f->end, f->start), last);
+        ash_value middle =
+            ash_mul(g, ash_build__with(g, ASH_OP_MUL, ash_add(g, f->start, f->end), 0.5), last);
+        ash_value along = ash_div(g, ash_mul(g, x, length), less(f, f->wanted, 1));
+        return ash_select(g, several, ash_add(g, ash_mul(g, f->start, last), along), middle);
+    }
     }
     return x;
 }
@@ -316,10 +323,10 @@ static ash_value kernel_formula(const axis_formula *f, ash_value x) {
     return ash_select(g, near, inner, outer);
 }
 
-/* Where the result's element `x` comes from, positions that may lie outside, and with what weights. */
-static ash_onnx_taps taps_of(const axis_formula *f, ash_value x) {
+/* What the result's element at position `at` comes from, which may lie outside, and with what weights. */
+static ash_onnx_taps taps_of(const axis_formula *f, ash_value at) {
     ash_graph *g = f->g;
-    ash_value at = position_formula(f, x), total = ASH_NO_VALUE;
+    ash_value total = ASH_NO_VALUE;
     ash_onnx_taps taps = {.n = f->r->mode == 'c' ? 4 : 2};
     if (f->r->mode == 'n')
         return (ash_onnx_taps){.n = 1, .at = {nearest_formula(f, at)}, .weights = {ASH_NO_VALUE}};
@@ -433,7 +440,8 @@ static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_valu
                                  const stairs *s, ash_dim out) {
     ash_graph *g = im->graph;
     ash_type type = ash_import__type(im, x);
-    const ash_onnx_taps taps = taps_of(f, ash_iota(g, ASH_F64, &out, 1, 0));
+    const ash_value at = position_formula(f, ash_iota(g, ASH_F64, &out, 1, 0));
+    const ash_onnx_taps taps = taps_of(f, at);
     ash_value sum = ASH_NO_VALUE;
     ash_dim line[ASH_MAX_RANK];
     if (s) x = with_ends(g, x, axis, s);
@@ -441,11 +449,16 @@ static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_valu
     for (int t = 0; t < taps.n; t++) {
         ash_value tap = s ? tap_of_stairs(g, x, axis, s, s->before + s->first + t)
                           : ash_gather(g, x, index_of(f, taps.at[t]), axis);
-        if (taps.weights[t] == ASH_NO_VALUE) return tap;
-        ash_value w = ash_reshape(g, ash_cast(g, taps.weights[t], type.dtype), line, type.rank);
-        sum = t ? ash_add(g, sum, ash_mul(g, tap, w)) : ash_mul(g, tap, w);
+        if (taps.weights[t] != ASH_NO_VALUE)
+            tap =
+                ash_mul(g, tap, ash_reshape(g, ash_cast(g, taps.weights[t], type.dtype), line, type.rank));
+        sum = t ? ash_add(g, sum, tap) : tap;
     }
-    return sum;
+    if (f->r->transform != TF_CROP_AND_RESIZE) return sum;
+    ash_value inside =
+        ash_and(g, ash_le(g, ash_scalar(g, ASH_F64, 0), at), ash_le(g, at, less(f, f->count, 1)));
+    return ash_select(g, ash_reshape(g, inside, line, type.rank), sum,
+                      ash_scalar(g, type.dtype, f->r->extrapolation));
 }
 
 void ash_onnx__resize_taps(ash_import *im, const ash_onnx_resize *how, ash_value in, ash_value out,
@@ -454,7 +467,7 @@ void ash_onnx__resize_taps(ash_import *im, const ash_onnx_resize *how, ash_value
     axis_formula f = {.g = g, .r = how};
     f.count = ash_cast(g, in, ASH_F64), f.wanted = ash_cast(g, out, ASH_F64);
     f.scale = ash_div(g, f.wanted, f.count);
-    *taps = taps_of(&f, ash_cast(g, index, ASH_F64));
+    *taps = taps_of(&f, position_formula(&f, ash_cast(g, index, ASH_F64)));
     for (int t = 0; t < taps->n; t++) taps->at[t] = index_of(&f, taps->at[t]);
 }
 
@@ -616,22 +629,52 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
 }
 
 /* The region of tf_crop_and_resize: all starts, then all ends, in units of the operand's extent. */
-static bool read_roi(ash_import *im, const resize *r, size_t n, const double **roi) {
+typedef struct region {
+    const double *known;
+    ash_value computed; /* where not all are known, or ASH_NO_VALUE */
+    size_t n;           /* axes */
+} region;
+
+static bool read_region(ash_import *im, const resize *r, size_t n, region *roi) {
     size_t count;
-    *roi = NULL;
+    *roi = (region){.computed = ASH_NO_VALUE, .n = n};
     if (r->transform != TF_CROP_AND_RESIZE) return true;
-    if (!ash_import__floats(im, 1, roi, &count)) return false;
+    if (!ash_import__try_floats(im, 1, &roi->known, &count)) {
+        roi->computed = ash_import__in(im, 1);
+        const ash_type type = ash_import__type(im, roi->computed);
+        if (!ash_import__ok(im)) return false;
+        count = type.rank == 1 && type.dims[0] > 0 ? (size_t)type.dims[0] : 0;
+    }
     if (count == 2 * n) return true;
     ash_import__fail(im, ASH_ERROR_SHAPE, "a region of %zu numbers for %zu axes", count, n);
     return false;
 }
 
-static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const resize_target *t) {
+/* Whether the region is all of an axis. */
+static bool is_whole(ash_import *im, const region *roi, size_t i) {
+    ash_dim from, to;
+    if (roi->known) return roi->known[i] == 0 && roi->known[i + roi->n] == 1;
+    return roi->computed == ASH_NO_VALUE ||
+           (ash_onnx__whole(im, roi->computed, (int64_t)i, &from) &&
+            ash_onnx__whole(im, roi->computed, (int64_t)(i + roi->n), &to) && from == 0 && to == 1);
+}
+
+/* Number i of a region. */
+static ash_value bound_of(ash_graph *g, const region *roi, size_t i) {
+    if (roi->known) return ash_scalar(g, ASH_F64, roi->known[i]);
+    return ash_cast(g, ash_reshape(g, ash_build__at(g, roi->computed, 0, (int64_t)i), NULL, 0), ASH_F64);
+}
+
+/* Axis `i` of those that are resized. */
+static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const resize_target *t,
+                            const region *roi, size_t i) {
     ash_graph *g = im->graph;
     axis_formula f = {.g = g, .r = r};
-    if (r->transform == TF_CROP_AND_RESIZE || (r->antialias && !(t->scale >= 1)))
+    const bool crops = r->transform == TF_CROP_AND_RESIZE;
+    if (r->antialias && (crops || !(t->scale >= 1)))
         return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "antialiasing, or a region, along a dim that is not a number");
+                                "antialiasing along a dim that is not a number, or of a region");
+    if (crops) f.start = bound_of(g, roi, i), f.end = bound_of(g, roi, i + roi->n);
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
     ash_dim above, below;
@@ -640,10 +683,10 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
         f.scale = ash_div(g, double_of(g, above), double_of(g, below));
     stairs s;
     strides down;
-    if (find_strides(g, r, t->in, t->out, t->scale, &down))
+    if (!crops && find_strides(g, r, t->in, t->out, t->scale, &down))
         return resize_by_strides(im, &f, x, t->axis, &down, t->out);
-    bool even =
-        ash_import__type(im, x).rank < ASH_MAX_RANK && find_stairs(g, r, t->in, t->out, t->scale, &s);
+    bool even = !crops && ash_import__type(im, x).rank < ASH_MAX_RANK &&
+                find_stairs(g, r, t->in, t->out, t->scale, &s);
     return resize_variable(im, &f, x, t->axis, even ? &s : NULL, t->out);
 }
 
@@ -697,25 +740,26 @@ void ash_onnx__op_resize(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
     resize_target targets[ASH_MAX_RANK];
-    const double *roi;
+    region roi;
     size_t n;
     resize r;
     size_t k_scales = im->row->arg == ONNX_UPSAMPLE || im->opset < 11 ? 1 : 2;
-    if (!read_resize(im, &r) || !read_sizes(im, &type, k_scales, targets, &n) || !read_roi(im, &r, n, &roi))
+    if (!read_resize(im, &r) || !read_sizes(im, &type, k_scales, targets, &n) ||
+        !read_region(im, &r, n, &roi))
         return;
     bool convert = r.mode != 'n' && !ash_dtype_is_float(type.dtype);
     if (convert) x = ash_cast(im->graph, x, ASH_F32);
     x = resize_by_means(im, &r, x, targets, &n);
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
         const resize_target *t = &targets[i];
-        bool whole = !roi || (roi[i] == 0 && roi[i + n] == 1), same = t->is_known ? t->scale == 1 : true;
-        if (same && t->in == t->out && whole) continue;
-        if (!t->is_known) {
-            x = by_formula(im, &r, x, t);
+        bool same = t->is_known ? t->scale == 1 : true;
+        if (same && t->in == t->out && is_whole(im, &roi, i)) continue;
+        if (!t->is_known || roi.computed != ASH_NO_VALUE) {
+            x = by_formula(im, &r, x, t, &roi, i);
             continue;
         }
         axis_plan plan = {.in = t->in, .out = t->out, .scale = t->scale};
-        if (roi) plan.roi_start = roi[i], plan.roi_end = roi[i + n];
+        if (roi.known) plan.roi_start = roi.known[i], plan.roi_end = roi.known[i + n];
         x = resize_axis(im, &r, x, t->axis, &plan);
     }
     ash_import__out(im, 0, convert ? ash_cast(im->graph, x, type.dtype) : x);

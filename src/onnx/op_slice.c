@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Slice and Pad: bounds that may be dim expressions. */
+#include "control.h"
 #include "ops.h"
 
 /* --- Slice ---------------------------------------------------------------------------------------- */
@@ -138,8 +139,13 @@ void ash_onnx__op_slice(ash_import *im) {
         if (!ash_import__ok(im)) return;
         seen |= UINT32_C(1) << axis;
         ash_dim dim = type.dims[axis];
-        slice_run r = slice_axis(im, bound_of(im, starts[i], by, dim, axis),
-                                 bound_of(im, ends[i], by, dim, axis), by, dim);
+        slice_run r = {.count = 1, .step = 1};
+        if (by == 1 && ash_onnx__is_row_of_loop(im, starts[i].value, ends[i].value, dim))
+            r.start = ash_graph_dim_min(im->graph, bound_of(im, starts[i], 1, dim, axis).v,
+                                        ash_graph_dim_sub(im->graph, dim, 1));
+        else
+            r = slice_axis(im, bound_of(im, starts[i], by, dim, axis), bound_of(im, ends[i], by, dim, axis),
+                           by, dim);
         if (r.reversed) x = from_the_last(im, x, axis, &r);
         start[axis] = r.start, step[axis] = r.step, type.dims[axis] = r.count;
     }

@@ -42,6 +42,8 @@ typedef struct ash_onnx_number {
  * Those of a graph input only where `inputs` says so: others want it bound, and have exact sizes then.
  * NULL: a failure, which says why it is not known where it cannot be computed either, as in a body. */
 ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count);
+/* Element i of a value, in row-major order, where it is a dim or a whole number of at least 0. */
+bool ash_onnx__whole(ash_import *im, ash_value x, int64_t i, ash_dim *out);
 ash_onnx_number ash_onnx__number_less(ash_import *im, ash_onnx_number a, ash_onnx_number b); /* a - b */
 /* The dim of i64 scalar `value`, which is dim `axis` of the present node's first result: the same for the
  * same value. It has the limit that the options say; an execution with more, or with less than `low`,

@@ -383,10 +383,12 @@ static bool track_transpose(ash_import *im) {
     const bool given = ash_import__attr_ints(im, "perm", &perm, &n);
     if (given && n != x.type.rank) return false;
     ash_type out = x.type;
+    unsigned seen = 0;
     strides_of(&x.type, strides);
     for (unsigned d = 0; d < out.rank; d++) {
         const int64_t from = given ? perm[d] : out.rank - 1 - d;
-        if (from < 0 || from >= out.rank) return false;
+        if (from < 0 || from >= out.rank || (seen & 1u << from)) return false;
+        seen |= 1u << from;
         out.dims[d] = x.type.dims[from];
         apart[d] = strides[from];
     }

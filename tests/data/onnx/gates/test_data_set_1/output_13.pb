@@ -1,0 +1,1 @@
+Blinearattentiongate_36JeÇB¾LÙ>'G»=T6?Dlí<{Ý”>

@@ -1,0 +1,1 @@
+Blinearattentiongate_12_1J+kã>G9"?Ó>-S!?^ô$?Iñ"?
