@@ -450,6 +450,29 @@ static void patches(void **state) {
     seed = 7;
 }
 
+/* Tiles of 64 x 16: whether their columns come by 16 bytes or, of every second position, one by one, threads
+ * meet in no bank. */
+static void slim(void **state) {
+    (void)state;
+    enum { C = 64, O = 320, OUT = 12 };
+    static float numbers[O * C];
+    for (size_t i = 0; i < ASH_COUNT(numbers); i++) numbers[i] = (float)((int)(i * 37 % 15) - 7) / 8;
+    const ash_type of = {.dtype = ASH_F32, .rank = 4, .dims = {O, C, 1, 1}};
+    optimised = true;
+    for (int64_t stride = 1; stride <= 2; stride++) {
+        ash_graph *g = next_graph();
+        ash_value x = INPUT(g, "x", 1, C, OUT * stride, OUT * stride),
+                  w = ash_graph_constant(g, &of, numbers, sizeof numbers, ASH_DATA_COPY);
+        ash_graph_output(g, "y", ash_relu(g, ash_conv2d(g, x, w, stride, 0, 1)));
+        ptx_counters c = run("sm_87", 1, 1);
+        assert_int_equal(c.multiply_adds, O * OUT * OUT * C);
+        assert_int_equal(c.blocks, O / 64 * OUT * OUT / 16);
+        assert_int_equal(c.shared_load.conflicts, 0);
+        assert_int_equal(c.shared_store.conflicts, 0);
+    }
+    optimised = false;
+}
+
 /* Of a patch that comes in turns each thread knows of its places in one word which are inside: windows
  * whose patches have more are no pieces, though there would be memory for them. */
 static void places(void **state) {
@@ -678,6 +701,7 @@ int main(void) {
         cmocka_unit_test(k_tiles_are_whole),
         cmocka_unit_test_teardown(walks, drop_graph),
         cmocka_unit_test_teardown(patches, drop_graph),
+        cmocka_unit_test_teardown(slim, drop_graph),
         cmocka_unit_test(places),
         cmocka_unit_test_teardown(edges, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),

@@ -371,12 +371,6 @@ static bool needs_packed(ash_gpu_shape s) {
     return !ash_gpu_by_warp(s) && s.down >= FOUR && ash_gpu_slice_threads(s) == EIGHT;
 }
 
-/* Whether threads that copy 16 bytes of columns each meet in banks: rows of half as many banks. */
-static bool meets(const ash_gpu_work *work, ash_gpu_shape s) {
-    enum { BANKS = 128 /* bytes */ };
-    return !ash_gpu_by_warp(s) && ash_gpu_columns(s) * BYTES < BANKS && !is_scattered(work);
-}
-
 unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     enum { MOST_GROUPS = 8 };
     const bool few = work->few && work->few <= ASH_GPU_FEW && !work->bits,
@@ -389,9 +383,8 @@ unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_
             continue;
         ash_gpu_shape ways[] = {shape_for(i, work), s, s, s};
         const bool whole = work->exact || ash_gpu_by_warp(s) || ways[0].terms % ash_gpu_copied(s) == 0,
-                   apart = !meets(work, s),
-                   can[] = {whole && apart, in_even(work, ways[0].terms, &ways[1]) && apart,
-                            in_rows(work, &ways[2]), in_pieces(work, &ways[3])};
+                   can[] = {whole, in_even(work, ways[0].terms, &ways[1]), in_rows(work, &ways[2]),
+                            in_pieces(work, &ways[3])};
         for (size_t way = 0; way < ASH_COUNT(ways); way++)
             if (can[way] && room_for(target, s, cut_into(work, ways[way]).memory) > 0) out[n++] = ways[way];
     }

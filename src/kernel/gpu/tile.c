@@ -133,7 +133,7 @@ static bool in_fours(const ash_gpu_tile *g, const ash_gpu_operand *o) {
 }
 
 static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
-    enum { PIECE = 16, APART = 8 }; /* bytes; terms of f32 in banks of their own */
+    enum { PIECE = 16, APART = 8, BANKS = 128 }; /* bytes; terms of f32 in banks of their own; bytes */
     ash_kern *k = g->k;
     bool by_warp = ash_gpu_by_warp(g->shape);
     const ash_dtype dtype = dtype_of(g, o);
@@ -154,6 +154,8 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
         while (o->run < lines && ash_gpu_side_by_side(k, o, o->line, 2 * o->run)) o->run *= 2;
     int64_t pad = PIECE / (int64_t)ash_dtype_size(dtype);
     if (by_warp && dtype == ASH_F32 && !o->by_line) pad = APART;
+    if (!by_warp && !o->by_line && o->width > 1 && lines * ash_dtype_size(dtype) < BANKS)
+        pad = 0; /* eight threads copy two terms, which are all banks if nothing is between them */
     o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
     o->half = o->pitch * (o->by_line ? lines : terms_of(g, o) * ASH_MAX(g->places, 1u));
 }
@@ -431,19 +433,20 @@ static void copy(ash_gpu_tile *g, ash_gpu_operand *o, ash_ref half, ash_ref term
                 copy_one(g, o, &own, line / (threads / TOGETHER), line, term);
         return;
     }
-    int64_t per = neighbours(g, o);
+    /* Terms of a thread are near each other where they come one by one: so many in a row, or, if a warp has
+     * two terms at once, four, as 16 lines, padded by 4, are in other banks than four terms further on. */
+    enum { WARP = 32, RUN = 4 };
+    const int64_t per = neighbours(g, o), of_all = at_once(g, o), count = terms_of(g, o) / of_all;
+    int64_t run = 1;
+    if (o->width == 1) run = per < WARP ? RUN : count;
     ash_ref many = ash_nest_index(n, per);
     own.line = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
     own.term = per < threads ? ash_nest_idiv(n, g->thread, many) : ash_nest_index(n, 0);
-    int64_t apart_by = at_once(g, o), next = apart_by;
-    if (o->width == 1) { /* terms that are near each other */
-        own.term = MUL(n, own.term, terms_of(g, o) / apart_by);
-        next = 1;
-    }
+    if (run > 1) own.term = MUL(n, own.term, run);
     if (per * o->width < o->lines && threads / per % 8 == 0) own.term = apart(n, own.term);
-    for (int64_t i = 0; i < terms_of(g, o) / apart_by; i++)
+    for (int64_t i = 0; i < count; i++)
         for (int64_t line = 0; line < o->lines; line += per * o->width)
-            copy_one(g, o, &own, line / (per * o->width), line, i * next);
+            copy_one(g, o, &own, line / (per * o->width), line, i / run * run * of_all + i % run);
 }
 
 int64_t ash_gpu_ahead(const ash_kern *k, const ash_gpu_operand *o) {

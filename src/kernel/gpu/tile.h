@@ -23,12 +23,13 @@
  * s add those of part s of a thread's rows, slice by slice.
  *
  * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and
- * [terms][columns + 4]. An operand whose lines lie side by side in memory is copied 16 bytes at a time (4,
- * where it is not aligned). Of one whose terms do it is copied by 16 bytes as well, and lies as
- * [line][term]: a thread takes four terms of each of its lines at once. Lines of the second then lie in
- * fours, 0, 4, 8, ... before 1, 5, 9, ..., so that neighbours, whose columns are fours, read from different
- * banks. Where a slice has no four terms, and where copies are not aligned, it is transposed on
- * the way, by copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors and different banks.
+ * [terms][columns + 4], but of 16 lines that are copied 16 bytes at a time. An operand whose lines lie side
+ * by side in memory is copied 16 bytes at a time (4, where it is not aligned). Of one whose terms do it is
+ * copied by 16 bytes as well, and lies as [line][term]: a thread takes four terms of each of its lines at
+ * once. Lines of the second then lie in fours, 0, 4, 8, ... before 1, 5, 9, ..., so that neighbours, whose
+ * columns are fours, read from different banks. Where a slice has no four terms, and where copies are not
+ * aligned, it is transposed on the way, by copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole
+ * sectors and different banks.
  * What lies outside an operand arrives as zeros, so that the loop has no edges.
  *
  * Where a turn of the loop is short, it has several k-tiles: a cycle of them that lie apart by numbers
