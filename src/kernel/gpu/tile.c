@@ -235,6 +235,29 @@ static ash_ref line_of_place(ash_nest *n, const ash_gpu_operand *o, ash_ref own,
     return ADD(n, MUL(n, own, LANES), ash_nest_index(n, place % fours * LANES + place / fours));
 }
 
+/* Whether an element exists, of the line that is set, so many terms behind the thread's first one. Where
+ * terms end at a number, that is one comparison, with how many of them the line has from there on. */
+static ash_ref exists(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_gpu_operand of_line = *o;
+    ash_dim end = 0;
+    of_line.n_bounds = 0;
+    for (unsigned i = 0; i < o->n_bounds; i++) {
+        if (o->bounds[i].at == ash_ix_sym(&k->ixs, o->term) && ash_dim_is_const(o->bounds[i].end))
+            end = o->bounds[i].end;
+        else
+            of_line.bounds[of_line.n_bounds++] = o->bounds[i];
+    }
+    ash_ref first = ADD(n, own->term0, own->term), behind = ash_nest_index(n, term);
+    ash_kern_set_sym(k, o->term, ADD(n, first, behind));
+    ash_ref inside = ash_nest_both(n, ash_gpu_inside(k, &of_line), o->inside);
+    if (!end || ash_kern_in_bounds(k, ash_ix_sym(&k->ixs, o->term), end) == ASH_NO_REF) return inside;
+    ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, end), first);
+    if (inside != ASH_NO_REF) left = ash_nest_select(n, inside, left, ash_nest_index(n, 0));
+    return ash_nest_binary(n, ASH_OP_LT, behind, left);
+}
+
 /* One copy of line number i of its own, so many lines and terms further on; the first term is the first one
  * that is copied. */
 static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int64_t i, int64_t line,
@@ -264,8 +287,7 @@ static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int6
         from = ADD(n, o->firsts[i], ash_nest_index(n, term * own->apart + g->present * o->place_apart));
     if (moves) from = ADD(n, from, ash_nest_index(n, -o->ahead));
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
-    ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
-    ash_ref inside = ash_nest_both(n, ash_gpu_inside(k, o), o->inside);
+    ash_ref inside = exists(g, o, own, term);
     ash_kern_forget(k, mark);
     ash_ref slow = o->by_line ? of_place : of_term, quick = o->by_line ? of_term : of_place;
     copy_from(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick), from, inside);
@@ -715,7 +737,7 @@ static void add_all(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums) {
             of[o]->now = half_at(n, of[o], halves[i % 2]);
             of[o]->next = half_at(n, of[o], halves[(i + 1) % 2]);
         }
-        g->of_cycle = turn == g->cycle ? i : ASH_GPU_ANY;
+        g->of_turn = i;
         add_tile(g, t, sums, ADD(n, first, ash_nest_index(n, i)), i + 1 < turn);
     }
     if (turn % 2) ash_nest_set(n, odd, halves[1]);

@@ -50,7 +50,7 @@
 #include "base/gpu_tile.h"
 #include "kernel/tile.h"
 
-enum { ASH_GPU_BOUNDS = 6, ASH_GPU_ANY = UINT8_MAX };
+enum { ASH_GPU_BOUNDS = 6 };
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
 enum { ASH_GPU_OWN_LINES = 16 /* more of a thread's are not kept */ };
@@ -105,7 +105,7 @@ typedef struct ash_gpu_tile {
     bool ahead;     /* its first call copies all k-tiles, of which k-tile `tile` is what is multiplied */
     unsigned cycle; /* so many k-tiles lie apart by numbers, then so many again; 0: none */
     void *arg;
-    unsigned of_cycle; /* which of its cycle is multiplied while the next one is copied, or ASH_GPU_ANY */
+    unsigned of_turn; /* which k-tile of its turn is multiplied while the next one is copied */
     /* made by ash_gpu_tile_open */
     ash_ref thread, slice;
 } ash_gpu_tile;
