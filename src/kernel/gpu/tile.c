@@ -236,7 +236,8 @@ static ash_ref line_of_place(ash_nest *n, const ash_gpu_operand *o, ash_ref own,
 }
 
 /* Whether an element exists, of the line that is set, so many terms behind the thread's first one. Where
- * terms end at a number, that is one comparison, with how many of them the line has from there on. */
+ * terms end at a number, that is one comparison, with how many of them the line has from there on; but for
+ * warps that multiply, which have no register for that number. */
 static ash_ref exists(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term) {
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
@@ -244,7 +245,8 @@ static ash_ref exists(ash_gpu_tile *g, const ash_gpu_operand *o, const share *ow
     ash_dim end = 0;
     of_line.n_bounds = 0;
     for (unsigned i = 0; i < o->n_bounds; i++) {
-        if (o->bounds[i].at == ash_ix_sym(&k->ixs, o->term) && ash_dim_is_const(o->bounds[i].end))
+        if (o->bounds[i].at == ash_ix_sym(&k->ixs, o->term) && ash_dim_is_const(o->bounds[i].end) &&
+            !ash_gpu_by_warp(g->shape))
             end = o->bounds[i].end;
         else
             of_line.bounds[of_line.n_bounds++] = o->bounds[i];
