@@ -349,6 +349,19 @@ static void slices(void **state) {
     ash_gpu_shape shape;
     ash_gpu_choose(&target, &even, &shape);
     assert_int_equal(shape.terms, 24);
+    /* and 160, of positions that are no whole vectors, four of 40, not three of 56 */
+    const ash_gpu_window odd = {.channels = 160,
+                                .out = {7, 7},
+                                .kernel = {1, 1},
+                                .strides = {1, 1},
+                                .dilations = {1, 1},
+                                .images = 1,
+                                .memory = target.block_memory};
+    const ash_gpu_work full = {
+        .rows = 960, .columns = 49, .batches = 1, .terms = 160, .runs = 1, .packed = true, .window = &odd};
+    assert_ok(ash_target__named("sm_90", &target, &diag));
+    ash_gpu_choose(&target, &full, &shape);
+    assert_int_equal(shape.terms, 40);
 }
 
 /* However many terms there are, k-tiles have whole numbers of what threads copy at once. */
@@ -376,7 +389,8 @@ static void k_tiles_are_whole(void **state) {
             const unsigned n = ash_gpu_shapes(&target, &work, each);
             assert_true(n > 0);
             for (unsigned j = 0; j < n; j++)
-                if (each[j].thread_rows) assert_int_equal(each[j].terms % ash_gpu_copied(each[j]), 0);
+                if (each[j].thread_rows)
+                    assert_int_equal(each[j].terms % ash_gpu_copied(each[j], i & 2), 0);
         }
 }
 
@@ -384,7 +398,8 @@ static void k_tiles_are_whole(void **state) {
  * channels that are no multiple of a k-tile, several images and chunks. */
 static void walks(void **state) {
     (void)state;
-    static const int64_t windows[][4] = {{3, 1, 1, 64}, {5, 2, 2, 40}, {3, 2, 0, 48}, {7, 1, 3, 16}};
+    static const int64_t windows[][4] = {
+        {3, 1, 1, 64}, {5, 2, 2, 40}, {3, 2, 0, 48}, {7, 1, 3, 16}, {1, 1, 0, 136}};
     for (size_t i = 0; i < ASH_COUNT(windows); i++) {
         ash_graph *g = next_graph();
         const int64_t side = windows[i][0], c = windows[i][3];
@@ -418,6 +433,7 @@ static void patches(void **state) {
         {1, 64, 1024, {28, 28}, {1, 1}, 2, 1, 0, 4, false, 0.34}, /* and terms that are 3 KiB apart */
         {1, 128, 128, {28, 28}, {3, 3}, 1, 1, 1, 4, false, 0.19}, /* turns of all rows of the window */
         {1, 16, 32, {26, 10}, {7, 1}, 1, 2, 2, 1, false, 0.2},    /* all channels, one column */
+        {2, 40, 64, {13, 13}, {3, 3}, 1, 1, 1, 1, false, 0.27},   /* in a line, 40 channels of a row */
     };
     enum { MOST = 64 * 64 * 25 };
     static float numbers[MOST];
@@ -448,6 +464,29 @@ static void patches(void **state) {
     }
     optimised = false;
     seed = 7;
+}
+
+/* Tiles of 64 x 16: whether their columns come by 16 bytes or, of every second position, one by one, no two
+ * threads meet in a bank. */
+static void slim(void **state) {
+    (void)state;
+    enum { C = 64, O = 320, OUT = 12 };
+    static float numbers[O * C];
+    for (size_t i = 0; i < ASH_COUNT(numbers); i++) numbers[i] = (float)((int)(i * 37 % 15) - 7) / 8;
+    const ash_type of = {.dtype = ASH_F32, .rank = 4, .dims = {O, C, 1, 1}};
+    optimised = true;
+    for (int64_t stride = 1; stride <= 2; stride++) {
+        ash_graph *g = next_graph();
+        ash_value x = INPUT(g, "x", 1, C, OUT * stride, OUT * stride),
+                  w = ash_graph_constant(g, &of, numbers, sizeof numbers, ASH_DATA_COPY);
+        ash_graph_output(g, "y", ash_relu(g, ash_conv2d(g, x, w, stride, 0, 1)));
+        ptx_counters c = run("sm_87", 1, 1);
+        assert_int_equal(c.multiply_adds, O * OUT * OUT * C);
+        assert_int_equal(c.blocks, O / 64 * OUT * OUT / 16);
+        assert_int_equal(c.shared_load.conflicts, 0);
+        assert_int_equal(c.shared_store.conflicts, 0);
+    }
+    optimised = false;
 }
 
 /* Of a patch that comes in turns each thread knows of its places in one word which are inside: windows
@@ -678,6 +717,7 @@ int main(void) {
         cmocka_unit_test(k_tiles_are_whole),
         cmocka_unit_test_teardown(walks, drop_graph),
         cmocka_unit_test_teardown(patches, drop_graph),
+        cmocka_unit_test_teardown(slim, drop_graph),
         cmocka_unit_test(places),
         cmocka_unit_test_teardown(edges, drop_graph),
         cmocka_unit_test_teardown(rows, drop_graph),

@@ -155,11 +155,14 @@ static struct counts counts_of_piece(const ash_gpu_work *work, ash_gpu_shape s) 
     return c;
 }
 
-/* Whether columns are copied one by one: they are positions that a window reads apart, or that are no whole
- * vectors. */
-static bool is_scattered(const ash_gpu_work *work) {
+/* Whether columns are sure to be copied one by one: they are positions that are apart, or no whole vectors;
+ * and whether they may be, in a window. */
+static bool comes_singly(const ash_gpu_work *work) {
     const ash_gpu_window *w = work->window;
-    return work->runs > 1 || (w && (w->strides[1] > 1 || w->out[0] * w->out[1] % VECTOR));
+    return w && (w->strides[1] > 1 || w->out[0] * w->out[1] % VECTOR);
+}
+static bool is_scattered(const ash_gpu_work *work) {
+    return work->runs > 1 || comes_singly(work);
 }
 
 /* By counting: of what is copied, positions in a window are one number each. */
@@ -174,6 +177,7 @@ static struct counts counts_of(const ash_gpu_work *work, ash_gpu_shape s) {
     double copies = vectors * of_copy + ones * of_scattered;
     if (s.wide) /* addresses of a channel are those of the whole row of the window */
         copies = vectors * of_copy + ones * (1 + (of_scattered - 1) / (double)work->window->kernel[1]);
+    if (!s.wide && work->terms % s.terms) copies += vectors + ones; /* of each, whether it is there */
     const bool ahead = !ash_gpu_by_warp(s) && ash_ceil_div(work->terms, s.terms) * work->runs == 2;
     return (struct counts){.adds = s.thread_rows * s.thread_vectors * VECTOR * terms,
                            .loads = ((double)s.thread_rows / RUN + s.thread_vectors) * terms,
@@ -324,16 +328,37 @@ ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work,
 
 /* --- the choice -------------------------------------------------------------------------------------- */
 
-/* The shape with k-tiles that are as even as they can be, of whole eights and slices, where no k-tile of a
- * run would be full otherwise; false: weights do not lie as that wants them. */
-static bool in_even(const ash_gpu_work *work, unsigned usual, ash_gpu_shape *s) {
+/* What k-tiles are multiples of: eights, slices, and what is copied at once. */
+static int64_t grain_of(const ash_gpu_work *work, ash_gpu_shape s) {
     enum { EIGHT = 8 };
+    return ASH_MAX(ASH_MAX(s.slices, ash_gpu_copied(s, comes_singly(work))), (unsigned)EIGHT);
+}
+
+/* How many k-tiles of the usual size a sum wants at least. */
+static int64_t least_k_tiles(const ash_gpu_work *work, ash_gpu_shape s) {
+    return ASH_MAX(ash_ceil_div(work->terms, s.terms), work->runs == 1 ? 2 : 1);
+}
+
+/* The shape with k-tiles that are as even as they can be, where no k-tile of a run would be full otherwise;
+ * false: weights do not lie as that wants them. */
+static bool in_even(const ash_gpu_work *work, unsigned usual, ash_gpu_shape *s) {
     if (ash_gpu_by_warp(*s) || work->exact || !work->packed) return false;
-    const int64_t least = work->runs == 1 ? 2 : 1,
-                  count = ASH_MAX(ash_ceil_div(work->terms, s->terms), least),
-                  grain = ASH_MAX(ASH_MAX(s->slices, ash_gpu_copied(*s)), EIGHT);
-    s->terms = (unsigned)(ash_ceil_div(ash_ceil_div(work->terms, count), grain) * grain);
+    const int64_t grain = grain_of(work, *s), each = ash_ceil_div(work->terms, least_k_tiles(work, *s));
+    s->terms = (unsigned)(ash_ceil_div(each, grain) * grain);
     return s->terms >= FEW && s->terms != usual;
+}
+
+/* The shape with k-tiles that are all full, and no less than half of what they could be; false: the sum has
+ * none such, or the usual ones are these. */
+static bool in_full(const ash_gpu_work *work, unsigned usual, ash_gpu_shape *s) {
+    if (ash_gpu_by_warp(*s) || work->exact || !work->packed) return false;
+    const int64_t grain = grain_of(work, *s), least = least_k_tiles(work, *s);
+    for (int64_t n = least; n <= 2 * least && work->terms / n >= FEW; n++) {
+        if (work->terms % n || work->terms / n % grain) continue;
+        s->terms = (unsigned)(work->terms / n);
+        return s->terms != usual;
+    }
+    return false;
 }
 
 /* The shape with columns that are pieces of images; false: there are none such. */
@@ -345,19 +370,27 @@ static bool in_pieces(const ash_gpu_work *work, ash_gpu_shape *s) {
     return true;
 }
 
-/* The shape with positions in a line, and all columns of a window's row in a k-tile; false: that cannot be.
- * Each number of the input, of 4 bytes, is multiplied by LEAST_ROWS. */
-static bool in_rows(const ash_gpu_work *work, ash_gpu_shape *s) {
-    enum { MOST_WINDOW = 16, CHANNELS = 16, LEAST_ROWS = 64 };
+/* The shape with positions in a line, and all columns of a window's row in a k-tile, of as few channels as
+ * there can be, or as many; false: that cannot be. */
+static bool in_rows(const ash_gpu_work *work, bool many, ash_gpu_shape *s) {
+    enum { MOST_WINDOW = 16, LEAST = 16, MOST = 40 /* channels */, MOST_ADDS = 3072 /* of a thread */ };
     const ash_gpu_window *w = work->window;
-    if (!w || ash_gpu_by_warp(*s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_WINDOW ||
-        w->channels % CHANNELS || w->kernel[0] * w->channels <= CHANNELS)
+    if (!w || ash_gpu_by_warp(*s) || w->kernel[1] == 1 || w->kernel[0] * w->kernel[1] > MOST_WINDOW)
         return false;
-    const unsigned rows = ash_gpu_rows(*s), columns = ash_gpu_columns(*s), threads = ash_gpu_threads(*s);
+    const unsigned columns = ash_gpu_columns(*s), threads = ash_gpu_threads(*s),
+                   all = (unsigned)w->kernel[1], grain = columns < 32 ? 16 : 8,
+                   adds = s->thread_rows * s->thread_vectors * VECTOR;
+    unsigned first = 0, channels = 0;
+    for (unsigned n = LEAST; n <= MOST && !(first && !many); n += grain) {
+        if (w->channels % n || w->kernel[0] * w->channels <= n || n * all % s->slices ||
+            (n > LEAST && adds * n * all / s->slices > MOST_ADDS))
+            continue;
+        if (!first) first = n;
+        channels = n;
+    }
     s->wide = ASH_GPU_IN_LINE;
-    s->terms = CHANNELS * (unsigned)w->kernel[1];
-    return rows >= LEAST_ROWS && s->terms % s->slices == 0 && threads % columns == 0 &&
-           CHANNELS % (threads / columns) == 0;
+    s->terms = channels * all;
+    return threads % columns == 0 && channels > (many ? first : 0);
 }
 
 int64_t ash_gpu_few_of(int64_t rows, int64_t columns) {
@@ -371,12 +404,6 @@ static bool needs_packed(ash_gpu_shape s) {
     return !ash_gpu_by_warp(s) && s.down >= FOUR && ash_gpu_slice_threads(s) == EIGHT;
 }
 
-/* Whether threads that copy 16 bytes of columns each meet in banks: rows of half as many banks. */
-static bool meets(const ash_gpu_work *work, ash_gpu_shape s) {
-    enum { BANKS = 128 /* bytes */ };
-    return !ash_gpu_by_warp(s) && ash_gpu_columns(s) * BYTES < BANKS && !is_scattered(work);
-}
-
 unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out) {
     enum { MOST_GROUPS = 8 };
     const bool few = work->few && work->few <= ASH_GPU_FEW && !work->bits,
@@ -387,11 +414,15 @@ unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_
         const ash_gpu_shape s = shapes[i].shape;
         if (s.math != work->math || (work->exact && s.slices > 1) || (needs_packed(s) && !work->packed))
             continue;
-        ash_gpu_shape ways[] = {shape_for(i, work), s, s, s};
-        const bool whole = work->exact || ash_gpu_by_warp(s) || ways[0].terms % ash_gpu_copied(s) == 0,
-                   apart = !meets(work, s),
-                   can[] = {whole && apart, in_even(work, ways[0].terms, &ways[1]) && apart,
-                            in_rows(work, &ways[2]), in_pieces(work, &ways[3])};
+        ash_gpu_shape ways[] = {shape_for(i, work), s, s, s, s, s};
+        const bool whole = work->exact || ash_gpu_by_warp(s) ||
+                           ways[0].terms % ash_gpu_copied(s, comes_singly(work)) == 0,
+                   can[] = {whole,
+                            in_even(work, ways[0].terms, &ways[1]),
+                            in_full(work, ways[0].terms, &ways[2]),
+                            in_rows(work, false, &ways[3]),
+                            in_rows(work, true, &ways[4]),
+                            in_pieces(work, &ways[5])};
         for (size_t way = 0; way < ASH_COUNT(ways); way++)
             if (can[way] && room_for(target, s, cut_into(work, ways[way]).memory) > 0) out[n++] = ways[way];
     }

@@ -50,12 +50,14 @@ static inline unsigned ash_gpu_threads(ash_gpu_shape s) {
 static inline int64_t ash_gpu_sums(ash_gpu_shape s, int64_t few) {
     return s.thread_rows ? (int64_t)s.thread_rows * s.thread_vectors * ash_gpu_lanes(s) : 4 * few;
 }
-/* Terms of which all threads copy four lines each at once, of the operand with fewer lines. A k-tile has a
- * multiple of that, or its last copies would reach past the sum. */
-static inline unsigned ash_gpu_copied(ash_gpu_shape s) {
-    const unsigned rows = ash_gpu_rows(s), columns = ash_gpu_columns(s),
-                   lines = rows < columns ? rows : columns;
-    return ash_gpu_threads(s) * 4 > lines ? ash_gpu_threads(s) * 4 / lines : 1;
+/* Terms of which all threads copy lines at once, four each of rows, and of columns, which may come
+ * `singly`: then a thread has four terms in a row where a warp copies two. A k-tile has a multiple of that,
+ * or its last copies would reach past the sum. */
+static inline unsigned ash_gpu_copied(ash_gpu_shape s, bool singly) {
+    const unsigned threads = ash_gpu_threads(s), columns = ash_gpu_columns(s),
+                   of_rows = threads * 4 / ash_gpu_rows(s),
+                   of_columns = threads * (singly && columns >= 32 ? 1 : 4) / columns;
+    return ASH_MAX(ASH_MAX(of_rows, of_columns), 1u);
 }
 /* From one of a thread's runs of rows to the next, of 4 or, where warps multiply, 1. */
 static inline unsigned ash_gpu_rows_apart(ash_gpu_shape s) {
@@ -153,7 +155,7 @@ typedef struct ash_gpu_job {
 /* The shapes in which they can be done on the target, multiplied as work->math says: all zeros for
  * ASH_GPU_FEW rows or columns and fewer; tiles; some groups of lines for a strip, and nothing else where
  * work->bits says so. Returns how many there are. */
-enum { ASH_GPU_MOST_SHAPES = 96 };
+enum { ASH_GPU_MOST_SHAPES = 128 };
 unsigned ash_gpu_shapes(const ash_target *target, const ash_gpu_work *work, ash_gpu_shape *out);
 
 /* What one of them takes, in cycles: the longer of the time that the fullest multiprocessor takes for its

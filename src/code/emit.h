@@ -60,7 +60,7 @@ typedef struct ash_emit_inner {
 } ash_emit_inner;
 
 /* A line of copies: what they read is apart by numbers of bytes. */
-enum { ASH_EMIT_LINES = 4, ASH_EMIT_PLACES = 16 };
+enum { ASH_EMIT_LINES = 8, ASH_EMIT_PLACES = 16 };
 typedef struct ash_emit_line {
     uint16_t buf;
     ash_ref begin;

@@ -686,7 +686,8 @@ static LLVMValueRef copied_from(ash_emit *e, const ash_inst *inst) {
         const unsigned last = (l->n - 1) % ASH_EMIT_PLACES;
         if (!l->step) l->step = far - l->first;
         bool next = reaches(reach, l->places[last] + l->step, far);
-        place_line(e, l, l->at[last], next ? l->step : far - l->places[last]);
+        const int64_t ahead = far > l->places[last] ? reach - WIDEST : 0; /* and others lie ahead */
+        place_line(e, l, l->at[last], next ? l->step : far + ahead - l->places[last]);
         i = (int)((l->n - 1) % ASH_EMIT_PLACES);
     }
     return offset_by(e, byte, l->at[i], LLVMConstInt(i64, (uint64_t)(far - l->places[i]), true));

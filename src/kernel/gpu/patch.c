@@ -41,7 +41,8 @@ typedef struct gpu_patch {
      * and planes of channels of the input. */
     int64_t weights_row, weights_channels, plane;
     int64_t share_apart; /* from the rows of the patch that come in one k-tile to those in the next */
-    /* Cells of i32. Where a turn of the loop goes through the window's rows they are those of its first. */
+    bool numbered;       /* a turn of the loop goes through the window's rows, which are numbers then */
+    /* Cells of i32, those that move. Where rows are numbered they are those of a turn's first row. */
     ash_ref window_row, half; /* of the k-tile that is multiplied; where its patch begins, in fours of
                                  elements: 16 bytes are loaded from there */
     ash_ref weights, source;  /* where the next weights, and quads of the next patch, lie */
@@ -294,24 +295,24 @@ static void copy_first(gpu_patch *c) {
     copies all = {.end = c->piece.quads, .places = places(c, c->piece.positions), .bits = ASH_NO_REF};
     if (c->channel_groups > 1) {
         c->outside = ash_nest_cell(n, find_outside(c));
-        if (c->piece.share)
-            c->now = ash_nest_cell(n, ash_nest_get(n, c->outside));
-        else
-            all.bits = ash_nest_get(n, c->outside);
+        if (!c->piece.share) all.bits = ash_nest_get(n, c->outside);
+        if (c->piece.share && !c->numbered) c->now = ash_nest_cell(n, ash_nest_get(n, c->outside));
     }
     for (int64_t row = 0; row < (c->tile.ahead ? c->window.kernel[0] : 1); row++)
         copy_weights(c, ash_nest_index(n, row * c->tile.a.half), ash_nest_index(n, row * c->weights_row));
     copy_quads(c, all, ash_nest_index(n, c->tile.b.begin), ash_nest_index(n, ahead));
-    c->window_row = ash_nest_cell(n, number(n, 0));
-    c->half = ash_nest_cell(n, number(n, 0));
+    if (c->tile.ahead) return;
     c->weights = ash_nest_cell(n, number(n, 0));
+    if (!c->numbered) c->window_row = ash_nest_cell(n, number(n, 0));
+    if (c->channel_groups == 1) return;
+    c->half = ash_nest_cell(n, number(n, 0));
     c->source = ash_nest_cell(n, number(n, c->plane * c->piece.quads * QUAD + ahead));
 }
 
 /* Which row of the window is multiplied: *number, if it is one, and as i64. */
 static ash_ref present_row(const gpu_patch *c, int64_t *number) {
     ash_nest *n = &c->k->nest;
-    *number = c->tile.of_cycle == ASH_GPU_ANY ? -1 : (int64_t)c->tile.of_cycle;
+    *number = c->numbered ? (int64_t)c->tile.of_turn : -1;
     return *number < 0 ? wide(n, c->window_row) : ash_nest_index(n, *number);
 }
 
@@ -449,6 +450,13 @@ static void add_quad(gpu_patch *c, ash_tile *t, ash_ref a_at, ash_ref b_at) {
     }
 }
 
+/* Where the patch behind the present one begins. */
+static ash_ref other_half(const gpu_patch *c) {
+    ash_nest *n = &c->k->nest;
+    return ash_nest_binary(n, ASH_OP_SUB, number(n, ash_gpu_piece_patch(&c->piece) / QUAD),
+                           ash_nest_get(n, c->half));
+}
+
 static void add(void *arg, ash_tile *t, ash_ref tile) {
     gpu_patch *c = arg;
     ash_nest *n = &c->k->nest;
@@ -468,17 +476,15 @@ static void add(void *arg, ash_tile *t, ash_ref tile) {
         add_quad(c, t, ADD(n, a_at, ash_nest_index(n, place * channels * c->tile.a.pitch)),
                  ADD(n, b_at, ash_nest_index(n, place * c->window.dilations[1] * QUAD)));
     if (c->tile.ahead) return;
-    ash_ref half = ash_nest_get(n, c->half),
-            other = ash_nest_binary(n, ASH_OP_SUB, number(n, ash_gpu_piece_patch(&c->piece) / QUAD), half);
     if (number_of_row >= 0) {
-        if (number_of_row == last) ash_nest_set(n, c->half, other);
+        if (number_of_row == last) ash_nest_set(n, c->half, other_half(c));
         return;
     }
     ash_ref now = ash_nest_get(n, c->window_row), next = ADD(n, now, number(n, 1));
     if (c->channel_groups > 1) {
         ash_ref anew = ash_nest_binary(n, ASH_OP_LE, number(n, last), now);
         next = ash_nest_select(n, anew, number(n, 0), next);
-        ash_nest_set(n, c->half, ash_nest_select(n, anew, other, half));
+        ash_nest_set(n, c->half, ash_nest_select(n, anew, other_half(c), ash_nest_get(n, c->half)));
     }
     ash_nest_set(n, c->window_row, next);
 }
@@ -529,10 +535,12 @@ bool ash_gpu_lower_patch(ash_kern *k, ash_gpu_shape shape, const ash_gpu_axes *a
     c.tile.b_halves = c.channel_groups > 1 ? 2 : 1;
     c.tile.a_halves = ash_gpu_piece_halves(&c.window, &c.piece);
     c.tile.ahead = c.piece.ahead;
+    const int64_t k_tiles = c.channel_groups * c.window.kernel[0];
     c.tile.cycle = c.channel_groups > 1 ? (unsigned)c.window.kernel[0] : 0;
+    c.numbered = c.tile.cycle && ash_gpu_turn(shape, k_tiles, c.tile.cycle) == c.tile.cycle;
     ash_gpu_tile_open(&c.tile);
     c.tile.a.half = ash_gpu_piece_weights(&c.window, shape, &c.piece);
-    c.tile.k_tiles = ash_nest_index(n, c.channel_groups * c.window.kernel[0]);
+    c.tile.k_tiles = ash_nest_index(n, k_tiles);
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
     ash_ref down = ash_nest_index(n, tiles_down), across = ash_kern_dim(k, pieces), row0;

@@ -133,7 +133,7 @@ static bool in_fours(const ash_gpu_tile *g, const ash_gpu_operand *o) {
 }
 
 static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
-    enum { PIECE = 16, APART = 8 }; /* bytes; terms of f32 in banks of their own */
+    enum { PIECE = 16, APART = 8, BANKS = 128 }; /* bytes; terms of f32 in banks of their own; bytes */
     ash_kern *k = g->k;
     bool by_warp = ash_gpu_by_warp(g->shape);
     const ash_dtype dtype = dtype_of(g, o);
@@ -154,6 +154,8 @@ static void settle(ash_gpu_tile *g, ash_gpu_operand *o, unsigned lines) {
         while (o->run < lines && ash_gpu_side_by_side(k, o, o->line, 2 * o->run)) o->run *= 2;
     int64_t pad = PIECE / (int64_t)ash_dtype_size(dtype);
     if (by_warp && dtype == ASH_F32 && !o->by_line) pad = APART;
+    if (!by_warp && !o->by_line && o->width > 1 && lines * ash_dtype_size(dtype) < BANKS)
+        pad = 0; /* eight threads copy two terms, which are all banks if nothing is between them */
     o->pitch = (o->by_line ? g->shape.terms : lines) + pad;
     o->half = o->pitch * (o->by_line ? lines : terms_of(g, o) * ASH_MAX(g->places, 1u));
 }
@@ -233,6 +235,31 @@ static ash_ref line_of_place(ash_nest *n, const ash_gpu_operand *o, ash_ref own,
     return ADD(n, MUL(n, own, LANES), ash_nest_index(n, place % fours * LANES + place / fours));
 }
 
+/* Whether an element exists, of the line that is set, so many terms behind the thread's first one. Where
+ * terms end at a number, that is one comparison, with how many of them the line has from there on; but for
+ * warps that multiply, which have no register for that number. */
+static ash_ref exists(ash_gpu_tile *g, const ash_gpu_operand *o, const share *own, int64_t term) {
+    ash_kern *k = g->k;
+    ash_nest *n = &k->nest;
+    ash_gpu_operand of_line = *o;
+    ash_dim end = 0;
+    of_line.n_bounds = 0;
+    for (unsigned i = 0; i < o->n_bounds; i++) {
+        if (o->bounds[i].at == ash_ix_sym(&k->ixs, o->term) && ash_dim_is_const(o->bounds[i].end) &&
+            !ash_gpu_by_warp(g->shape))
+            end = o->bounds[i].end;
+        else
+            of_line.bounds[of_line.n_bounds++] = o->bounds[i];
+    }
+    ash_ref first = ADD(n, own->term0, own->term), behind = ash_nest_index(n, term);
+    ash_kern_set_sym(k, o->term, ADD(n, first, behind));
+    ash_ref inside = ash_nest_both(n, ash_gpu_inside(k, &of_line), o->inside);
+    if (!end || ash_kern_in_bounds(k, ash_ix_sym(&k->ixs, o->term), end) == ASH_NO_REF) return inside;
+    ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, end), first);
+    if (inside != ASH_NO_REF) left = ash_nest_select(n, inside, left, ash_nest_index(n, 0));
+    return ash_nest_binary(n, ASH_OP_LT, behind, left);
+}
+
 /* One copy of line number i of its own, so many lines and terms further on; the first term is the first one
  * that is copied. */
 static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int64_t i, int64_t line,
@@ -262,8 +289,7 @@ static void copy_one(ash_gpu_tile *g, ash_gpu_operand *o, const share *own, int6
         from = ADD(n, o->firsts[i], ash_nest_index(n, term * own->apart + g->present * o->place_apart));
     if (moves) from = ADD(n, from, ash_nest_index(n, -o->ahead));
     ash_kern_set_sym(k, o->line, ADD(n, o->first_line, of_line));
-    ash_kern_set_sym(k, o->term, ADD(n, own->term0, of_term));
-    ash_ref inside = ash_nest_both(n, ash_gpu_inside(k, o), o->inside);
+    ash_ref inside = exists(g, o, own, term);
     ash_kern_forget(k, mark);
     ash_ref slow = o->by_line ? of_place : of_term, quick = o->by_line ? of_term : of_place;
     copy_from(k, o, ADD(n, ADD(n, own->half, MUL(n, slow, o->pitch)), quick), from, inside);
@@ -431,19 +457,20 @@ static void copy(ash_gpu_tile *g, ash_gpu_operand *o, ash_ref half, ash_ref term
                 copy_one(g, o, &own, line / (threads / TOGETHER), line, term);
         return;
     }
-    int64_t per = neighbours(g, o);
+    /* Terms of a thread are near each other where they come one by one: so many in a row, or, if a warp has
+     * two terms at once, four, as 16 lines, padded by 4, are in other banks than four terms further on. */
+    enum { WARP = 32, RUN = 4 };
+    const int64_t per = neighbours(g, o), of_all = at_once(g, o), count = terms_of(g, o) / of_all;
+    int64_t run = 1;
+    if (o->width == 1) run = per < WARP ? RUN : count;
     ash_ref many = ash_nest_index(n, per);
     own.line = MUL(n, ash_nest_imod(n, g->thread, many), o->width);
     own.term = per < threads ? ash_nest_idiv(n, g->thread, many) : ash_nest_index(n, 0);
-    int64_t apart_by = at_once(g, o), next = apart_by;
-    if (o->width == 1) { /* terms that are near each other */
-        own.term = MUL(n, own.term, terms_of(g, o) / apart_by);
-        next = 1;
-    }
+    if (run > 1) own.term = MUL(n, own.term, run);
     if (per * o->width < o->lines && threads / per % 8 == 0) own.term = apart(n, own.term);
-    for (int64_t i = 0; i < terms_of(g, o) / apart_by; i++)
+    for (int64_t i = 0; i < count; i++)
         for (int64_t line = 0; line < o->lines; line += per * o->width)
-            copy_one(g, o, &own, line / (per * o->width), line, i * next);
+            copy_one(g, o, &own, line / (per * o->width), line, i / run * run * of_all + i % run);
 }
 
 int64_t ash_gpu_ahead(const ash_kern *k, const ash_gpu_operand *o) {
@@ -712,7 +739,7 @@ static void add_all(ash_gpu_tile *g, ash_tile *t, const ash_ref *sums) {
             of[o]->now = half_at(n, of[o], halves[i % 2]);
             of[o]->next = half_at(n, of[o], halves[(i + 1) % 2]);
         }
-        g->of_cycle = turn == g->cycle ? i : ASH_GPU_ANY;
+        g->of_turn = i;
         add_tile(g, t, sums, ADD(n, first, ash_nest_index(n, i)), i + 1 < turn);
     }
     if (turn % 2) ash_nest_set(n, odd, halves[1]);

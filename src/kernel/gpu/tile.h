@@ -23,12 +23,13 @@
  * s add those of part s of a thread's rows, slice by slice.
  *
  * In the block's memory an operand lies as [term][line], lines padded by 4: [terms][rows + 4] and
- * [terms][columns + 4]. An operand whose lines lie side by side in memory is copied 16 bytes at a time (4,
- * where it is not aligned). Of one whose terms do it is copied by 16 bytes as well, and lies as
- * [line][term]: a thread takes four terms of each of its lines at once. Lines of the second then lie in
- * fours, 0, 4, 8, ... before 1, 5, 9, ..., so that neighbours, whose columns are fours, read from different
- * banks. Where a slice has no four terms, and where copies are not aligned, it is transposed on
- * the way, by copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole sectors and different banks.
+ * [terms][columns + 4], but of 16 lines that are copied 16 bytes at a time. An operand whose lines lie side
+ * by side in memory is copied 16 bytes at a time (4, where it is not aligned). Of one whose terms do it is
+ * copied by 16 bytes as well, and lies as [line][term]: a thread takes four terms of each of its lines at
+ * once. Lines of the second then lie in fours, 0, 4, 8, ... before 1, 5, 9, ..., so that neighbours, whose
+ * columns are fours, read from different banks. Where a slice has no four terms, and where copies are not
+ * aligned, it is transposed on the way, by copies of 4 bytes, 8 terms of 4 lines to a warp, which are whole
+ * sectors and different banks.
  * What lies outside an operand arrives as zeros, so that the loop has no edges.
  *
  * Where a turn of the loop is short, it has several k-tiles: a cycle of them that lie apart by numbers
@@ -49,7 +50,7 @@
 #include "base/gpu_tile.h"
 #include "kernel/tile.h"
 
-enum { ASH_GPU_BOUNDS = 6, ASH_GPU_ANY = UINT8_MAX };
+enum { ASH_GPU_BOUNDS = 6 };
 
 /* An operand as it is copied. Its index is in terms of the symbols of the tile. */
 enum { ASH_GPU_OWN_LINES = 16 /* more of a thread's are not kept */ };
@@ -104,7 +105,7 @@ typedef struct ash_gpu_tile {
     bool ahead;     /* its first call copies all k-tiles, of which k-tile `tile` is what is multiplied */
     unsigned cycle; /* so many k-tiles lie apart by numbers, then so many again; 0: none */
     void *arg;
-    unsigned of_cycle; /* which of its cycle is multiplied while the next one is copied, or ASH_GPU_ANY */
+    unsigned of_turn; /* which k-tile of its turn is multiplied while the next one is copied */
     /* made by ash_gpu_tile_open */
     ash_ref thread, slice;
 } ash_gpu_tile;
