@@ -33,6 +33,12 @@ static ash_dim dim_of(const ash_rewrite *rw, ash_value value, unsigned axis) {
     return ash_graph__type(rw->from, value)->dims[axis];
 }
 
+/* a - b, which may be negative: then it is the start of no slice. */
+static ash_dim less(const ash_rewrite *rw, ash_dim a, ash_dim b) {
+    ash_dim out;
+    return ash_dims_combine(rw->to->dims, ASH_DIM_SUB, a, b, &out, NULL) == ASH_OK ? out : INT64_MIN;
+}
+
 /* Whether a slice cuts one axis alone. */
 static bool cuts(const ash_rewrite *rw, const ash_node *slice, unsigned axis) {
     const ash_type *in = ash_graph__type(rw->from, slice->ins[0]),
@@ -48,7 +54,7 @@ static bool cuts(const ash_rewrite *rw, const ash_node *slice, unsigned axis) {
 static bool find_piece(ash_rewrite *rw, ash_value piece, const bordered *e, bool front, int64_t *count,
                        bool *reflected) {
     ash_graph *g = rw->to;
-    const ash_dim last = ash_graph_dim_sub(g, dim_of(rw, e->x, e->axis), 1);
+    const ash_dim last = less(rw, dim_of(rw, e->x, e->axis), 1);
     const ash_node *repeat = def(rw, piece, ASH_OP_BROADCAST),
                    *slice = def(rw, repeat ? repeat->ins[0] : piece, ASH_OP_SLICE);
     *count = dim_of(rw, piece, e->axis);
@@ -62,8 +68,8 @@ static bool find_piece(ash_rewrite *rw, ash_value piece, const bordered *e, bool
     *reflected = !(one && start == (front ? 0 : last));
     if (!*reflected) return repeat || *count == 1;
     if (repeat) return false;
-    if (one) return start == (front ? near : ash_graph_dim_sub(g, last, near));
-    return step == -1 && start == (front ? *count : ash_graph_dim_sub(g, last, 1));
+    if (one) return start == (front ? near : less(rw, last, near));
+    return step == -1 && start == (front ? *count : less(rw, last, 1));
 }
 
 static bool find_ends(ash_rewrite *rw, ash_value value, bordered *e) {
@@ -74,7 +80,10 @@ static bool find_ends(ash_rewrite *rw, ash_value value, bordered *e) {
         bool front = false, behind = false;
         e->x = whole->ins[at];
         e->before = e->behind = 0;
-        if (ash_dim_is_const(dim_of(rw, e->x, e->axis)) || whole->n_ins > at + 2) continue;
+        int64_t least, most;
+        ash_dims_bounds(rw->from->dims, dim_of(rw, e->x, e->axis), &least, &most);
+        if (least < 1 || least == most || whole->n_ins > at + 2)
+            continue; /* without elements, without ends */
         if (at && !find_piece(rw, whole->ins[0], e, true, &e->before, &front)) continue;
         if (at + 1 < whole->n_ins && !find_piece(rw, whole->ins[at + 1], e, false, &e->behind, &behind))
             continue;
