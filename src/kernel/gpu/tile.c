@@ -242,7 +242,7 @@ static ash_ref exists(ash_gpu_tile *g, const ash_gpu_operand *o, const share *ow
     ash_kern *k = g->k;
     ash_nest *n = &k->nest;
     ash_gpu_operand of_line = *o;
-    ash_dim end = 0;
+    ash_dim end = -1; /* no number, or no end */
     of_line.n_bounds = 0;
     for (unsigned i = 0; i < o->n_bounds; i++) {
         if (o->bounds[i].at == ash_ix_sym(&k->ixs, o->term) && ash_dim_is_const(o->bounds[i].end) &&
@@ -254,7 +254,7 @@ static ash_ref exists(ash_gpu_tile *g, const ash_gpu_operand *o, const share *ow
     ash_ref first = ADD(n, own->term0, own->term), behind = ash_nest_index(n, term);
     ash_kern_set_sym(k, o->term, ADD(n, first, behind));
     ash_ref inside = ash_nest_both(n, ash_gpu_inside(k, &of_line), o->inside);
-    if (!end || ash_kern_in_bounds(k, ash_ix_sym(&k->ixs, o->term), end) == ASH_NO_REF) return inside;
+    if (end < 0 || ash_kern_in_bounds(k, ash_ix_sym(&k->ixs, o->term), end) == ASH_NO_REF) return inside;
     ash_ref left = ash_nest_binary(n, ASH_OP_SUB, ash_nest_index(n, end), first);
     if (inside != ASH_NO_REF) left = ash_nest_select(n, inside, left, ash_nest_index(n, 0));
     return ash_nest_binary(n, ASH_OP_LT, behind, left);
