@@ -185,9 +185,11 @@ static bool track_cast(ash_import *im) {
     tracked x;
     ash_dtype to;
     size_t count;
+    int64_t by;
+    const bool whole = operand(im, 0, &x);
+    if (!whole && !ash_import__try_quotients(im, 0, &x.list, &x.count, &by)) return false;
     if (!ash_onnx__dtype(ash_import__attr_int(im, "to", 0), &to)) return false;
-    if ((to == ASH_I64 || to == ASH_I32) && round_quotients(im, TOWARD_ZERO, to)) return true;
-    if (!operand(im, 0, &x)) return false;
+    if (!whole) return (to == ASH_I64 || to == ASH_I32) && round_quotients(im, TOWARD_ZERO, to);
     if (ash_dtype_is_float(to) ? !has_dim(&x) || !fits_float(im, to, &x)
                                : to != ASH_I64 && to != ASH_I32 && to != ASH_BOOL)
         return false;
@@ -367,7 +369,11 @@ static bool pick(ash_import *im, const tracked *x, const ash_type *out, int64_t 
     ash_import_int *list = room(im, out, &count);
     for (size_t i = 0; list && i < count; i++) {
         int64_t at = first, rest = (int64_t)i;
-        for (unsigned d = out->rank; d-- > 0; rest /= out->dims[d]) at += rest % out->dims[d] * apart[d];
+        for (unsigned d = out->rank; d-- > 0;) {
+            const int64_t dim = ASH_MAX(out->dims[d], 1); /* which it is: there are elements */
+            at += rest % dim * apart[d];
+            rest /= dim;
+        }
         list[i] = x->list[at];
     }
     if (list) ash_import__out_list(im, 0, out, list);
