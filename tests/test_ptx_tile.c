@@ -317,6 +317,17 @@ static void shapes(void **state) {
     }
 }
 
+/* A window of 1 on an image of 7 x 7, which is no whole number of vectors. */
+static ash_gpu_window small_image(const ash_target *target, int64_t channels) {
+    return (ash_gpu_window){.channels = channels,
+                            .out = {7, 7},
+                            .kernel = {1, 1},
+                            .strides = {1, 1},
+                            .dilations = {1, 1},
+                            .images = 1,
+                            .memory = target->block_memory};
+}
+
 /* Sums in slices, added in the block's memory: of 16 rows a thread and of 8, however operands lie. */
 static void slices(void **state) {
     (void)state;
@@ -350,13 +361,7 @@ static void slices(void **state) {
     ash_gpu_choose(&target, &even, &shape);
     assert_int_equal(shape.terms, 24);
     /* and 160, of positions that are no whole vectors, four of 40, not three of 56 */
-    const ash_gpu_window odd = {.channels = 160,
-                                .out = {7, 7},
-                                .kernel = {1, 1},
-                                .strides = {1, 1},
-                                .dilations = {1, 1},
-                                .images = 1,
-                                .memory = target.block_memory};
+    const ash_gpu_window odd = small_image(&target, 160);
     const ash_gpu_work full = {
         .rows = 960, .columns = 49, .batches = 1, .terms = 160, .runs = 1, .packed = true, .window = &odd};
     assert_ok(ash_target__named("sm_90", &target, &diag));
@@ -371,13 +376,7 @@ static void k_tiles_are_whole(void **state) {
     assert_ok(ash_target__named("sm_90", &target, &diag));
     for (int64_t terms = 1; terms < 200; terms++)
         for (unsigned i = 0; i < 4; i++) {
-            const ash_gpu_window window = {.channels = terms,
-                                           .out = {7, 7},
-                                           .kernel = {1, 1},
-                                           .strides = {1, 1},
-                                           .dilations = {1, 1},
-                                           .images = 1,
-                                           .memory = target.block_memory};
+            const ash_gpu_window window = small_image(&target, terms);
             const ash_gpu_work work = {.rows = 160,
                                        .columns = 49,
                                        .batches = 30,
