@@ -395,7 +395,7 @@ const ash_onnx_quotient *ash_onnx__quotients(ash_import *im, size_t k, size_t *c
     const ash_value x = ash_import__in(im, k);
     const ash_type type = ash_import__type(im, x);
     int64_t n;
-    if (!ash_import__ok(im) || !ash_dtype_is_float(type.dtype) || type.rank != 1 ||
+    if (!ash_import__ok(im) || !ash_dtype_is_float(type.dtype) || type.rank > 1 ||
         !ash_type_static_count(&type, &n) || n >= PLACES)
         return NULL;
     ash_onnx_quotient *all = ash_arena_alloc(im->scratch, (size_t)n, sizeof *all);

@@ -32,9 +32,8 @@ typedef struct ash_import_value {
     ash_value value;               /* ASH_NO_VALUE: not in the graph yet */
     const ash_onnx_tensor *tensor; /* the initializer that it comes from, or NULL */
     const ash_import_int *list;    /* its elements, or NULL when they are not tracked */
-    int64_t list_by;      /* they are divided by this: a number above 1, of floating point elements; or 0 */
-    size_t count;         /* elements of the list, or of the sequence */
-    ash_narrow narrow;    /* what its bytes stand for */
+    size_t count;                  /* elements of the list, or of the sequence */
+    ash_narrow narrow;             /* what its bytes stand for */
     bool absent;          /* nothing: an empty optional, or what the call of a function leaves out */
     bool sequence;        /* a sequence of tensors: then only `items` and `count` matter */
     const size_t *items;  /* indices of ash_import.values */
@@ -281,9 +280,6 @@ bool ash_import__try_list(ash_import *im, size_t k, const ash_import_int **list,
 bool ash_import__try_ints(ash_import *im, size_t k, const int64_t **list, size_t *count);
 /* The same for floating point numbers, all of them whole. */
 bool ash_import__try_whole(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
-/* A tracked list of quotients: the elements, and what they are divided by. */
-bool ash_import__try_quotients(ash_import *im, size_t k, const ash_import_int **list, size_t *count,
-                               int64_t *by);
 bool ash_import__try_floats(ash_import *im, size_t k, const double **list, size_t *count);
 
 /* Binds result k, if the node wants it. */
@@ -292,9 +288,6 @@ void ash_import__out(ash_import *im, size_t k, ash_value value);
 void ash_import__out_narrow(ash_import *im, size_t k, ash_value value, ash_narrow narrow);
 /* The same with a tracked list; `list` is copied. */
 void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list);
-/* The same of floating point numbers that are the elements divided by `by`, above 1. */
-void ash_import__out_quotients(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list,
-                               int64_t by);
 bool ash_import__wants(const ash_import *im, size_t k);
 
 /* Element i of a constant as a number. */

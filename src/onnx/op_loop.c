@@ -122,9 +122,7 @@ static bool add_branch(ash_import *im, const char *name, ash_value go, size_t *e
 /* Whether both branches have the same known elements. */
 static bool are_same(const ash_import *im, size_t a, size_t b) {
     const ash_import_value *x = &im->values.at[a], *y = &im->values.at[b];
-    if (!x->list || !y->list || x->count != y->count || x->list_by != y->list_by ||
-        !ash_type_equal(&x->type, &y->type))
-        return false;
+    if (!x->list || !y->list || x->count != y->count || !ash_type_equal(&x->type, &y->type)) return false;
     for (size_t i = 0; i < x->count; i++)
         if (x->list[i].v != y->list[i].v || x->list[i].dim != y->list[i].dim) return false;
     return true;

@@ -163,9 +163,6 @@ static ash_value tensor_of_list(ash_import *im, const ash_import_value *entry) {
             scalar = ash_scalar(im->graph, entry->type.dtype, (double)e.v);
         else
             scalar = ash_build__ints(im->graph, &number, &e.v);
-        if (entry->list_by)
-            scalar = ash_div(im->graph, scalar,
-                             ash_scalar(im->graph, entry->type.dtype, (double)entry->list_by));
         parts[i] = ash_reshape(im->graph, scalar, one, 1);
     }
     ash_value joined = ash_concat(im->graph, parts, entry->count, 0);
@@ -274,7 +271,7 @@ static bool list_up_to(ash_import *im, size_t k, int64_t limit, const ash_import
     *list = NULL, *count = 0;
     ash_import_value *entry = ash_import__has(im, k) ? operand(im, k) : NULL;
     if (!entry) return false;
-    if (entry->sequence || entry->late || entry->list_by) return false;
+    if (entry->sequence || entry->late) return false;
     if (!entry->list && is_tracked(entry->type.dtype)) {
         size_t index = (size_t)(entry - im->values.at), n;
         const ash_blob *blob = known(im, k, limit, &n);
@@ -321,16 +318,6 @@ bool ash_import__try_floats(ash_import *im, size_t k, const double **out, size_t
     if (!numbers) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), false;
     for (size_t i = 0; i < *count; i++) numbers[i] = ash_import__float_at(blob, dtype, i);
     *out = numbers;
-    return true;
-}
-
-bool ash_import__try_quotients(ash_import *im, size_t k, const ash_import_int **list, size_t *count,
-                               int64_t *by) {
-    const ash_import_value *entry = ash_import__has(im, k) ? operand(im, k) : NULL;
-    if (!entry || !entry->list_by) return false;
-    *list = entry->list;
-    *count = entry->count;
-    *by = entry->list_by;
     return true;
 }
 
@@ -434,25 +421,14 @@ void ash_import__out_narrow(ash_import *im, size_t k, ash_value value, ash_narro
     ash_import__declare(im, im->node->outs[k], &entry);
 }
 
-static void out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list,
-                     int64_t by) {
+void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list) {
     int64_t count;
     if (!ash_import__wants(im, k) || !ash_type_static_count(type, &count)) return;
     ash_import_int *copy = ash_import__keep(im, (size_t)count, sizeof *list);
     if (!copy) return;
     if (count) memcpy(copy, list, (size_t)count * sizeof *list);
-    ash_import_value entry = {
-        .type = *type, .value = ASH_NO_VALUE, .list = copy, .count = (size_t)count, .list_by = by};
+    ash_import_value entry = {.type = *type, .value = ASH_NO_VALUE, .list = copy, .count = (size_t)count};
     ash_import__declare(im, im->node->outs[k], &entry);
-}
-
-void ash_import__out_list(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list) {
-    out_list(im, k, type, list, 0);
-}
-
-void ash_import__out_quotients(ash_import *im, size_t k, const ash_type *type, const ash_import_int *list,
-                               int64_t by) {
-    out_list(im, k, type, list, by);
 }
 
 /* --- attributes ----------------------------------------------------------------------------------- */

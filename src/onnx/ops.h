@@ -194,7 +194,7 @@ typedef struct ash_onnx_quotient {
     ash_import_int above, below;
 } ash_onnx_quotient;
 
-/* The elements of operand k, which has rank 1, as such quotients; NULL where they are none: computed.c. */
+/* The elements of operand k, of rank 0 or 1, as such quotients; NULL where they are none: computed.c. */
 const ash_onnx_quotient *ash_onnx__quotients(ash_import *im, size_t k, size_t *count);
 
 #endif

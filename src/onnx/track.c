@@ -9,7 +9,7 @@
  * dtype has exactly, or quotients of such, of which nothing is followed but how they become whole. Where a
  * step cannot be expressed (a comparison that depends on a variable), the node is lowered
  * like any other. */
-#include "import.h"
+#include "ops.h"
 
 typedef struct tracked {
     ash_type type; /* dims are numbers */
@@ -99,45 +99,31 @@ static bool two_operands(ash_import *im, ash_op op, tracked *a, tracked *b) {
     return whole_operand(im, first, other);
 }
 
-/* Sizes divided by a number, as floating point numbers. */
-static bool track_quotient(ash_import *im) {
-    tracked a, b;
-    if (!operand(im, 0, &a) || !ash_dtype_is_float(a.type.dtype) || !whole_operand(im, 1, &b) ||
-        b.count == 0 || b.list[0].dim || b.list[0].v < 1)
-        return false;
-    ash_type out = {0};
-    if (b.count > 1 || !broadcast(&a, &b, &out) || out.rank != a.type.rank) return false;
-    if (b.list[0].v == 1)
-        ash_import__out_list(im, 0, &a.type, a.list);
-    else
-        ash_import__out_quotients(im, 0, &a.type, a.list, b.list[0].v);
-    return true;
-}
-
-/* Quotients as whole numbers: rounded down, up, or toward zero. */
+/* How quotients of sizes become whole numbers: down, up, or toward zero. */
 typedef enum rounding { DOWN, UP, TOWARD_ZERO } rounding;
 
 static bool round_quotients(ash_import *im, rounding how, ash_dtype to) {
-    tracked x;
-    int64_t by;
-    size_t count;
-    if (!ash_import__try_quotients(im, 0, &x.list, &x.count, &by)) return false;
-    x.type = ash_import__in_type(im, 0);
-    ash_import_int *list = room(im, &x.type, &count);
-    const ash_import_int divisor = {by, false}, up = {by - 1, false};
-    for (size_t i = 0; list && i < count; i++) {
-        ash_import_int n = x.list[i], rest = {0, false};
-        if ((how == UP && !ash_import__combine(im, ASH_OP_ADD, n, up, &n)) ||
-            (how != TOWARD_ZERO && (!ash_import__combine(im, ASH_OP_MOD, n, divisor, &rest) ||
+    tracked x = {.type = ash_import__in_type(im, 0)};
+    const ash_dtype from = x.type.dtype;
+    if (from != ASH_F32 && from != ASH_F64) return false;
+    const ash_onnx_quotient *q = ash_onnx__quotients(im, 0, &x.count);
+    ash_import_int *list = q ? room(im, &x.type, &x.count) : NULL;
+    bool dims = false;
+    for (size_t i = 0; list && i < x.count; i++) {
+        const ash_import_int both[] = {q[i].above, q[i].below}, one = {1, false};
+        const tracked parts = {.list = both, .count = ASH_COUNT(both)};
+        ash_import_int n = q[i].above, rest = {0, false}, up;
+        dims |= has_dim(&parts);
+        if (!fits_float(im, from, &parts) || !ash_import__combine(im, ASH_OP_SUB, q[i].below, one, &up) ||
+            (how == UP && !ash_import__combine(im, ASH_OP_ADD, n, up, &n)) ||
+            (how != TOWARD_ZERO && (!ash_import__combine(im, ASH_OP_MOD, n, q[i].below, &rest) ||
                                     !ash_import__combine(im, ASH_OP_SUB, n, rest, &n))) ||
-            !ash_import__combine(im, ASH_OP_DIV, n, divisor, &list[i]))
+            !ash_import__combine(im, ASH_OP_DIV, n, q[i].below, &list[i]))
             return false;
     }
     x.type.dtype = to;
-    if (!list || (ash_dtype_is_float(to) && !fits_float(im, to, &(tracked){x.type, list, count})))
-        return false;
-    ash_import__out_list(im, 0, &x.type, list);
-    return true;
+    if (dims) ash_import__out_list(im, 0, &x.type, list);
+    return dims;
 }
 
 static bool track_binary(ash_import *im, ash_op op) {
@@ -145,7 +131,6 @@ static bool track_binary(ash_import *im, ash_op op) {
     ash_type out = {0};
     size_t count;
     bool compares = op == ASH_OP_EQ || op == ASH_OP_LT || op == ASH_OP_LE;
-    if (im->node->n_ins == 2 && im->opset >= 7 && op == ASH_OP_DIV && track_quotient(im)) return true;
     if (im->node->n_ins != 2 || im->opset < 7 || !two_operands(im, op, &a, &b)) return false;
     if (a.type.dtype != b.type.dtype || !broadcast(&a, &b, &out)) return false;
     bool swapped = ash_span_is(im->node->op, "Greater") || ash_span_is(im->node->op, "GreaterOrEqual");
@@ -185,11 +170,10 @@ static bool track_cast(ash_import *im) {
     tracked x;
     ash_dtype to;
     size_t count;
-    int64_t by;
-    const bool whole = operand(im, 0, &x);
-    if (!whole && !ash_import__try_quotients(im, 0, &x.list, &x.count, &by)) return false;
+    if (im->opset < 6) return false; /* the type is a text */
     if (!ash_onnx__dtype(ash_import__attr_int(im, "to", 0), &to)) return false;
-    if (!whole) return (to == ASH_I64 || to == ASH_I32) && round_quotients(im, TOWARD_ZERO, to);
+    if (!operand(im, 0, &x))
+        return (to == ASH_I64 || to == ASH_I32) && round_quotients(im, TOWARD_ZERO, to);
     if (ash_dtype_is_float(to) ? !has_dim(&x) || !fits_float(im, to, &x)
                                : to != ASH_I64 && to != ASH_I32 && to != ASH_BOOL)
         return false;
@@ -251,16 +235,16 @@ static bool track_clip(ash_import *im) {
     return true;
 }
 
-/* Floor, Ceil, Round. */
+/* Floor, Ceil, Round: of whole numbers, what they are. */
 static bool track_whole(ash_import *im) {
     tracked x;
-    const bool up = ash_span_is(im->node->op, "Ceil");
-    if ((up || ash_span_is(im->node->op, "Floor")) &&
-        round_quotients(im, up ? UP : DOWN, ash_import__in_type(im, 0).dtype))
+    if (operand(im, 0, &x) && ash_dtype_is_float(x.type.dtype)) {
+        ash_import__out_list(im, 0, &x.type, x.list);
         return true;
-    if (!operand(im, 0, &x) || !ash_dtype_is_float(x.type.dtype)) return false;
-    ash_import__out_list(im, 0, &x.type, x.list);
-    return true;
+    }
+    const bool up = ash_span_is(im->node->op, "Ceil");
+    return (up || ash_span_is(im->node->op, "Floor")) &&
+           round_quotients(im, up ? UP : DOWN, ash_import__in_type(im, 0).dtype);
 }
 
 /* --- movement ------------------------------------------------------------------------------------- */
