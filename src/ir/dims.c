@@ -471,12 +471,24 @@ static int64_t times_in(const ash_poly *p, const ash_poly *q, int64_t most) {
     return ASH_MAX(most, 0);
 }
 
+/* Whether a sum has a term beside term i that may belong together with it: x, or the other half. */
+static bool has_partner(const ash_dims *dims, const ash_poly *p, uint32_t i) {
+    const int64_t by = half_at(dims, p, i)->b;
+    for (uint32_t j = 0; j < p->n && p->at[j].n; j++) {
+        const ash_dim_atom *other = j == i ? NULL : half_at(dims, p, j);
+        if (j != i && p->at[i].coef < 0 && p->at[j].coef > 0) return true;
+        if (other && other->b == by && (p->at[i].coef < 0) == (p->at[j].coef < 0)) return true;
+    }
+    return false;
+}
+
 /* Exchanges x - low for high where that takes all of low, or low + high for x, or both with the other sign.
  * False: there is nothing to exchange. */
 static bool join_halves(ash_dims *dims, ash_poly *p) {
     halves h;
     for (uint32_t i = 0; i < p->n && p->n > 1; i++) {
-        if (!half_at(dims, p, i) || p->at[i].coef == INT64_MIN || !halves_of(dims, p->at[i].atoms[0], &h))
+        if (!half_at(dims, p, i) || p->at[i].coef == INT64_MIN || !has_partner(dims, p, i) ||
+            !halves_of(dims, p->at[i].atoms[0], &h))
             continue;
         const int64_t coef = p->at[i].coef;
         int64_t times;
@@ -495,7 +507,11 @@ static bool join_halves(ash_dims *dims, ash_poly *p) {
 
 ash_status ash_dims__make(ash_dims *dims, const ash_poly *p, ash_dim *out, ash_diag *diag) {
     enum { ROUNDS = 16 };
-    ash_poly joined = *p, good;
+    ash_poly joined, good;
+    bool any = false;
+    for (uint32_t i = 0; i < p->n && !any; i++) any = half_at(dims, p, i) && has_partner(dims, p, i);
+    if (!any) return ash_dims__intern(dims, p, out, diag);
+    joined = *p;
     for (int round = 0; round < ROUNDS; round++) {
         good = joined;
         if (!join_halves(dims, &joined)) break;

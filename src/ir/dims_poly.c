@@ -198,8 +198,7 @@ static bool term_interval(const ash_dims *dims, const ash_poly_term *t, int64_t 
     return true;
 }
 
-/* The sum of the terms' bounds; false when it exceeds 64 bits. */
-static bool sum_interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
+bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
     wide low = 0, high = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         int64_t a, b;
@@ -249,14 +248,6 @@ static void from_least_interval(const ash_dims *dims, const ash_poly *p, int64_t
     }
     if (fits(low)) *min = ASH_MAX(*min, (int64_t)low);
     if (fits(high)) *max = ASH_MIN(*max, (int64_t)high);
-}
-
-bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
-    bool products = false;
-    for (uint32_t i = 0; i < p->n; i++) products |= p->at[i].n > 1;
-    if (!sum_interval(dims, p, min, max)) return false;
-    if (products && p->n > 1) from_least_interval(dims, p, min, max);
-    return true;
 }
 
 static int64_t floor_div(int64_t a, int64_t b) {
@@ -314,7 +305,9 @@ static bool narrow_bounds(const ash_dims *dims, const ash_poly *p, int depth, in
 bool ash_poly__bounds(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max) {
     enum { DEPTH = 3, BUDGET = 24 };
     int budget = BUDGET;
-    return narrow_bounds(dims, p, DEPTH, &budget, min, max);
+    if (!narrow_bounds(dims, p, DEPTH, &budget, min, max)) return false;
+    if (p->n > 1 && p->at[0].n > 1) from_least_interval(dims, p, min, max); /* of the highest degree */
+    return true;
 }
 
 typedef struct proof {
