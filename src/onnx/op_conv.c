@@ -162,18 +162,18 @@ static void transposed_pads(ash_import *im, const ash_type *x, ash_onnx_window *
     }
     for (unsigned i = 0; i < w->n; i++) {
         ash_dim dim = x->dims[i + 2];
-        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
-        if (!ash_dim_is_const(dim) || dim > INT32_MAX) {
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                             "output_shape or auto_pad over a dim that is not a number");
+        int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1, full = extra[i] + span - w->strides[i];
+        if (has && (!ash_dim_is_const(dim) || dim > INT32_MAX)) {
+            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "output_shape over a dim that is not a number");
             return;
         }
-        int64_t want = has ? shape[n - w->n + i] : dim * w->strides[i];
-        if (has && (want < 0 || want > INT32_MAX)) {
-            ash_import__fail(im, ASH_ERROR_SHAPE, "'output_shape' has the entry %lld", (long long)want);
+        if (has && (shape[n - w->n + i] < 0 || shape[n - w->n + i] > INT32_MAX)) {
+            ash_import__fail(im, ASH_ERROR_SHAPE, "'output_shape' has the entry %lld",
+                             (long long)shape[n - w->n + i]);
             return;
         }
-        int64_t total = w->strides[i] * (dim - 1) + extra[i] + span - want;
+        /* auto_pad asks for dim * stride */
+        int64_t total = has ? full + w->strides[i] * dim - shape[n - w->n + i] : full;
         if (total < 0) extra[i] -= total, total = 0;
         w->before[i] = w->same_upper ? total / 2 : total - total / 2;
         w->after[i] = total - w->before[i];

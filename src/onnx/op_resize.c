@@ -2,50 +2,18 @@
 /* Resize and Upsample: one axis after the other. Along an axis every result element is a weighted sum of a
  * few operand elements, at positions and with weights that depend on sizes alone: for nearest a gather,
  * else a gather per tap, times a constant, summed. Where sizes are variables, positions and weights are
- * computed when the graph runs, by the same formulas in double precision; of an extent that becomes a whole
- * multiple of itself every element is repeated, of one that becomes a power of two times shorter every so
- * many are taken, and nothing is gathered. */
+ * computed when the graph runs, by the same formulas in double precision; with antialiasing the taps, whose
+ * number depends on sizes, are a dim that is summed over. */
 #include <math.h>
 
-#include "ops.h"
-
-typedef enum transform {
-    HALF_PIXEL,
-    HALF_PIXEL_SYMMETRIC,
-    PYTORCH_HALF_PIXEL,
-    ALIGN_CORNERS,
-    ASYMMETRIC,
-    TF_HALF_PIXEL_FOR_NN,
-    TF_CROP_AND_RESIZE
-} transform;
-
-typedef enum rounding { ROUND_PREFER_FLOOR, ROUND_PREFER_CEIL, FLOOR, CEIL } rounding;
-
-typedef struct ash_onnx_resize {
-    transform transform;
-    rounding rounding;
-    char mode; /* 'n'earest, 'l'inear, 'c'ubic */
-    bool antialias, exclude_outside;
-    double cubic_a, extrapolation;
-} resize;
+#include "resize.h"
 
 enum { MAX_TAPS = 4096, MAX_RESIZED = 1 << 22 };
-
-/* One axis: `in` elements become `out`; `scale` is out / in as the model says it. */
-typedef struct axis_plan {
-    int64_t in, out;
-    double scale, roi_start, roi_end;
-    int64_t taps;
-    int64_t *index; /* [taps][out] */
-    double *weight; /* [taps][out] */
-    bool outside;   /* some results lie outside the operand */
-    double *inside; /* [out]: 0 where a result takes the extrapolation value */
-} axis_plan;
 
 /* --- positions ------------------------------------------------------------------------------------ */
 
 /* Position in the operand of result element i (the specification's coordinate_transformation_mode). */
-static double position(const resize *r, const axis_plan *p, int64_t i) {
+double ash_onnx__resize_position(const ash_onnx_resize *r, const ash_onnx_axis_plan *p, int64_t i) {
     double x = (double)i, in = (double)p->in, out = (double)p->out;
     switch (r->transform) {
     case HALF_PIXEL: return (x + 0.5) / p->scale - 0.5;
@@ -66,7 +34,7 @@ static double position(const resize *r, const axis_plan *p, int64_t i) {
     return 0;
 }
 
-static double nearest(rounding how, double x) {
+double ash_onnx__resize_nearest(ash_onnx_nearest how, double x) {
     switch (how) {
     case ROUND_PREFER_FLOOR: return ceil(x - 0.5);
     case ROUND_PREFER_CEIL: return floor(x + 0.5);
@@ -77,7 +45,7 @@ static double nearest(rounding how, double x) {
 }
 
 /* The interpolation kernel: a triangle, or Keys' cubic with parameter a. */
-static double kernel(const resize *r, double x) {
+double ash_onnx__resize_kernel(const ash_onnx_resize *r, double x) {
     double a = r->cubic_a;
     x = fabs(x);
     if (r->mode == 'l') return x < 1 ? 1 - x : 0;
@@ -88,19 +56,19 @@ static double kernel(const resize *r, double x) {
 
 /* Positions and weights of one result element. Antialiasing stretches the kernel by 1 / scale when the axis
  * shrinks; the weights then, and with exclude_outside, are made to sum to 1. */
-static void fill_taps(const resize *r, axis_plan *p, int64_t i) {
-    double x = position(r, p, i), squeeze = r->antialias && p->scale < 1 ? p->scale : 1;
+static void fill_taps(const ash_onnx_resize *r, ash_onnx_axis_plan *p, int64_t i) {
+    double x = ash_onnx__resize_position(r, p, i), squeeze = r->antialias && p->scale < 1 ? p->scale : 1;
     p->inside[i] = !(r->transform == TF_CROP_AND_RESIZE && (x < 0 || x > (double)p->in - 1));
     p->outside |= p->inside[i] == 0;
     if (r->mode == 'n') {
-        double at = nearest(r->rounding, x);
+        double at = ash_onnx__resize_nearest(r->rounding, x);
         p->index[i] = (int64_t)fmin(fmax(at, 0), (double)p->in - 1);
         p->weight[i] = 1;
         return;
     }
     double first = floor(x) - (double)(p->taps / 2) + 1, sum = 0;
     for (int64_t t = 0; t < p->taps; t++) {
-        double at = first + (double)t, weight = kernel(r, (at - x) * squeeze) * squeeze;
+        double at = first + (double)t, weight = ash_onnx__resize_kernel(r, (at - x) * squeeze) * squeeze;
         bool outside = at < 0 || at > (double)p->in - 1;
         if (outside && r->exclude_outside) weight = 0;
         p->index[t * p->out + i] = (int64_t)fmin(fmax(at, 0), (double)p->in - 1);
@@ -111,7 +79,7 @@ static void fill_taps(const resize *r, axis_plan *p, int64_t i) {
     for (int64_t t = 0; t < p->taps && normalise; t++) p->weight[t * p->out + i] /= sum;
 }
 
-static bool make_plan(ash_import *im, const resize *r, axis_plan *p) {
+static bool make_plan(ash_import *im, const ash_onnx_resize *r, ash_onnx_axis_plan *p) {
     int64_t reach = r->mode == 'c' ? 2 : 1;
     if (r->antialias && p->scale < 1 && p->scale > 0) {
         double wide = ceil((double)reach / p->scale);
@@ -144,46 +112,11 @@ static ash_value per_axis(ash_import *im, ash_dtype dtype, const double *numbers
     return ash_build__floats(im->graph, &type, numbers);
 }
 
-/* --- whole multiples --------------------------------------------------------------------------- */
-
-/* Extents of which one is a whole multiple of the other: the first tap of result i is the operand's element
- * (i + shift) / times + first, moved inside. */
-typedef struct stairs {
-    int64_t times, shift, first, before; /* before: copies of the first element that taps need */
-    ash_dim in, out;
-    int taps;
-} stairs;
-
-static bool find_stairs(ash_graph *g, const resize *r, ash_dim in, ash_dim out, double scale, stairs *s) {
-    enum { MOST = 16, MIDDLE = 64 };
-    ash_dims *dims = g->dims;
-    int64_t least, most, unused, wanted, before = 0;
-    ash_dim all;
-    ash_dims_bounds(dims, in, &least, &most);
-    ash_dims_bounds(dims, out, &unused, &wanted);
-    *s = (stairs){.times = wanted / ASH_MAX(most, 1), .in = in, .out = out};
-    s->taps = r->mode == 'n' ? 1 : r->mode == 'c' ? 4 : 2;
-    if (least < 1 || s->times < 2 || s->times > MOST || (scale > 0 && scale != (double)s->times) ||
-        r->transform == ALIGN_CORNERS ||
-        ash_dims_combine(dims, ASH_DIM_MUL, in, s->times, &all, NULL) != ASH_OK || all != out)
-        return false;
-    const axis_plan p = {.in = 2 * MIDDLE, .out = 2 * MIDDLE * s->times, .scale = (double)s->times};
-    for (int64_t i = 0; i < s->times; i++) {
-        double x = position(r, &p, MIDDLE * s->times + i);
-        double from = r->mode == 'n' ? nearest(r->rounding, x) : floor(x) - s->taps / 2 + 1;
-        int64_t at = (int64_t)from - MIDDLE;
-        if (i == 0) s->first = before = at;
-        if (at < before || at > s->first + 1) return false;
-        s->shift += at > s->first;
-        before = at;
-    }
-    s->before = ASH_MAX(-s->first, 0);
-    return true;
-}
+/* --- extents that are numbers --------------------------------------------------------------------- */
 
 /* Whether the taps of a plan are where the stairs say: of positions close to a whole number, rounding may
  * have put one elsewhere. */
-static bool is_table(const axis_plan *p, const stairs *s) {
+static bool is_table(const ash_onnx_axis_plan *p, const ash_onnx_stairs *s) {
     for (int64_t t = 0; t < p->taps; t++)
         for (int64_t i = 0; i < p->out; i++) {
             int64_t at = (i + s->shift) / s->times + s->first + t;
@@ -192,46 +125,21 @@ static bool is_table(const axis_plan *p, const stairs *s) {
     return p->taps == s->taps;
 }
 
-/* The operand with its ends repeated, as often as taps reach out. */
-static ash_value with_ends(ash_graph *g, ash_value x, unsigned axis, const stairs *s) {
-    return ash_onnx__pad_by_parts(g, x, axis, s->before,
-                                  ASH_MAX(s->first + s->taps - 1 + (s->shift > 0), 0), 'e');
-}
-
-/* A tap by moving elements alone: each is repeated, and the result begins `shift` elements on. */
-static ash_value tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const stairs *s, int64_t begin) {
-    const ash_dim count = s->shift ? ash_graph_dim_add(g, s->in, 1) : s->in;
-    ash_value part = ash_slice_axis(g, x, axis, begin, count);
-    const ash_type *type = ash_graph_type(g, part);
-    ash_dim dims[ASH_MAX_RANK + 1];
-    if (!type) return ASH_NO_VALUE;
-    const unsigned rank = type->rank;
-    for (unsigned d = 0; d <= rank; d++) dims[d] = d <= axis ? type->dims[d] : type->dims[d - 1];
-    dims[axis + 1] = 1;
-    part = ash_reshape(g, part, dims, rank + 1);
-    dims[axis + 1] = s->times;
-    part = ash_broadcast_to(g, part, dims, rank + 1);
-    for (unsigned d = axis + 1; d < rank; d++) dims[d] = dims[d + 1];
-    dims[axis] = ash_graph_dim_mul(g, count, s->times);
-    return ash_slice_axis(g, ash_reshape(g, part, dims, rank), axis, s->shift, s->out);
-}
-
-/* --- extents that are numbers --------------------------------------------------------------------- */
-
-static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsigned axis, axis_plan *p) {
+static ash_value resize_axis(ash_import *im, const ash_onnx_resize *r, ash_value x, unsigned axis,
+                             ash_onnx_axis_plan *p) {
     ash_type type = ash_import__type(im, x);
     ash_value sum = ASH_NO_VALUE, ends = ASH_NO_VALUE;
-    stairs s;
+    ash_onnx_stairs s;
     if (!make_plan(im, r, p)) return ASH_NO_VALUE;
     enum { SHORT = 16 }; /* results that one vector holds are gathered by one permutation */
     /* a nearest neighbour is one gather, whose table is stairs, and needs no ends; others clamp */
     if (r->mode != 'n' && p->out > SHORT && type.rank < ASH_MAX_RANK &&
-        find_stairs(im->graph, r, p->in, p->out, p->scale, &s) && is_table(p, &s))
-        ends = with_ends(im->graph, x, axis, &s);
+        ash_onnx__find_stairs(im->graph, r, p->in, p->out, p->scale, &s) && is_table(p, &s))
+        ends = ash_onnx__with_ends(im->graph, x, axis, &s);
     for (int64_t t = 0; t < p->taps; t++) {
         ash_value tap =
             ends != ASH_NO_VALUE
-                ? tap_of_stairs(im->graph, ends, axis, &s, s.before + s.first + t)
+                ? ash_onnx__tap_of_stairs(im->graph, ends, axis, &s, s.before + s.first + t)
                 : ash_gather(im->graph, x,
                              ash_build__int_list(im->graph, p->index + t * p->out, (size_t)p->out), axis);
         if (r->mode != 'n') {
@@ -252,7 +160,7 @@ static ash_value resize_axis(ash_import *im, const resize *r, ash_value x, unsig
  * result element. */
 typedef struct axis_formula {
     ash_graph *g;
-    const resize *r;
+    const ash_onnx_resize *r;
     ash_value count, wanted, scale; /* the extents, and out / in as the model says it */
     ash_value start, end;           /* of the region, for TF_CROP_AND_RESIZE */
 } axis_formula;
@@ -351,109 +259,76 @@ static ash_value index_of(const axis_formula *f, ash_value at) {
     return ash_build__with(f->g, ASH_OP_MAX, at, 0);
 }
 
-/* An extent that becomes a power of two times shorter: result i takes its first tap at by * i + first, and
- * all of them have the same weights. What the operand lacks before and behind are copies of its ends. */
-typedef struct strides {
-    int64_t by, first, before, behind;
-    int taps;
-    double weights[4], alone[4]; /* alone: of the only result, where it is another */
-    bool differs;                /* whether there may be one whose weights are others */
-} strides;
-
-static bool find_strides(ash_graph *g, const resize *r, ash_dim in, ash_dim out, double scale, strides *s) {
-    enum { MOST = 16 };
-    ash_dims *dims = g->dims;
-    int64_t least, most, fewest;
-    ash_dim all, rest;
-    ash_dims_bounds(dims, in, &least, &most);
-    ash_dims_bounds(dims, out, &fewest, &most);
-    *s = (strides){.by = 2, .taps = r->mode == 'n' ? 1 : r->mode == 'c' ? 4 : 2};
-    if (least < 1 || r->transform == ALIGN_CORNERS) return false;
-    while (s->by <= MOST && scale * (double)s->by != 1) {
-        if (scale == 0 && ash_dims_combine(dims, ASH_DIM_MUL, out, s->by, &all, NULL) == ASH_OK &&
-            all == in)
-            break;
-        s->by *= 2;
-    }
-    if (s->by > MOST || ash_dims_combine(dims, ASH_DIM_MUL, out, s->by, &all, NULL) != ASH_OK ||
-        (r->transform == HALF_PIXEL_SYMMETRIC && all != in) ||
-        ash_dims_combine(dims, ASH_DIM_SUB, in, all, &rest, NULL) != ASH_OK)
-        return false;
-    ash_dims_bounds(dims, rest, &least, &most);
-    if (least < 0) return false;
-    axis_plan p = {.in = 2 * s->by, .out = 2, .scale = 1 / (double)s->by};
-    for (int only = 0; only < 2; only++) {
-        double x = position(r, &p, 0);
-        int64_t from =
-            r->mode == 'n' ? (int64_t)nearest(r->rounding, x) : (int64_t)floor(x) - s->taps / 2 + 1;
-        for (int t = 0; t < s->taps; t++)
-            (only ? s->alone : s->weights)[t] = kernel(r, (double)(from + t) - x);
-        if (only && fewest < 2 && from != s->first) return false;
-        if (!only) s->first = from;
-        p.in = s->by, p.out = 1;
-    }
-    s->differs = fewest < 2 && memcmp(s->weights, s->alone, sizeof s->alone) != 0;
-    s->before = ASH_MAX(-s->first, 0);
-    s->behind = ASH_MAX(s->first + s->taps - s->by, 0);
-    return !r->exclude_outside || s->before + s->behind == 0;
-}
-
-/* Every so many elements along an axis, `count` of them from `start` on. Of longer strides as a part of
- * what a reshape shows, whose extents are `count` and the stride: a model that is written says those as
- * they are. */
-static ash_value strided(ash_graph *g, ash_value x, unsigned axis, int64_t start, int64_t by,
-                         ash_dim count) {
-    const ash_type *type = ash_graph_type(g, x);
-    if (!type) return ASH_NO_VALUE;
-    const unsigned rank = type->rank;
-    ash_dim dims[ASH_MAX_RANK], parted[ASH_MAX_RANK];
-    if (by == 2 || rank == ASH_MAX_RANK || start >= by)
-        return ash_onnx__every(g, x, axis, start, by, count);
-    for (unsigned d = 0; d < rank; d++) dims[d] = d == axis ? count : type->dims[d];
-    for (unsigned d = 0; d <= rank; d++) parted[d] = d == axis + 1 ? by : dims[d > axis ? d - 1 : d];
-    x = ash_slice_axis(g, x, axis, 0, ash_graph_dim_mul(g, count, by));
-    x = ash_slice_axis(g, ash_reshape(g, x, parted, rank + 1), axis + 1, start, 1);
-    return ash_reshape(g, x, dims, rank);
-}
-
-static ash_value resize_by_strides(ash_import *im, const axis_formula *f, ash_value x, unsigned axis,
-                                   const strides *s, ash_dim out) {
+/* The sum of taps that a gather takes from the operand each, or that come from stairs. */
+static ash_value sum_of_taps(ash_import *im, const axis_formula *f, ash_value x, ash_value at,
+                             unsigned axis, const ash_onnx_stairs *s, const ash_dim *line) {
     ash_graph *g = im->graph;
-    const ash_dtype dtype = ash_import__type(im, x).dtype;
-    ash_value sum = ASH_NO_VALUE;
-    x = ash_onnx__pad_by_parts(g, x, axis, s->before, s->behind, 'e');
-    for (int t = 0; t < s->taps; t++) {
-        ash_value tap = strided(g, x, axis, s->before + s->first + t, s->by, out);
-        if (f->r->mode == 'n') return tap;
-        ash_value w = ash_scalar(g, s->differs ? ASH_F64 : dtype, s->weights[t]);
-        if (s->differs)
-            w = ash_cast(g,
-                         ash_select(g, ash_lt(g, ash_scalar(g, ASH_F64, 1), f->wanted), w,
-                                    ash_scalar(g, ASH_F64, s->alone[t])),
-                         dtype);
-        sum = t ? ash_add(g, sum, ash_mul(g, tap, w)) : ash_mul(g, tap, w);
-    }
-    return sum;
-}
-
-static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_value x, unsigned axis,
-                                 const stairs *s, ash_dim out) {
-    ash_graph *g = im->graph;
-    ash_type type = ash_import__type(im, x);
-    const ash_value at = position_formula(f, ash_iota(g, ASH_F64, &out, 1, 0));
+    const ash_type type = ash_import__type(im, x);
     const ash_onnx_taps taps = taps_of(f, at);
     ash_value sum = ASH_NO_VALUE;
-    ash_dim line[ASH_MAX_RANK];
-    if (s) x = with_ends(g, x, axis, s);
-    for (unsigned i = 0; i < type.rank; i++) line[i] = i == axis ? out : 1;
+    if (s) x = ash_onnx__with_ends(g, x, axis, s);
     for (int t = 0; t < taps.n; t++) {
-        ash_value tap = s ? tap_of_stairs(g, x, axis, s, s->before + s->first + t)
+        ash_value tap = s ? ash_onnx__tap_of_stairs(g, x, axis, s, s->before + s->first + t)
                           : ash_gather(g, x, index_of(f, taps.at[t]), axis);
         if (taps.weights[t] != ASH_NO_VALUE)
             tap =
                 ash_mul(g, tap, ash_reshape(g, ash_cast(g, taps.weights[t], type.dtype), line, type.rank));
         sum = t ? ash_add(g, sum, tap) : tap;
     }
+    return sum;
+}
+
+/* At least as many taps as one result may have whose kernel is stretched, an even number of them: twice
+ * reach * in / out, rounded up, where that can be said of dims, and what it is at its most elsewhere. */
+static ash_dim taps_of_stretched(ash_graph *g, const ash_onnx_resize *r, const ash_onnx_resize_target *t) {
+    const int64_t reach = r->mode == 'c' ? 2 : 1;
+    int64_t fewest, most;
+    ash_dims_bounds(g->dims, t->out, &fewest, &most);
+    if (t->scale > 0 && (double)reach / t->scale < (double)INT32_MAX)
+        return 2 * (int64_t)ceil((double)reach / ASH_MIN(t->scale, 1));
+    const ash_dim all = ash_graph_dim_mul(g, t->in, reach), by = fewest > 0 ? t->out : 1;
+    ash_dim half = ash_graph_dim_div(g, ash_graph_dim_sub(g, ash_graph_dim_add(g, all, by), 1), by);
+    return ash_graph_dim_mul(g, ash_graph_dim_max(g, half, reach), 2);
+}
+
+/* The sum of the taps of a kernel that is stretched where the axis shrinks: a reduction over them, whose
+ * weights sum to 1. */
+static ash_value sum_of_stretched(ash_import *im, const axis_formula *f, ash_value x, ash_value at,
+                                  unsigned axis, ash_dim out, ash_dim taps) {
+    ash_graph *g = im->graph;
+    const ash_type type = ash_import__type(im, x);
+    const ash_value zero = ash_scalar(g, ASH_F64, 0), one = ash_scalar(g, ASH_F64, 1);
+    const ash_value squeeze = ash_min(g, f->scale, one), last = less(f, f->count, 1);
+    const ash_dim column[] = {out, 1}, row[] = {1, taps};
+    ash_dim line[ASH_MAX_RANK];
+    if (type.rank == ASH_MAX_RANK)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                                "antialiasing of a tensor of rank %u along a dim that is not a number",
+                                type.rank);
+    at = ash_reshape(g, at, column, 2);
+    ash_value before = less(f, ash_build__with(g, ASH_OP_DIV, double_of(g, taps), 2), 1);
+    ash_value index = ash_add(g, ash_sub(g, ash_floor(g, at), before), ash_iota(g, ASH_F64, row, 2, 1));
+    ash_value weight = ash_mul(g, kernel_formula(f, ash_mul(g, ash_sub(g, index, at), squeeze)), squeeze);
+    if (f->r->exclude_outside)
+        weight = ash_select(g, ash_and(g, ash_le(g, zero, index), ash_le(g, index, last)), weight, zero);
+    ash_value total = ash_build__reduce(g, ASH_OP_REDUCE_SUM, weight, 1u << 1, true);
+    weight = ash_div(g, weight, ash_select(g, ash_eq(g, total, zero), one, total));
+    for (unsigned i = 0; i <= type.rank; i++) line[i] = i == axis ? out : i == axis + 1 ? taps : 1;
+    ash_value tap = ash_mul(g, ash_gather(g, x, index_of(f, index), axis),
+                            ash_reshape(g, ash_cast(g, weight, type.dtype), line, type.rank + 1));
+    return ash_build__reduce(g, ASH_OP_REDUCE_SUM, tap, 1u << (axis + 1), false);
+}
+
+static ash_value resize_variable(ash_import *im, const axis_formula *f, ash_value x,
+                                 const ash_onnx_resize_target *t, const ash_onnx_stairs *s) {
+    ash_graph *g = im->graph;
+    const ash_type type = ash_import__type(im, x);
+    const ash_value at = position_formula(f, ash_iota(g, ASH_F64, &t->out, 1, 0));
+    ash_dim line[ASH_MAX_RANK];
+    for (unsigned i = 0; i < type.rank; i++) line[i] = i == t->axis ? t->out : 1;
+    ash_value sum = f->r->antialias && !(t->scale >= 1)
+                        ? sum_of_stretched(im, f, x, at, t->axis, t->out, taps_of_stretched(g, f->r, t))
+                        : sum_of_taps(im, f, x, at, t->axis, s, line);
     if (f->r->transform != TF_CROP_AND_RESIZE) return sum;
     ash_value inside =
         ash_and(g, ash_le(g, ash_scalar(g, ASH_F64, 0), at), ash_le(g, at, less(f, f->count, 1)));
@@ -473,16 +348,16 @@ void ash_onnx__resize_taps(ash_import *im, const ash_onnx_resize *how, ash_value
 
 /* --- attributes ----------------------------------------------------------------------------------- */
 
-static bool read_resize(ash_import *im, resize *r) {
+static bool read_resize(ash_import *im, ash_onnx_resize *r) {
     static const char modes[] = {'n', 'l', 'c'};
-    *r = (resize){.transform = ASYMMETRIC, .rounding = FLOOR};
+    *r = (ash_onnx_resize){.transform = ASYMMETRIC, .rounding = FLOOR};
     r->mode = modes[ASH_IMPORT_CHOICE(im, "mode", "nearest", "linear", "cubic")];
     if (im->opset < 11) return ash_import__ok(im);
-    r->transform = (transform)ASH_IMPORT_CHOICE(
+    r->transform = (ash_onnx_transform)ASH_IMPORT_CHOICE(
         im, "coordinate_transformation_mode", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
         "align_corners", "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize");
-    r->rounding = (rounding)ASH_IMPORT_CHOICE(im, "nearest_mode", "round_prefer_floor", "round_prefer_ceil",
-                                              "floor", "ceil");
+    r->rounding = (ash_onnx_nearest)ASH_IMPORT_CHOICE(im, "nearest_mode", "round_prefer_floor",
+                                                      "round_prefer_ceil", "floor", "ceil");
     r->antialias = ash_import__attr_int(im, "antialias", 0) != 0 && r->mode != 'n';
     r->exclude_outside = ash_import__attr_int(im, "exclude_outside", 0) != 0;
     r->cubic_a = ash_import__attr_float(im, "cubic_coeff_a", -0.75);
@@ -490,18 +365,9 @@ static bool read_resize(ash_import *im, resize *r) {
     return ash_import__ok(im);
 }
 
-/* An axis that is resized. */
-typedef struct resize_target {
-    unsigned axis;
-    ash_dim in, out;
-    double scale;                /* out / in; of extents that are variables 0, unless the model gives it */
-    bool is_known;               /* both extents are numbers */
-    const ash_onnx_quotient *by; /* what the model has computed of sizes instead of out / in, or NULL */
-} resize_target;
-
 /* keep_aspect_ratio_policy: one scale for all axes, the smallest or the largest of those that the sizes ask
  * for. */
-static void keep_aspect(ash_import *im, resize_target *targets, size_t n) {
+static void keep_aspect(ash_import *im, ash_onnx_resize_target *targets, size_t n) {
     enum { STRETCH, NOT_LARGER, NOT_SMALLER };
     unsigned policy =
         ASH_IMPORT_CHOICE(im, "keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller");
@@ -520,18 +386,19 @@ static void keep_aspect(ash_import *im, resize_target *targets, size_t n) {
     }
 }
 
-/* Whether a scale is a fraction, as f32 has it. */
+/* Whether a scale is a fraction, as f32 has it: of small numbers, if it can be, since 0.7 is meant for 7/10
+ * and its products with sizes are rounded to those. */
 static bool fraction_of(double scale, int64_t *times, int64_t *parts) {
     enum { MOST_BITS = 24, MOST_PARTS = 1024 };
-    for (int bits = 0; bits <= MOST_BITS; bits++) {
-        double whole = ldexp(scale, bits);
-        *parts = INT64_C(1) << bits, *times = (int64_t)ASH_MIN(whole, 0x1p31);
-        if (whole == floor(whole) && whole >= 1 && whole <= 0x1p30) return true;
-    }
-    for (*parts = 3; *parts <= MOST_PARTS; ++*parts) {
+    for (*parts = 1; *parts <= MOST_PARTS; ++*parts) {
         double whole = floor(scale * (double)*parts + 0.5);
         *times = (int64_t)ASH_MIN(whole, 0x1p31);
         if (whole >= 1 && whole <= 0x1p30 && (float)(whole / (double)*parts) == (float)scale) return true;
+    }
+    for (int bits = 11; bits <= MOST_BITS; bits++) {
+        double whole = ldexp(scale, bits);
+        *parts = INT64_C(1) << bits, *times = (int64_t)ASH_MIN(whole, 0x1p31);
+        if (whole == floor(whole) && whole >= 1 && whole <= 0x1p30) return true;
     }
     return false;
 }
@@ -551,7 +418,7 @@ static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
 
 /* The extent that a scale makes which is a quotient of sizes: mostly one over this dim, so that the other
  * is the result. A quotient is exact here, though the model rounds it. */
-static bool scale_by(ash_import *im, const ash_onnx_quotient *q, resize_target *t) {
+static bool scale_by(ash_import *im, const ash_onnx_quotient *q, ash_onnx_resize_target *t) {
     const ash_import_int in = {t->in, !ash_dim_is_const(t->in)};
     ash_import_int out = q->above;
     const bool over_this = q->below.dim == in.dim && q->below.v == in.v;
@@ -568,8 +435,8 @@ static bool scale_by(ash_import *im, const ash_onnx_quotient *q, resize_target *
 }
 
 /* Which axes change, by how much, and to what size: from scales, or from sizes. */
-static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, resize_target *targets,
-                       size_t *n) {
+static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales,
+                       ash_onnx_resize_target *targets, size_t *n) {
     double of_images[] = {1, 1, 1, 1};
     const double *given = NULL;
     const ash_onnx_quotient *quotients = NULL;
@@ -603,8 +470,8 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales, re
         return false;
     }
     for (size_t i = 0; i < *n && ash_import__ok(im); i++) {
-        resize_target *t = &targets[i];
-        *t = (resize_target){0};
+        ash_onnx_resize_target *t = &targets[i];
+        *t = (ash_onnx_resize_target){0};
         t->axis = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
         t->in = type->dims[t->axis];
         t->scale = attr ? (double)attr->floats[i] : given && by_scale ? given[i] : 0;
@@ -635,7 +502,7 @@ typedef struct region {
     size_t n;           /* axes */
 } region;
 
-static bool read_region(ash_import *im, const resize *r, size_t n, region *roi) {
+static bool read_region(ash_import *im, const ash_onnx_resize *r, size_t n, region *roi) {
     size_t count;
     *roi = (region){.computed = ASH_NO_VALUE, .n = n};
     if (r->transform != TF_CROP_AND_RESIZE) return true;
@@ -666,14 +533,11 @@ static ash_value bound_of(ash_graph *g, const region *roi, size_t i) {
 }
 
 /* Axis `i` of those that are resized. */
-static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const resize_target *t,
-                            const region *roi, size_t i) {
+static ash_value by_formula(ash_import *im, const ash_onnx_resize *r, ash_value x,
+                            const ash_onnx_resize_target *t, const region *roi, size_t i) {
     ash_graph *g = im->graph;
     axis_formula f = {.g = g, .r = r};
-    const bool crops = r->transform == TF_CROP_AND_RESIZE;
-    if (r->antialias && (crops || !(t->scale >= 1)))
-        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "antialiasing along a dim that is not a number, or of a region");
+    const bool crops = r->transform == TF_CROP_AND_RESIZE, stretches = r->antialias && !(t->scale >= 1);
     if (crops) f.start = bound_of(g, roi, i), f.end = bound_of(g, roi, i + roi->n);
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
     f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
@@ -681,56 +545,18 @@ static ash_value by_formula(ash_import *im, const resize *r, ash_value x, const 
     if (t->by && ash_import__to_dim(im, t->by->above, &above) &&
         ash_import__to_dim(im, t->by->below, &below))
         f.scale = ash_div(g, double_of(g, above), double_of(g, below));
-    stairs s;
-    strides down;
-    if (!crops && find_strides(g, r, t->in, t->out, t->scale, &down))
-        return resize_by_strides(im, &f, x, t->axis, &down, t->out);
-    bool even = !crops && ash_import__type(im, x).rank < ASH_MAX_RANK &&
-                find_stairs(g, r, t->in, t->out, t->scale, &s);
-    return resize_variable(im, &f, x, t->axis, even ? &s : NULL, t->out);
-}
-
-/* Axes whose results are means of two neighbours are windows of one pool, which needs nothing between one
- * axis and the next. Takes them off `targets`, of which there are *n. */
-static ash_value resize_by_means(ash_import *im, const resize *r, ash_value x, resize_target *targets,
-                                 size_t *n) {
-    ash_graph *g = im->graph;
-    int64_t axes[ASH_MAX_RANK];
-    ash_window windows[ASH_MAX_RANK];
-    int64_t steps[ASH_MAX_RANK] = {0};
-    size_t means = 0, others = 0;
-    double weight = 1;
-    if (r->mode != 'l' || r->antialias || r->transform == TF_CROP_AND_RESIZE) return x;
-    for (size_t i = 0; i < *n; i++) {
-        const resize_target t = targets[i];
-        strides s;
-        int64_t fewest, most;
-        ash_dims_bounds(g->dims, t.out, &fewest, &most);
-        if (t.in == t.out || most < 1 || !find_strides(g, r, t.in, t.out, t.scale, &s) || s.differs ||
-            s.weights[0] != s.weights[1] || s.before + s.behind || (s.first && fewest < 1)) {
-            targets[others++] = t;
-            continue;
-        }
-        if (s.first) { /* and without what no window reaches */
-            ash_dim reach = ash_graph_dim_sub(g, ash_graph_dim_mul(g, t.out, s.by), s.first);
-            x = ash_slice_axis(g, x, t.axis, s.first, reach);
-        }
-        steps[t.axis] = s.by;
-        weight *= s.weights[0];
-    }
-    for (unsigned axis = 0; axis < ASH_MAX_RANK; axis++) {
-        if (!steps[axis]) continue;
-        axes[means] = axis;
-        windows[means++] = (ash_window){.kernel = 2, .stride = steps[axis]};
-    }
-    *n = others;
-    return means ? ash_build__with(g, ASH_OP_MUL, ash_pool(g, ASH_OP_POOL_SUM, x, axes, windows, means),
-                                   weight)
-                 : x;
+    ash_onnx_stairs s;
+    ash_onnx_strides down;
+    if (!crops && !stretches && ash_onnx__find_strides(g, r, t->in, t->out, t->scale, &down))
+        return ash_onnx__resize_by_strides(im, r, x, t, &down,
+                                           ash_lt(g, ash_scalar(g, ASH_F64, 1), f.wanted));
+    bool even = !crops && !stretches && ash_import__type(im, x).rank < ASH_MAX_RANK &&
+                ash_onnx__find_stairs(g, r, t->in, t->out, t->scale, &s);
+    return resize_variable(im, &f, x, t, even ? &s : NULL);
 }
 
 const ash_onnx_resize *ash_onnx__resize_how(ash_import *im) {
-    resize *r = ash_import__keep(im, 1, sizeof *r);
+    ash_onnx_resize *r = ash_import__keep(im, 1, sizeof *r);
     const ash_onnx_attr *policy = ash_import__attr(im, "keep_aspect_ratio_policy", ONNX_ATTR_STRING);
     if (!r || !read_resize(im, r) || (policy && !ash_span_is(policy->s, "stretch"))) return NULL;
     return r->antialias || r->transform == TF_CROP_AND_RESIZE ? NULL : r;
@@ -739,26 +565,26 @@ const ash_onnx_resize *ash_onnx__resize_how(ash_import *im) {
 void ash_onnx__op_resize(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    resize_target targets[ASH_MAX_RANK];
+    ash_onnx_resize_target targets[ASH_MAX_RANK];
     region roi;
     size_t n;
-    resize r;
+    ash_onnx_resize r;
     size_t k_scales = im->row->arg == ONNX_UPSAMPLE || im->opset < 11 ? 1 : 2;
     if (!read_resize(im, &r) || !read_sizes(im, &type, k_scales, targets, &n) ||
         !read_region(im, &r, n, &roi))
         return;
     bool convert = r.mode != 'n' && !ash_dtype_is_float(type.dtype);
     if (convert) x = ash_cast(im->graph, x, ASH_F32);
-    x = resize_by_means(im, &r, x, targets, &n);
+    x = ash_onnx__resize_by_means(im, &r, x, targets, &n);
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
-        const resize_target *t = &targets[i];
+        const ash_onnx_resize_target *t = &targets[i];
         bool same = t->is_known ? t->scale == 1 : true;
         if (same && t->in == t->out && is_whole(im, &roi, i)) continue;
         if (!t->is_known || roi.computed != ASH_NO_VALUE) {
             x = by_formula(im, &r, x, t, &roi, i);
             continue;
         }
-        axis_plan plan = {.in = t->in, .out = t->out, .scale = t->scale};
+        ash_onnx_axis_plan plan = {.in = t->in, .out = t->out, .scale = t->scale};
         if (roi.known) plan.roi_start = roi.known[i], plan.roi_end = roi.known[i + n];
         x = resize_axis(im, &r, x, t->axis, &plan);
     }

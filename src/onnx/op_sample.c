@@ -266,14 +266,17 @@ void ash_onnx__op_roi_align(ash_import *im) {
 
 /* --- AffineGrid ----------------------------------------------------------------------------------- */
 
-/* Positions -1 to 1 along a dim: of the centres of its pixels, or of the first and the last one. */
+/* Positions -1 to 1 along a dim: of the centres of its pixels, or of the first and the last one; of one pixel,
+ * 0. */
 static ash_value ramp(ash_import *im, ash_dtype dtype, ash_dim dim, bool align_corners) {
-    ash_value x = ash_iota(im->graph, dtype, &dim, 1, 0);
-    ash_value count = ash_cast(im->graph, ash_build__dim(im->graph, dim), dtype);
-    if (!align_corners) x = ash_build__with(im->graph, ASH_OP_ADD, x, 0.5);
-    if (align_corners) count = ash_build__with(im->graph, ASH_OP_SUB, count, 1);
-    x = ash_div(im->graph, ash_build__with(im->graph, ASH_OP_MUL, x, 2), count);
-    return ash_build__with(im->graph, ASH_OP_SUB, x, 1);
+    ash_graph *g = im->graph;
+    ash_value x = ash_iota(g, dtype, &dim, 1, 0), count = ash_cast(g, ash_build__dim(g, dim), dtype);
+    if (!align_corners) x = ash_build__with(g, ASH_OP_ADD, x, 0.5);
+    ash_value last = align_corners ? ash_build__with(g, ASH_OP_SUB, count, 1) : count;
+    x = ash_build__with(g, ASH_OP_SUB, ash_div(g, ash_build__with(g, ASH_OP_MUL, x, 2), last), 1);
+    return align_corners
+               ? ash_select(g, ash_eq(g, count, ash_scalar(g, dtype, 1)), ash_scalar(g, dtype, 0), x)
+               : x;
 }
 
 /* theta [n, k, k + 1] times each position (x, y, ..., 1) of a grid of the size (n, c, ..., h, w). */
