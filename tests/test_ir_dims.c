@@ -322,6 +322,25 @@ static void variables_keep_their_bounds(void **state) {
     ash_dims_release(p.dims);
 }
 
+/* A maximum that is shown to be one of the two is at least the other, which its own terms do not say. */
+static void orders_that_are_shown_are_bounds(void **state) {
+    (void)state;
+    ash_diag diag;
+    pool p = make_pool(100);
+    int64_t min, max;
+    ash_dim kept = parse_all(p.dims, "(b - min(1, (b - 1)))"), larger, quotient; /* b is 1 at least */
+    ash_dims_bounds(p.dims, kept, &min, &max);
+    assert_int_equal(min, 0);
+    assert_status(ash_dims_combine(p.dims, ASH_DIM_DIV, 1000, kept, &quotient, &diag),
+                  ASH_ERROR_OUT_OF_RANGE);
+    assert_ok(ash_dims_combine(p.dims, ASH_DIM_MAX, kept, 1, &larger, &diag));
+    assert_int_equal(larger, kept);
+    ash_dims_bounds(p.dims, kept, &min, &max);
+    assert_int_equal(min, 1);
+    assert_ok(ash_dims_combine(p.dims, ASH_DIM_DIV, 1000, larger, &quotient, &diag));
+    ash_dims_release(p.dims);
+}
+
 /* What quotients have in common with the rest of an expression. */
 static void quotients_narrow_bounds(void **state) {
     (void)state;
@@ -445,6 +464,7 @@ int main(void) {
         cmocka_unit_test(exact_quotients_where_the_divisor_may_be_0),
         cmocka_unit_test(numbers_never_touch_the_pool),
         cmocka_unit_test(variables_keep_their_bounds),
+        cmocka_unit_test(orders_that_are_shown_are_bounds),
         cmocka_unit_test(quotients_narrow_bounds),
         cmocka_unit_test(dims_must_be_equal),
         cmocka_unit_test(terms_spell_the_expression_out),

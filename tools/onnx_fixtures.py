@@ -978,6 +978,28 @@ def odd_sizes():
                        for h, w, p, q, r, s in ((3, 4, 3, 5, 8, 16), (7, 9, 4, 4, 24, 8), (5, 6, 19, 3, 7, 15), (13, 18, 9, 17, 16, 31))]
 
 
+def small_sizes():
+    """Opset 18: what operators do with sizes from 1 on: antialiasing, fractions of sizes, windows that are smaller than their
+    steps, slices from behind, and of slices."""
+    n = Net("small_sizes", 18)
+    x = n.input("x", [1, 2, "h", "w"])
+    for mode, scales, sizes, more in (("linear", None, [4, 5], {}), ("cubic", [0.7, 0.3], None, {"exclude_outside": 1}),
+                                      ("linear", [0.5, 1.5], None, {"coordinate_transformation_mode": "asymmetric"})):
+        n.output(n.op("Resize", x, "", n.const(np.array([1, 1] + scales, np.float32)) if scales else "", *([] if scales else [n.ints(1, 2, *sizes)]),
+                      mode=mode, antialias=1, **more))
+    kept = n.op("Slice", n.op("Shape", x), n.ints(0), n.ints(2))
+    half = n.op("Div", n.op("Add", n.op("Shape", x, start=2), n.ints(1, 1)), n.ints(2, 2))
+    n.output(n.op("Resize", x, "", "", n.op("Concat", kept, half, axis=0), mode="cubic", antialias=1))
+    n.output(n.op("Resize", x, "", n.const(np.array([1, 1, 0.7, 0.3], np.float32)), mode="nearest", nearest_mode="floor"))
+    n.output(n.op("Conv", x, n.weight(3, 2, 1, 2), strides=[1, 4], auto_pad="SAME_UPPER"))
+    n.output(n.op("ConvTranspose", x, n.weight(2, 3, 3, 4), strides=[2, 3], auto_pad="SAME_UPPER"))
+    n.output(n.op("Slice", x, n.ints(-2), n.ints(-2**62), n.ints(3), n.ints(-1)))
+    rows = n.op("Slice", x, n.op("Div", n.op("Shape", x, start=2, end=3), n.ints(2)), n.ints(2**63 - 1), n.ints(2))
+    first, _ = n.op("Split", rows, outs=2, axis=2, num_outputs=2)
+    n.output(n.op("Concat", n.op("Slice", first, n.ints(2), n.ints(2**63 - 1), n.ints(2)), n.op("Slice", first, n.ints(0), n.ints(2), n.ints(2)), axis=2))
+    return n.model(), [{"x": (1, 2, h, w)} for h, w in ((4, 7), (1, 1), (9, 10), (2, 3))]
+
+
 def shrunk():
     """Opset 19: images whose sizes are variables, by scales below one, and with reflected, repeated and wrapped ends."""
     n = Net("shrunk", 19)
@@ -1529,7 +1551,7 @@ def gates():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
-            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes,
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, small_sizes,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, gates]
 
 

@@ -537,6 +537,17 @@ static ash_status divide(ash_dims *dims, ash_dim a, ash_dim b, ash_poly *out, as
     return ASH_OK;
 }
 
+/* Brings bounds in to what has been shown of a dim and a number: small <= large. */
+static void note_order(ash_dims *dims, ash_dim small, ash_dim large) {
+    if (large < 0 && small >= 0) {
+        ash_dim_expr *expr = &dims->exprs.at[-large - 1];
+        expr->min = ASH_MAX(expr->min, small);
+    } else if (small < 0 && large >= 0) {
+        ash_dim_expr *expr = &dims->exprs.at[-small - 1];
+        expr->max = ASH_MIN(expr->max, large);
+    }
+}
+
 static ash_status choose(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
                          ash_diag *diag) {
     ash_poly p, q, difference;
@@ -544,11 +555,13 @@ static ash_status choose(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, as
     ash_poly__load(dims, b, &q);
     difference = p;
     if (ash_poly__add(dims, &difference, &q, -1) && ash_poly__nonnegative(dims, &difference)) {
+        note_order(dims, b, a);
         *out = op == ASH_DIM_MAX ? a : b;
         return ASH_OK;
     }
     difference = q;
     if (ash_poly__add(dims, &difference, &p, -1) && ash_poly__nonnegative(dims, &difference)) {
+        note_order(dims, a, b);
         *out = op == ASH_DIM_MAX ? b : a;
         return ASH_OK;
     }

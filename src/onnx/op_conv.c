@@ -69,14 +69,16 @@ void ash_onnx__window_auto_pad(ash_import *im, const ash_type *type, ash_onnx_wi
     ash_graph *g = im->graph;
     for (unsigned i = 0; i < w->n; i++) {
         int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1, stride = w->strides[i];
-        /* max(ceil(dim / stride) stride, dim + stride - span) - (dim + stride - span) */
+        /* max(span - stride + the rest of dim to a whole number of strides, 0) */
         ash_dim dim = type->dims[i + 2], up = ash_graph_dim_add(g, dim, stride - 1);
-        ash_dim all = ash_graph_dim_mul(g, ash_graph_dim_div(g, up, stride), stride);
-        all = ash_graph_dim_add(g, all, ASH_MAX(span - stride, 0));
+        ash_dim total = ash_graph_dim_mul(g, ash_graph_dim_div(g, up, stride), stride);
+        total = ash_graph_dim_sub(g, total, dim);
         if (span < stride)
-            dim = ash_graph_dim_add(g, dim, stride - span), all = ash_graph_dim_max(g, all, dim);
-        ash_dim total = ash_graph_dim_sub(g, all, dim), half = ash_graph_dim_div(g, total, 2),
-                rest = ash_graph_dim_sub(g, total, half);
+            total = ash_graph_dim_sub(g, ash_graph_dim_max(g, total, stride - span), stride - span);
+        else
+            total = ash_graph_dim_add(g, total, span - stride);
+        ash_dim half = ash_graph_dim_div(g, total, 2),
+                rest = ash_graph_dim_div(g, ash_graph_dim_add(g, total, 1), 2);
         w->before[i] = w->same_upper ? half : rest;
         w->after[i] = w->same_upper ? rest : half;
     }

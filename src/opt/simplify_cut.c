@@ -37,6 +37,24 @@ static ash_value slice_all(ash_rewrite *rw, const ash_node *n) {
     return n->ins[0];
 }
 
+/* Whether the slice of a value can be shown not to leave it; `like` is one as long as its attributes. Of two
+ * slices each can, and of both in one it may be too much for dims that are expressions. */
+static bool stays_inside(ash_rewrite *rw, ash_value x, const slice *s, const ash_node *like) {
+    const ash_type *in = ash_graph__type(rw->to, x);
+    ash_attr attrs[3];
+    ash_type out;
+    ash_node node = *like;
+    if (node.n_attrs != ASH_COUNT(attrs)) return false;
+    for (unsigned i = 0; i < node.n_attrs; i++) {
+        attrs[i] = like->attrs[i];
+        attrs[i].list = attrs[i].key == ASH_ATTR_STARTS  ? s->starts
+                        : attrs[i].key == ASH_ATTR_STEPS ? s->steps
+                                                         : s->dims;
+    }
+    node.ins = &x, node.attrs = attrs;
+    return ash_infer(rw->to->dims, &node, in, &out, NULL) == ASH_OK;
+}
+
 /* slice(slice(x)) -> slice(x) where the starts are numbers. */
 static ash_value slice_twice(ash_rewrite *rw, const ash_node *n) {
     ash_node inner;
@@ -54,7 +72,7 @@ static ash_value slice_twice(ash_rewrite *rw, const ash_node *n) {
         }
         s.dims[d] = outer.dims[d];
     }
-    return make_slice(rw, inner.ins[0], &s);
+    return stays_inside(rw, inner.ins[0], &s, n) ? make_slice(rw, inner.ins[0], &s) : ASH_NO_VALUE;
 }
 
 /* The only dim that a slice cuts, and all with step 1; false when there are more, or none. */
