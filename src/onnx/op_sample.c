@@ -266,8 +266,8 @@ void ash_onnx__op_roi_align(ash_import *im) {
 
 /* --- AffineGrid ----------------------------------------------------------------------------------- */
 
-/* Positions -1 to 1 along a dim: of the centres of its pixels, or of the first and the last one; of one pixel,
- * 0. */
+/* Positions -1 to 1 along a dim: of the centres of its pixels, or of the first and the last one; of one
+ * pixel, 0. */
 static ash_value ramp(ash_import *im, ash_dtype dtype, ash_dim dim, bool align_corners) {
     ash_graph *g = im->graph;
     ash_value x = ash_iota(g, dtype, &dim, 1, 0), count = ash_cast(g, ash_build__dim(g, dim), dtype);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Resizing an axis: how the model asks for it (op_resize.c), and results that move elements (resize_whole.c). */
+/* Resizing an axis: how the model asks for it (op_resize.c), and results that move elements
+ * (resize_whole.c). */
 #ifndef ASHLAR_ONNX_RESIZE_H
 #define ASHLAR_ONNX_RESIZE_H
 
@@ -45,8 +46,8 @@ typedef struct ash_onnx_resize_target {
     const ash_onnx_quotient *by; /* what the model has computed of sizes instead of out / in, or NULL */
 } ash_onnx_resize_target;
 
-/* Position in the operand of result element i (the specification's coordinate_transformation_mode), the whole
- * one that is taken of it, and the interpolation kernel, a triangle or Keys' cubic. */
+/* Position in the operand of result element i (the specification's coordinate_transformation_mode), the
+ * whole one that is taken of it, and the interpolation kernel, a triangle or Keys' cubic. */
 double ash_onnx__resize_position(const ash_onnx_resize *r, const ash_onnx_axis_plan *p, int64_t i);
 double ash_onnx__resize_nearest(ash_onnx_nearest how, double x);
 double ash_onnx__resize_kernel(const ash_onnx_resize *r, double x);

@@ -37,7 +37,7 @@ static ash_value slice_all(ash_rewrite *rw, const ash_node *n) {
     return n->ins[0];
 }
 
-/* Whether the slice of a value can be shown not to leave it; `like` is one as long as its attributes. Of two
+/* Whether the slice of a value can be shown not to leave it; `like` is any slice of that rank. Of two
  * slices each can, and of both in one it may be too much for dims that are expressions. */
 static bool stays_inside(ash_rewrite *rw, ash_value x, const slice *s, const ash_node *like) {
     const ash_type *in = ash_graph__type(rw->to, x);
