@@ -980,7 +980,7 @@ def odd_sizes():
 
 def small_sizes():
     """Opset 18: what operators do with sizes from 1 on: antialiasing, fractions of sizes, windows that are smaller than their
-    steps, slices from behind, and of slices."""
+    steps, slices from behind, and of slices, transforms."""
     n = Net("small_sizes", 18)
     x = n.input("x", [1, 2, "h", "w"])
     for mode, scales, sizes, more in (("linear", None, [4, 5], {}), ("cubic", [0.7, 0.3], None, {"exclude_outside": 1}),
@@ -997,6 +997,9 @@ def small_sizes():
     rows = n.op("Slice", x, n.op("Div", n.op("Shape", x, start=2, end=3), n.ints(2)), n.ints(2**63 - 1), n.ints(2))
     first, _ = n.op("Split", rows, outs=2, axis=2, num_outputs=2)
     n.output(n.op("Concat", n.op("Slice", first, n.ints(2), n.ints(2**63 - 1), n.ints(2)), n.op("Slice", first, n.ints(0), n.ints(2), n.ints(2)), axis=2))
+    signal = n.op("Unsqueeze", x, n.ints(4))
+    n.output(n.op("Add", n.op("DFT", n.op("DFT", signal, axis=2), axis=3, inverse=1), n.const(np.float32(3))))
+    n.output(n.op("Add", n.op("DFT", signal, axis=3, onesided=1), n.const(np.float32(3))))
     return n.model(), [{"x": (1, 2, h, w)} for h, w in ((4, 7), (1, 1), (9, 10), (2, 3))]
 
 

@@ -71,13 +71,30 @@ static bool fourier(ash_import *im, ash_dtype dtype, int64_t n, int64_t bins, bo
     return ash_import__ok(im);
 }
 
+/* The same where n is no number: computed when the graph runs. */
+static bool fourier_variable(ash_import *im, ash_dtype dtype, ash_dim n, ash_dim bins, bool inverse,
+                             ash_value *re, ash_value *im_) {
+    ash_graph *g = im->graph;
+    const ash_dim dims[] = {n, bins};
+    ash_value count = ash_cast(g, ash_build__dim(g, n), ASH_F64);
+    ash_value all = ash_mul(g, ash_iota(g, ASH_F64, dims, 2, 0), ash_iota(g, ASH_F64, dims, 2, 1));
+    ash_value rounds = ash_mul(g, ash_floor(g, ash_div(g, all, count)), count);
+    ash_value turn = ash_div(g, ash_build__with(g, ASH_OP_MUL, ash_sub(g, all, rounds), 2 * M_PI), count);
+    *re = ash_cos(g, turn), *im_ = ash_sin(g, turn);
+    *re = ash_cast(g, inverse ? ash_div(g, *re, count) : *re, dtype);
+    *im_ = ash_cast(g, inverse ? ash_div(g, *im_, count) : ash_neg(g, *im_), dtype);
+    return ash_import__ok(im);
+}
+
 /* x [..., n, 1 or 2], real or complex, transformed along its second to last axis: [..., bins, 2]. */
-static ash_value transform(ash_import *im, ash_value x, int64_t bins, bool inverse) {
+static ash_value transform(ash_import *im, ash_value x, ash_dim bins, bool inverse) {
     if (x == ASH_NO_VALUE) return x;
     ash_type type = ash_import__type(im, x);
     unsigned last = type.rank - 1;
     ash_value re, turn, parts[2];
-    if (!fourier(im, type.dtype, type.dims[last - 1], bins, inverse, &re, &turn)) return ASH_NO_VALUE;
+    const ash_dim n = type.dims[last - 1];
+    if (!(ash_dim_is_const(n) ? fourier : fourier_variable)(im, type.dtype, n, bins, inverse, &re, &turn))
+        return ASH_NO_VALUE;
     ash_value a = ash_build__at(im->graph, x, last, 0);
     parts[0] = ash_matmul(im->graph, a, re);
     parts[1] = ash_matmul(im->graph, a, turn);
@@ -137,17 +154,21 @@ void ash_onnx__op_dft(ash_import *im) {
     bool inverse = ash_import__attr_int(im, "inverse", 0) != 0,
          onesided = ash_import__attr_int(im, "onesided", 0) != 0;
     if (im->opset >= 20 && ash_import__has(im, 2) && !scalar_int(im, 2, &at)) return;
-    unsigned axis = ash_import__axis(im, at, type.rank);
-    if (type.rank < 2 || axis + 1 >= type.rank || !ash_dim_is_const(type.dims[axis])) {
+    unsigned axis = ash_import__axis(im, at, type.rank), second = type.rank - 2;
+    const bool has_length = ash_import__has(im, 1);
+    if (has_length && !scalar_int(im, 1, &length)) return;
+    if (type.rank < 2 || axis + 1 >= type.rank ||
+        (!ash_dim_is_const(type.dims[axis]) && (has_length || (inverse && onesided)))) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
                          "a transform along axis %u of a tensor of rank %u, or of a dim that is "
-                         "not a number",
+                         "not a number to a length, or back to a real signal",
                          axis, type.rank);
         return;
     }
-    length = inverse && onesided ? 2 * (type.dims[axis] - 1) : type.dims[axis];
-    if (ash_import__has(im, 1) && !scalar_int(im, 1, &length)) return;
-    if (length <= 0) {
+    if (!has_length) length = inverse && onesided ? 2 * (type.dims[axis] - 1) : type.dims[axis];
+    int64_t least = length, most;
+    if (!has_length) ash_dims_bounds(im->graph->dims, length, &least, &most);
+    if (least <= 0) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a transform of no elements");
         return;
     }
@@ -155,10 +176,11 @@ void ash_onnx__op_dft(ash_import *im) {
         ash_import__out(im, 0, real_signal(im, x, axis, length));
         return;
     }
-    unsigned second = type.rank - 2;
-    x = ash_build__swap(im->graph, fit(im, x, axis, length), axis, second);
-    x = transform(im, x, onesided ? length / 2 + 1 : length, inverse);
-    ash_import__out(im, 0, ash_build__swap(im->graph, x, axis, second));
+    if (has_length) x = fit(im, x, axis, length);
+    x = ash_build__swap(im->graph, x, axis, second);
+    ash_dim bins =
+        onesided ? ash_graph_dim_add(im->graph, ash_graph_dim_div(im->graph, length, 2), 1) : length;
+    ash_import__out(im, 0, ash_build__swap(im->graph, transform(im, x, bins, inverse), axis, second));
 }
 
 /* Of a signal [batch, n, c], [batch, frames, length, c]. */
