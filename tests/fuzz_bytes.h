@@ -77,7 +77,7 @@ static inline ash_value fuzz_byte_window(fuzz *f, bool *made) {
 static inline void fuzz_layer(fuzz *f) {
     bool made;
     ash_value y = chance(f, 50) ? fuzz_byte_product(f, &made) : fuzz_byte_window(f, &made);
-    if (!made || ash_type_max_count(f->g->dims, type_of(f, y)) > 8 * f->room) return;
+    if (!made || ash_type_max_count(f->g->dims, type_of(f, y)) > most_elements(f)) return;
     if (chance(f, 30)) keep(f, y, 0, 0, 0, false);
     y = fuzz_quantised(f, ash_cast(f->g, y, ASH_F32), -(int)pick(f, 16));
     if (chance(f, 40)) keep(f, y, 0, 0, 0, false);

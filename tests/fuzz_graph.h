@@ -17,6 +17,8 @@
 #include "random.h"
 
 enum { FUZZ_VALUES = 160 };
+/* In one of so many graphs the first variable's bound is so many times as large. */
+enum { FUZZ_FAR_ONE_IN = 8, FUZZ_FAR = 700, FUZZ_NEAR = 48 };
 
 typedef struct fuzz_value {
     ash_value id;
@@ -33,6 +35,7 @@ typedef struct fuzz {
     fuzz_value values[FUZZ_VALUES];
     unsigned n_values, n_inputs;
     int64_t room; /* elements of a value, about */
+    bool far;     /* the first variable's bound is far above the sizes that are run */
     ash_dim vars[2];
     unsigned n_vars, n_settled, n_states;
     bool wide; /* graphs run through whole plans: what the optimiser may round is not exact */
@@ -53,6 +56,13 @@ static inline bool chance(fuzz *f, unsigned percent) {
 
 static inline const ash_type *type_of(const fuzz *f, ash_value v) {
     return ash_graph__type(f->g, v);
+}
+
+/* What a variable is in a round: the most, which is FUZZ_NEAR where the bound is far; the least; anything
+ * between them. */
+static inline int64_t fuzz_size(fuzz *f, const ash_var *var, unsigned round) {
+    const int64_t most = ASH_MIN(var->max, FUZZ_NEAR);
+    return round == 0 ? most : round == 1 ? var->min : var->min + pick(f, most - var->min + 1);
 }
 
 /* --- what a value may be -------------------------------------------------------------------------- */
@@ -92,6 +102,11 @@ static inline bool is_exact(const fuzz *f, uint32_t i) {
     return !ash_dtype_is_float(type_of(f, f->values[i].id)->dtype) || f->values[i].error == 0;
 }
 
+/* The most that a value may have, at the bounds of all variables. */
+static inline int64_t most_elements(const fuzz *f) {
+    return 8 * (f->far ? 150000 : f->room);
+}
+
 /* The node, if shape inference allows it and no result is too large. */
 static inline ash_value try_add(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs,
                                 size_t n_attrs, ash_value *second) {
@@ -111,7 +126,7 @@ static inline ash_value try_add(fuzz *f, ash_op op, const ash_value *ins, size_t
     }
     const ash_node node = {.op = op, .n_ins = (uint16_t)n, .n_attrs = (uint16_t)n_attrs, .attrs = sorted};
     if (ash_infer(f->g->dims, &node, types, outs, &diag) != ASH_OK) return ASH_NO_VALUE;
-    if (ash_type_max_count(f->g->dims, &outs[0]) > 8 * f->room) return ASH_NO_VALUE;
+    if (ash_type_max_count(f->g->dims, &outs[0]) > most_elements(f)) return ASH_NO_VALUE;
     ash_graph_add(f->g, op, ins, n, sorted, n_attrs, made);
     if (second) *second = made[1];
     return made[0];
@@ -145,11 +160,14 @@ static inline ash_dim random_dim(fuzz *f) {
 static inline ash_type random_type(fuzz *f, ash_dtype dtype) {
     ash_type t = {.dtype = dtype, .rank = (unsigned)pick(f, 6)};
     if (chance(f, 3)) t.rank = 6;
-    int64_t count = 1;
+    int64_t count = 1, bound = 1; /* at the sizes that are run, and at the variables' bounds */
     for (unsigned d = 0; d < t.rank; d++) {
         t.dims[d] = random_dim(f);
-        if (count * max_dim(f, t.dims[d]) > f->room) t.dims[d] = 1 + pick(f, 2);
-        count *= ASH_MAX(max_dim(f, t.dims[d]), 1);
+        const int64_t most = max_dim(f, t.dims[d]);
+        int64_t run = f->far ? ASH_MIN(most, FUZZ_NEAR) : most, at_bound = most;
+        if (count * run > f->room || bound * at_bound > most_elements(f) / 8)
+            t.dims[d] = run = at_bound = 1 + pick(f, 2);
+        count *= ASH_MAX(run, 1), bound *= ASH_MAX(at_bound, 1);
     }
     return t;
 }
@@ -186,7 +204,7 @@ static inline void fuzz_fill(ash_wide *t, uint64_t seed, int64_t limit, bool spe
 static inline uint32_t new_leaf(fuzz *f, const ash_type *type, int64_t limit) {
     char name[16];
     unsigned n = f->n_inputs;
-    if (n == FUZZ_VALUES || ash_type_max_count(f->g->dims, type) > 8 * f->room) return FUZZ_NONE;
+    if (n == FUZZ_VALUES || ash_type_max_count(f->g->dims, type) > most_elements(f)) return FUZZ_NONE;
     bool special = ash_dtype_is_float(type->dtype) && chance(f, 8);
     uint64_t seed = test_random(&f->state);
     int64_t count, kind = pick(f, 10);

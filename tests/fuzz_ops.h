@@ -778,11 +778,13 @@ static inline void fuzz_build_with(fuzz *f, ash_graph *g, uint64_t seed, const f
     *f = (fuzz){.state = seed, .g = g, .room = 6000, .wide = n_more > 0};
     bool large = chance(f, 1); /* several chunks to a kernel */
     if (large) f->room = 150000;
+    f->far = !large && seed / 3 % FUZZ_FAR_ONE_IN == 0;
     for (unsigned i = 0, n = (unsigned)pick(f, 10); i < (n < 6 ? 0 : n < 8 ? 1u : 2u); i++) {
         char name[16];
         snprintf(name, sizeof name, "v%u", i);
         const int64_t min = pick(f, 3);
-        f->vars[f->n_vars++] = ash_graph_var(g, name, min, 3 + pick(f, 18));
+        const int64_t max = 3 + pick(f, 18);
+        f->vars[f->n_vars++] = ash_graph_var(g, name, min, f->far && i == 0 ? max * FUZZ_FAR : max);
     }
     ash_type type = random_type(f, random_dtype(f));
     if (new_leaf(f, &type, 0) == FUZZ_NONE) return;

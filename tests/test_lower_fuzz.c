@@ -340,12 +340,9 @@ static bool run_seed(uint64_t seed, bool all) {
     }
     assert_ok(ash_graph_status(g, &diag));
     bool ok = true;
-    for (int round = 0; round < (f.n_vars ? 3 : 1) && ok; round++) {
+    for (unsigned round = 0; round < (f.n_vars ? 3 : 1) && ok; round++) {
         int64_t vars[2] = {0};
-        for (unsigned i = 0; i < f.n_vars; i++) {
-            const ash_var *v = ash_dims_var(g->dims, i);
-            vars[i] = round == 0 ? v->max : round == 1 ? v->min : v->min + pick(&f, v->max - v->min + 1);
-        }
+        for (unsigned i = 0; i < f.n_vars; i++) vars[i] = fuzz_size(&f, ash_dims_var(g->dims, i), round);
         ok = run_vars(&f, seed, vars, bounds, all);
     }
     ash_graph_destroy(g);

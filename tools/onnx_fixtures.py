@@ -1003,6 +1003,43 @@ def small_sizes():
     return n.model(), [{"x": (1, 2, h, w)} for h, w in ((4, 7), (1, 1), (9, 10), (2, 3))]
 
 
+def weighted_means():
+    """Opset 17: two sums of one kernel, whose terms are gathered: less than a vector, more than a block of partial sums, and what
+    is left of either; sizes that are variables, and numbers."""
+    n = Net("weighted_means", 17)
+    x, ids = n.input("x", ["n", 8, "h"]), n.input("ids", ["n", 8, "h"], I64)
+    table = n.const(np.arange(1, 33, dtype=np.float32) / 8)
+
+    def both(how, x, ids):
+        weights = n.op("Gather", table, ids)
+        n.output(n.op(how, n.op("ReduceSum", n.op("Mul", x, weights), keepdims=0), n.op("ReduceSum", weights, keepdims=0)))
+
+    both("Div", x, ids)
+    count = n.op("ReduceProd", n.op("Shape", x), keepdims=0)
+    for length in (n.const(np.int64(3007)), n.op("Mul", count, n.const(np.int64(5)))):
+        places = n.op("Range", n.const(np.int64(0)), length, n.const(np.int64(1)))
+        waves = n.op("Add", n.op("Cos", n.op("Cast", places, to=F32)), n.const(np.float32(2)))
+        both("Mul", waves, n.op("Mod", places, n.const(np.int64(29))))
+    return n.model(), [{"x": (a, 8, b), "ids": (a, 8, b)} for a, b in ((1, 1), (3, 3), (11, 11), (4, 6))]
+
+
+def small_deviations():
+    """Opset 17 and com.microsoft: norms of rows that hardly differ, by each operator's own epsilon."""
+    n = Net("small_deviations", 17)
+    x, ids = n.input("x", ["b", 5, 16]), n.input("ids", ["b", 5], I64)
+    small, scale, shift = n.op("Mul", x, n.const(np.float32(1e-3))), n.weight(16, base=1.0), n.weight(16)
+    n.output(n.op("LayerNormalization", small, scale, shift))
+    n.output(n.op("SkipLayerNormalization", small, small, scale, shift, domain=MS))
+    n.output(n.op("SkipSimplifiedLayerNormalization", small, small, scale, domain=MS))
+    n.output(n.op("GatedRMSNorm", small, n.weight(8, base=1.0), x, domain=MS))
+    n.output(n.op("BranchwiseRMSNorm", small, num_branches=2, domain=MS))
+    ids = n.op("Cast", ids, to=TensorProto.INT32)
+    tables = [n.weight(32, 16, scale=1e-3), n.weight(32, 16, scale=1e-3), n.weight(32, 16, scale=1e-3)]
+    normal, count = n.op("EmbedLayerNormalization", ids, ids, *tables, scale, shift, outs=2, domain=MS)
+    n.output(normal), n.output(count, dtype=TensorProto.INT32)
+    return n.model(), [{"x": (b, 5, 16), "ids": (b, 5)} for b in (1, 3)]
+
+
 def shrunk():
     """Opset 19: images whose sizes are variables, by scales below one, and with reflected, repeated and wrapped ends."""
     n = Net("shrunk", 19)
@@ -1554,7 +1591,8 @@ def gates():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
-            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, small_sizes,
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, small_sizes, weighted_means,
+            small_deviations,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, gates]
 
 

@@ -122,10 +122,11 @@ struct counts {
 enum { AROUND_AHEAD = 6 };
 
 unsigned ash_gpu_turn(ash_gpu_shape s, int64_t k_tiles, int64_t cycle) {
-    enum { OF_PAIR = 2048, OF_CYCLE = 2304 };
+    enum { OF_PAIR = 2048, OF_CYCLE = 2304, EIGHT = 8 };
     if (ash_gpu_by_warp(s)) return 1;
     const int64_t adds = (int64_t)s.thread_rows * s.thread_vectors * VECTOR * s.terms / s.slices;
     if (cycle > 1 && k_tiles > cycle && cycle * adds <= OF_CYCLE) return (unsigned)cycle;
+    if (cycle <= 1 && s.terms % EIGHT) return 1;
     return k_tiles >= 4 && k_tiles % 2 == 0 && 2 * adds <= OF_PAIR ? 2 : 1;
 }
 

@@ -171,7 +171,8 @@ ash_gpu_time ash_gpu_time_in(const ash_target *target, const ash_gpu_work *work,
 /* How many k-tiles of a sum a turn of the loop has, where threads multiply each for itself. As many as lie
  * apart by numbers, `cycle` (0: none), where these are no more multiply-adds than what the processor
  * fetches ahead; else one of each half of the memory, whose addresses are numbers then, where k-tiles are
- * even in number, and two of them no more multiply-adds than others have in one. */
+ * even in number, and two of them no more multiply-adds than others have in one. Places of a window, which
+ * are no multiple of eight, are copied one by one: what that takes is once in registers, not twice. */
 unsigned ash_gpu_turn(ash_gpu_shape shape, int64_t k_tiles, int64_t cycle);
 
 /* Blocks of a tile whose threads multiply each for itself that a multiprocessor has memory and registers

@@ -51,7 +51,8 @@ static void close_block(ash_loops *l, void *arg, unsigned level) {
 static void reduce_once(ash_loops *l, void *arg) {
     reduction *r = arg;
     ash_kern *k = l->k;
-    bool full = k->lanes == l->lanes || !l->vector_inner;
+    /* a vector under a mask is one behind the full ones, even where it is as long as these */
+    const bool full = !l->vector_inner || l->lanes == 1 || (k->lanes == l->lanes && k->mask == ASH_NO_REF);
     size_t known = k->known.len;
     ash_loops__recall(l);
     for (unsigned i = 0; i < r->node->n_outs; i++) {
@@ -105,9 +106,10 @@ static bool is_inside(ash_loops *l, const window_dim *w) {
     const int64_t span = (w->steps - 1) * w->dilation;
     int64_t least, most;
     ash_dims_bounds(ixs->dims, w->extent, &least, &most);
-    return start.min >= 0 &&
-           (start.max < least - span ||
-            ash_ix_is_below(ixs, ash_ix_add(ixs, w->start, ash_ix_const(ixs, span)), w->extent));
+    if (start.min < 0 || (least < 1 && !start.n))
+        return false; /* of nothing, not even the first is there */
+    return start.max < least - span ||
+           ash_ix_is_below(ixs, ash_ix_add(ixs, w->start, ash_ix_const(ixs, span)), w->extent);
 }
 
 /* Whether all positions of the present windows lie inside the input, in all lanes that count: false when

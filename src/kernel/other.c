@@ -515,6 +515,7 @@ static ash_dim lower_scatter(ash_kern *k) {
     const ash_type *indices = ash_graph__type(k->graph, s.node->ins[1]);
     const ash_type *updates = ash_graph__type(k->graph, s.node->ins[2]);
     const unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(updates->dtype)));
+    if (ash_type_max_count(k->graph->dims, updates) == 0) return 0;
     if (s.node->op == ASH_OP_SCATTER_ND && updates->rank >= indices->rank && lanes > 1) {
         const ash_dim extent = updates->dims[updates->rank - 1];
         if (ash_kern_max(k, extent) >= lanes) return lower_columns(&s, extent, lanes);

@@ -134,6 +134,9 @@ void ash_onnx__op_fused_matmul(ash_import *im) {
 
 /* --- normalisations ------------------------------------------------------------------------------- */
 
+/* The default here, where ONNX's own operators have 1e-5. */
+static const double EPSILON = (double)1e-12f;
+
 /* The normalisation of x + skip + bias; the sum is result 3. Operands: x, skip, scale, then shift and bias,
  * or, for the simplified one (argument 1), which has no shift, bias alone. */
 void ash_onnx__op_skip_layer_norm(ash_import *im) {
@@ -143,9 +146,9 @@ void ash_onnx__op_skip_layer_norm(ash_import *im) {
     sum = plus(im, sum, simplified ? 3 : 4);
     if (!simplified && ash_import__has(im, 3)) shift = ash_import__in(im, 3);
     if (simplified)
-        ash_onnx__rms_norm(im, sum, ash_import__in(im, 2), 2);
+        ash_onnx__rms_norm(im, sum, ash_import__in(im, 2), EPSILON, 2);
     else
-        ash_onnx__layer_norm(im, sum, ash_import__in(im, 2), shift, 1);
+        ash_onnx__layer_norm(im, sum, ash_import__in(im, 2), shift, EPSILON, 1);
     ash_import__out(im, 3, sum);
 }
 
@@ -189,7 +192,7 @@ void ash_onnx__op_embed_layer_norm(ash_import *im) {
         sum = ash_add(im->graph, sum, rows(im, KINDS, SEGMENTS));
     ash_value scale = dequantized(im, ash_import__in(im, SCALE), SCALE),
               shift = dequantized(im, ash_import__in(im, SHIFT), SHIFT);
-    ash_onnx__layer_norm(im, sum, scale, shift, SIZE_MAX - 1);
+    ash_onnx__layer_norm(im, sum, scale, shift, EPSILON, SIZE_MAX - 1);
     if (ash_import__wants(im, 1)) {
         ash_value count = ash_import__has(im, MASK) ? ash_build__reduce(im->graph, ASH_OP_REDUCE_SUM,
                                                                         ash_import__in(im, MASK), 2, false)

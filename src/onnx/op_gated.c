@@ -36,7 +36,7 @@ void ash_onnx__op_gated_rms_norm(ash_import *im) {
     ash_graph *g = im->graph;
     ash_value x = ash_import__in(im, 0), scale = ash_import__in(im, 1);
     const ash_type type = ash_import__type(im, x), groups = ash_import__type(im, scale);
-    const double epsilon = ash_import__attr_float(im, "epsilon", (double)1e-6f);
+    const double epsilon = ash_import__attr_float(im, "epsilon", (double)1e-5f);
     const unsigned how = ASH_IMPORT_CHOICE(im, "activation", "silu", "swish", "sigmoid");
     if (!ash_import__ok(im)) return;
     x = in_groups(im, wide(im, x), groups.rank == 1 ? groups.dims[0] : -1);
@@ -54,7 +54,7 @@ void ash_onnx__op_branchwise_rms_norm(ash_import *im) {
     const ash_type type = ash_import__type(im, x);
     const int64_t branches = ash_import__attr_int(im, "num_branches", 0);
     const ash_dim last = type.rank ? type.dims[type.rank - 1] : 0;
-    const double epsilon = ash_import__attr_float(im, "epsilon", (double)1e-6f);
+    const double epsilon = ash_import__attr_float(im, "epsilon", (double)1e-5f);
     if (branches < 0 || (branches && (!ash_dim_is_const(last) || last % branches)))
         ash_import__fail(im, ASH_ERROR_SHAPE, "a last dim that is not %lld branches", (long long)branches);
     x = wide(im, x);

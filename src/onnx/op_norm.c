@@ -2,6 +2,9 @@
 /* Normalisations. */
 #include "ops.h"
 
+/* The default of all of these operators. */
+static const double EPSILON = (double)1e-5f;
+
 /* The mean over the axes and the mean square of what is left when it is subtracted. */
 static void moments(ash_import *im, ash_value x, uint32_t axes, ash_value *centred, ash_value *mean,
                     ash_value *variance) {
@@ -42,7 +45,7 @@ static ash_value running(ash_import *im, ash_value old, ash_value present, doubl
 void ash_onnx__op_batch_norm(ash_import *im) {
     ash_value x = ash_import__in(im, 0), mean = ash_import__in(im, 3), variance = ash_import__in(im, 4);
     unsigned rank = ash_import__type(im, x).rank;
-    double epsilon = ash_import__attr_float(im, "epsilon", (double)1e-5f);
+    double epsilon = ash_import__attr_float(im, "epsilon", EPSILON);
     double momentum = ash_import__attr_float(im, "momentum", (double)0.9f);
     if (rank < 2) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "an operand of rank %u", rank);
@@ -99,14 +102,15 @@ void ash_onnx__op_instance_norm(ash_import *im) {
     }
     moments(im, x, ((1u << rank) - 1) & ~3u, &centred, &mean, &variance);
     ash_value y = ash_div(im->graph, centred,
-                          deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
+                          deviation(im, variance, ash_import__attr_float(im, "epsilon", EPSILON)));
     y = ash_mul(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 1), rank - 2));
     ash_import__out(im, 0,
                     ash_add(im->graph, y, ash_build__channels(im->graph, ash_import__in(im, 2), rank - 2)));
 }
 
 /* Statistics over the axes from `axis` on, in the dtype that stash_type names (f32). */
-void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, size_t k_mean) {
+void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, double epsilon,
+                          size_t k_mean) {
     ash_value centred, mean, variance;
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
@@ -116,7 +120,7 @@ void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_valu
     if (type.dtype == ASH_F64) stash = ASH_F64;
     uint32_t axes = ((1u << type.rank) - 1) & ~((1u << axis) - 1);
     moments(im, ash_cast(im->graph, x, stash), axes, &centred, &mean, &variance);
-    ash_value down = deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f));
+    ash_value down = deviation(im, variance, ash_import__attr_float(im, "epsilon", epsilon));
     ash_value y = ash_cast(im->graph, ash_div(im->graph, centred, down), type.dtype);
     y = ash_mul(im->graph, y, scale);
     if (bias != ASH_NO_VALUE) y = ash_add(im->graph, y, bias);
@@ -128,17 +132,17 @@ void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_valu
 
 void ash_onnx__op_layer_norm(ash_import *im) {
     ash_value bias = ash_import__has(im, 2) ? ash_import__in(im, 2) : ASH_NO_VALUE;
-    ash_onnx__layer_norm(im, ash_import__in(im, 0), ash_import__in(im, 1), bias, 1);
+    ash_onnx__layer_norm(im, ash_import__in(im, 0), ash_import__in(im, 1), bias, EPSILON, 1);
 }
 
-void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, size_t k_inverse) {
+void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, double epsilon, size_t k_inverse) {
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
     ash_dtype stash = type.dtype == ASH_F64 ? ASH_F64 : ASH_F32;
     ash_value wide = ash_cast(im->graph, x, stash);
     ash_value square = ash_build__mean(im->graph, ash_mul(im->graph, wide, wide),
                                        ((1u << type.rank) - 1) & ~((1u << axis) - 1), true);
-    ash_value down = deviation(im, square, ash_import__attr_float(im, "epsilon", (double)1e-5f));
+    ash_value down = deviation(im, square, ash_import__attr_float(im, "epsilon", epsilon));
     wide = ash_cast(im->graph, ash_div(im->graph, wide, down), type.dtype);
     ash_import__out(im, 0, ash_mul(im->graph, wide, scale));
     if (ash_import__wants(im, k_inverse))
@@ -146,7 +150,7 @@ void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, size_t k_i
 }
 
 void ash_onnx__op_rms_norm(ash_import *im) {
-    ash_onnx__rms_norm(im, ash_import__in(im, 0), ash_import__in(im, 1), 1);
+    ash_onnx__rms_norm(im, ash_import__in(im, 0), ash_import__in(im, 1), EPSILON, 1);
 }
 
 /* x over its deviation, both about the mean, of each group of channels: [n, g, c/g, space...], over all but
@@ -165,7 +169,7 @@ static ash_value group_norm(ash_import *im, ash_value x, int64_t groups) {
     moments(im, ash_reshape(im->graph, x, split.dims, split.rank), ((1u << split.rank) - 1) & ~3u, &centred,
             &mean, &variance);
     return ash_div(im->graph, centred,
-                   deviation(im, variance, ash_import__attr_float(im, "epsilon", (double)1e-5f)));
+                   deviation(im, variance, ash_import__attr_float(im, "epsilon", EPSILON)));
 }
 
 /* Scale and bias are per group before opset 21, per channel since. */

@@ -134,9 +134,11 @@ ash_value ash_onnx__channels_first(ash_import *im, ash_value x);
 ash_value ash_onnx__channels_last(ash_import *im, ash_value x);
 
 /* LayerNormalization by the node's attributes: binds result 0, and the mean and the inverse deviation as
- * results k_mean and k_mean + 1. `bias` may be missing. RMSNormalization likewise. */
-void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, size_t k_mean);
-void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, size_t k_inverse);
+ * results k_mean and k_mean + 1. `bias` may be missing; `epsilon` counts where the node gives none.
+ * RMSNormalization likewise. */
+void ash_onnx__layer_norm(ash_import *im, ash_value x, ash_value scale, ash_value bias, double epsilon,
+                          size_t k_mean);
+void ash_onnx__rms_norm(ash_import *im, ash_value x, ash_value scale, double epsilon, size_t k_inverse);
 
 /* [batch, length, heads * size] as [batch, heads, length, size], and back. */
 ash_value ash_onnx__split_heads(ash_import *im, ash_value x, int64_t heads);

@@ -30,10 +30,7 @@ bool case_generate(ash_context *context, uint64_t seed, fuzz_case *c) {
     c->n_vars = (unsigned)caller_vars(c->g, vars);
     c->rounds = c->n_vars ? 4 : 2;
     for (unsigned r = 0; r < c->rounds; r++)
-        for (unsigned v = 0; v < c->n_vars; v++)
-            c->vars[r][v] = r == 0   ? vars[v]->max
-                            : r == 1 ? vars[v]->min
-                                     : vars[v]->min + pick(&f, vars[v]->max - vars[v]->min + 1);
+        for (unsigned v = 0; v < c->n_vars; v++) c->vars[r][v] = fuzz_size(&f, vars[v], r);
     return ash_graph_status(c->g, &diag) == ASH_OK && c->g->outputs.len > 0;
 }
 
