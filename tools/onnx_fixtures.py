@@ -1040,6 +1040,16 @@ def small_deviations():
     return n.model(), [{"x": (b, 5, 16), "ids": (b, 5)} for b in (1, 3)]
 
 
+def neighbours():
+    """Opset 10: nearest neighbours before there were ways to choose them, by scales that f32 has rounded; sizes that vary and not."""
+    n = Net("neighbours", 10)
+    x, known = n.input("x", [1, 2, "h", "w"]), n.input("known", [1, 2, 33, 21])
+    for scales in ((0.7, 2), (0.6, 0.5), (1.5, 0.3)):
+        for image in (x, known):
+            n.output(n.op("Resize", image, n.const(np.array((1, 1) + scales, np.float32)), mode="nearest"))
+    return n.model(), [{"x": (1, 2, h, w), "known": (1, 2, 33, 21)} for h, w in ((2, 4), (33, 21), (10, 7))]
+
+
 def shrunk():
     """Opset 19: images whose sizes are variables, by scales below one, and with reflected, repeated and wrapped ends."""
     n = Net("shrunk", 19)
@@ -1592,7 +1602,7 @@ FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, small_sizes, weighted_means,
-            small_deviations,
+            small_deviations, neighbours,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, gates]
 
 

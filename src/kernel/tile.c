@@ -396,13 +396,19 @@ static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
     size_t mark = ash_kern_mark(k), known = k->known.len;
     ash_kern_set_sym(k, t->block, block);
     ash_ref left = lanes_left(t, block);
-    if (left != ASH_NO_REF)
+    /* a run behind the last one has no place in what is read once for all of its lanes either */
+    const bool asks = left != ASH_NO_REF && t->store_lanes < t->lanes,
+               whole = asks && ash_dim_is_const(t->columns) && t->columns % t->lanes &&
+                       t->columns % t->store_lanes == 0;
+    if (asks) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, 0), left));
+    if (left != ASH_NO_REF && !whole)
         k->mask =
             ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
     ash_kern_know(k, t->anchor->out, value);
     ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
     k->known.len = known;
     k->mask = ASH_NO_REF;
+    if (asks) ash_nest_end(n);
     ash_kern_forget(k, mark);
 }
 

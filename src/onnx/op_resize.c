@@ -34,7 +34,13 @@ double ash_onnx__resize_position(const ash_onnx_resize *r, const ash_onnx_axis_p
     return 0;
 }
 
+/* Positions by scales as 0.7 fall on whole ones and on halves, but for what f32 has rounded of the scale:
+ * so much closer than any other position of an image. */
+static const double CLOSE = 1e-7;
+
 double ash_onnx__resize_nearest(ash_onnx_nearest how, double x) {
+    const double half = floor(2 * x + 0.5) / 2;
+    if (fabs(x - half) <= CLOSE * (1 + fabs(x))) x = half;
     switch (how) {
     case ROUND_PREFER_FLOOR: return ceil(x - 0.5);
     case ROUND_PREFER_CEIL: return floor(x + 0.5);
@@ -207,11 +213,17 @@ static ash_value position_formula(const axis_formula *f, ash_value x) {
 }
 
 static ash_value nearest_formula(const axis_formula *f, ash_value x) {
+    ash_graph *g = f->g;
+    ash_value half = ash_floor(g, ash_build__with(g, ASH_OP_ADD, ash_add(g, x, x), 0.5));
+    half = ash_build__with(g, ASH_OP_MUL, half, 0.5);
+    ash_value room =
+        ash_build__with(g, ASH_OP_MUL, ash_build__with(g, ASH_OP_ADD, ash_abs(g, x), 1), CLOSE);
+    x = ash_select(g, ash_le(g, ash_abs(g, ash_sub(g, x, half)), room), half, x);
     switch (f->r->rounding) {
-    case ROUND_PREFER_FLOOR: return ash_ceil(f->g, less(f, x, 0.5));
-    case ROUND_PREFER_CEIL: return ash_floor(f->g, ash_build__with(f->g, ASH_OP_ADD, x, 0.5));
-    case FLOOR: return ash_floor(f->g, x);
-    case CEIL: return ash_ceil(f->g, x);
+    case ROUND_PREFER_FLOOR: return ash_ceil(g, less(f, x, 0.5));
+    case ROUND_PREFER_CEIL: return ash_floor(g, ash_build__with(g, ASH_OP_ADD, x, 0.5));
+    case FLOOR: return ash_floor(g, x);
+    case CEIL: return ash_ceil(g, x);
     }
     return x;
 }
@@ -348,6 +360,8 @@ void ash_onnx__resize_taps(ash_import *im, const ash_onnx_resize *how, ash_value
 
 /* --- attributes ----------------------------------------------------------------------------------- */
 
+/* Before opset 11 the specification says nothing of positions: its example (2 x 4 by 0.6, the neighbours 1
+ * and 3) and onnxruntime take the next element of an axis that shrinks, and the one before of others. */
 static bool read_resize(ash_import *im, ash_onnx_resize *r) {
     static const char modes[] = {'n', 'l', 'c'};
     *r = (ash_onnx_resize){.transform = ASYMMETRIC, .rounding = FLOOR};
@@ -580,6 +594,7 @@ void ash_onnx__op_resize(ash_import *im) {
         const ash_onnx_resize_target *t = &targets[i];
         bool same = t->is_known ? t->scale == 1 : true;
         if (same && t->in == t->out && is_whole(im, &roi, i)) continue;
+        if (im->opset < 11) r.rounding = t->scale > 0 && t->scale < 1 ? CEIL : FLOOR;
         if (!t->is_known || roi.computed != ASH_NO_VALUE) {
             x = by_formula(im, &r, x, t, &roi, i);
             continue;
