@@ -65,9 +65,9 @@ static inline unsigned case_eager_rounds(const fuzz_case *c) {
 }
 /* The results of all rounds against the evaluator's, within what the case allows. */
 bool case_check(const fuzz_case *c, const case_results *r, char error[512]);
-/* Whether two have the same bits in so many rounds. */
+/* Whether two have the same bits in so many rounds; those of NaNs may be any, unless it is `to_the_bit`. */
 bool case_same(const fuzz_case *c, const case_results *a, const case_results *b, unsigned rounds,
-               const char *than, char error[512]);
+               bool to_the_bit, const char *than, char error[512]);
 
 /* Runs a case in one way, a number that says how plans are prepared (0: as if nothing were said), and
  * compares with the evaluator and with other ways of the same bits. False with an error that says what went
