@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs commands in an order that the seed chooses among those that streams, events and graphs allow. */
 #include "queue.h"
+#include <fenv.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -328,6 +329,9 @@ static bool run_task(ptx_task *t) {
     bool over = true;
     ptx_who who = {0};
     if (t->kind != TASK_KERNEL) who = begin(t);
+    const bool computes = t->kind == TASK_KERNEL || t->kind == TASK_WORK;
+    fenv_t callers; /* who may compute without denormals, as kernels of the processor do */
+    if (computes) fegetenv(&callers), fesetenv(FE_DFL_ENV);
     switch (t->kind) {
     case TASK_KERNEL: over = run_kernel(t); break;
     case TASK_COPY: copy(t, &who); break;
@@ -343,6 +347,7 @@ static bool run_task(ptx_task *t) {
         break;
     default: break;
     }
+    if (computes) fesetenv(&callers);
     present = NULL;
     if (ptx_finding_check() != PTX_N_CHECKS) lost = t->device;
     return over;
