@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SETUP  ?= tools/setup.sh
 MODEL  ?= $(BUILD)/resnet50.onnx
 
-.PHONY: build run test test-release test-address test-thread test-machines test-models fuzz gpu-check install clean format lint help
+.PHONY: build run test test-release test-address test-thread test-machines test-models test-chains fuzz gpu-check install clean format lint help
 
 # CMake configures again by itself when it must; only the first time is ours.
 build:
@@ -26,6 +26,14 @@ test:
 test-release test-address test-thread test-machines test-models: test-%:
 	@$(SETUP) test
 	@tools/test.sh $*
+
+# Random chains of operators with variable sizes beside onnxruntime, CHAINS of them from FIRST on; what differs stays in
+# build/chains.
+CHAINS ?= 5000
+FIRST  ?= 0
+test-chains: build
+	@bench/setup.sh >/dev/null
+	@build/bench/bin/python bench/chains.py --ashlar $(BUILD)/ashlar --out $(BUILD)/chains --first $(FIRST) --count $(CHAINS)
 
 # Random graphs for SECONDS; what fails is written, made small, to build-fuzz/found.
 SECONDS_OF_FUZZ ?= 7200
@@ -61,6 +69,7 @@ help:
 	@echo 'make test-release, test-address, test-thread, lint: one part of that'
 	@echo 'make test-machines  the tests once more, as other processors (AVX2, plain x86-64, other caches)'
 	@echo 'make test-models    ResNet-50 and a decoder, whole, on the stand-in for the CUDA driver: minutes'
+	@echo 'make test-chains    random chains of operators with variable sizes beside onnxruntime, CHAINS=$(CHAINS) from FIRST=$(FIRST) on'
 	@echo 'make fuzz       random graphs through everything, SECONDS_OF_FUZZ=$(SECONDS_OF_FUZZ)'
 	@echo 'make gpu-check  builds $(BUILD)/gpu_check, one file that needs a GPU'"'"'s driver and nothing else, and runs'
 	@echo '                it here: is everything right on the GPU, and how fast (GPU_CHECK=--quick: options)'
