@@ -130,7 +130,7 @@ static ash_status again(const check_run *run, seeded *s, ash_plan *plan, uint64_
         return status;
     }
     if (status == ASH_OK &&
-        !case_same(&s->c, s->first, got, s->c.rounds, time ? "before" : "in mode stream", error))
+        !case_same(&s->c, s->first, got, s->c.rounds, true, time ? "before" : "in mode stream", error))
         check_row_fail(row, "%.240s", error);
     case_results_free(got);
     return status;
@@ -157,7 +157,7 @@ static ash_status eager_again(seeded *s, const ash_plan_options *options, check_
     if (!got) return ASH_ERROR_OUT_OF_MEMORY;
     ash_status status = case_execute_eagerly(&s->c, options, got, diag);
     if (status == ASH_OK &&
-        !case_same(&s->c, s->first, got, case_eager_rounds(&s->c), "in mode stream", error))
+        !case_same(&s->c, s->first, got, case_eager_rounds(&s->c), true, "in mode stream", error))
         check_row_fail(row, "%.240s", error);
     case_results_free(got);
     return status;
