@@ -1050,6 +1050,18 @@ def neighbours():
     return n.model(), [{"x": (1, 2, h, w), "known": (1, 2, 33, 21)} for h, w in ((2, 4), (33, 21), (10, 7))]
 
 
+def long_transforms_spec():
+    """Opset 20: Fourier transforms of more elements than a matrix has rows, of all of a signal, back, and of a real one."""
+    n = Net("long_transforms_spec", 20)
+    x, step, axis, length = n.input("x", [1, 2100, 1]), n.const(np.int64(1)), n.const(np.int64(1)), n.const(np.int64(2100))
+    half = n.op("DFT", x, "", axis, onesided=1)
+    n.output(half)
+    n.output(n.op("DFT", n.op("DFT", x, "", axis), "", axis, inverse=1))
+    n.output(n.op("DFT", half, length, axis, inverse=1, onesided=1))
+    n.output(n.op("STFT", x, step, n.const(np.hanning(2100).astype(np.float32))))
+    return n.model(), [{"x": (1, 2100, 1)}]
+
+
 def shrunk():
     """Opset 19: images whose sizes are variables, by scales below one, and with reflected, repeated and wrapped ends."""
     n = Net("shrunk", 19)
@@ -1602,7 +1614,7 @@ FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, small_sizes, weighted_means,
-            small_deviations, neighbours,
+            small_deviations, neighbours, long_transforms_spec,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, gates]
 
 
