@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Windows and Fourier transforms: products with constant matrices of cosines and sines, one or, of long signals, two. */
+/* Windows and Fourier transforms: products with constant matrices of cosines and sines, one or, of long
+ * signals, two. */
 #include <math.h>
 
 #include "ops.h"
@@ -143,7 +144,7 @@ static ash_value in_one(ash_import *im, ash_value x, int64_t n) {
     return ash_reshape(im->graph, x, type.dims, type.rank);
 }
 
-/* The same with n = a b by two products (Cooley and Tukey, 1965): element i = p b + q of x, bin k = r + s a,
+/* The same with n = a b by two products (Cooley and Tukey, 1965), of elements p b + q and bins r + s a:
  *
  *     out[r + s a] = sum over q of w_b^(q s) w_n^(q r) (sum over p of w_a^(p r) x[p b + q]) */
 static spectrum by_factors(ash_import *im, spectrum x, int64_t a, int64_t b, int64_t bins, bool inverse) {
