@@ -193,8 +193,8 @@ static void check_repeats(trial *t, const ash_target *target, const ash_lower_op
         p->steps.len == q->steps.len && p->nests.len == q->nests.len && p->buffers.len == q->buffers.len;
     for (size_t i = 0; same && i < p->nests.len; i++) {
         const ash_nest *a = &p->nests.at[i], *b = &q->nests.at[i];
-        same =
-            a->code.len == b->code.len && !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at);
+        same = a->code.len == b->code.len &&
+               (!a->code.len || !memcmp(a->code.at, b->code.at, a->code.len * sizeof *a->code.at));
     }
     for (size_t i = 0; same && i < p->steps.len; i++)
         same =
