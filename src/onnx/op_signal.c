@@ -126,8 +126,9 @@ static int64_t factor_of(ash_dim n) {
 }
 
 static ash_value swapped(ash_import *im, ash_value x) {
+    if (x == ASH_NO_VALUE) return x;
     const unsigned rank = ash_import__type(im, x).rank;
-    return x == ASH_NO_VALUE ? x : ash_build__swap(im->graph, x, rank - 2, rank - 1);
+    return ash_build__swap(im->graph, x, rank - 2, rank - 1);
 }
 
 /* x [..., n] as [..., a, b], or two axes as one. */
@@ -174,17 +175,23 @@ static spectrum by_factors(ash_import *im, spectrum x, int64_t a, int64_t b, int
     return (spectrum){ash_slice_axis(g, x.re, last, 0, bins), ash_slice_axis(g, x.im, last, 0, bins)};
 }
 
+/* x [..., n] transformed along its last axis, in the way that is less work. */
+static spectrum transformed(ash_import *im, spectrum x, ash_dim bins, bool inverse) {
+    const ash_type type = ash_import__type(im, x.re);
+    const ash_dim n = type.dims[type.rank - 1];
+    const int64_t factor = factor_of(n);
+    return factor > 1 ? by_factors(im, x, factor, n / factor, bins, inverse)
+                      : by_matrix(im, x, bins, inverse);
+}
+
 /* x [..., n, 1 or 2], real or complex, transformed along its second to last axis: [..., bins, 2]. */
 static ash_value transform(ash_import *im, ash_value x, ash_dim bins, bool inverse) {
     if (x == ASH_NO_VALUE) return x;
     ash_type type = ash_import__type(im, x);
     unsigned last = type.rank - 1;
-    const ash_dim n = type.dims[last - 1];
-    const int64_t factor = factor_of(n);
     spectrum of = {ash_build__at(im->graph, x, last, 0),
                    type.dims[last] == 2 ? ash_build__at(im->graph, x, last, 1) : ASH_NO_VALUE};
-    of = factor > 1 ? by_factors(im, of, factor, n / factor, bins, inverse)
-                    : by_matrix(im, of, bins, inverse);
+    of = transformed(im, of, bins, inverse);
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     const ash_value parts[] = {ash_build__insert_axis(im->graph, of.re, last),
                                ash_build__insert_axis(im->graph, of.im, last)};
@@ -212,9 +219,7 @@ static ash_value long_real_signal(ash_import *im, ash_value x, int64_t length) {
         ash_build__reverse(g, ash_slice_axis(g, of.im, last - 1, 1, length - bins), last - 1);
     const ash_value all[] = {of.re, re}, all_turned[] = {of.im, ash_neg(g, turned)};
     of.re = ash_concat(g, all, 2, last - 1), of.im = ash_concat(g, all_turned, 2, last - 1);
-    const int64_t factor = factor_of(length);
-    of = factor > 1 ? by_factors(im, of, factor, length / factor, length, true)
-                    : by_matrix(im, of, length, true);
+    of = transformed(im, of, length, true);
     return ash_import__ok(im) ? ash_build__insert_axis(g, of.re, last) : ASH_NO_VALUE;
 }
 

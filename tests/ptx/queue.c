@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs commands in an order that the seed chooses among those that streams, events and graphs allow. */
 #include "queue.h"
-#include <fenv.h>
 
+#include <fenv.h>
 #include <stdio.h>
 #include <stdlib.h>
 
