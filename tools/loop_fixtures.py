@@ -242,8 +242,8 @@ def keypoints(folder):
              node("Loop", ["count", ""] + ["no_" + name for name in lists], list(lists), name="find", body=body)]
     graph = helper.make_graph(nodes, "keypoints", [value("maps", ["n", 3, 5, 6]), value("sizes", ["n", 2], TensorProto.INT64)],
                               [value(name, None, kind) for name, kind in kinds.items()], weights)
-    sizes = np.array([[40, 60], [2, 1], [7, 4], [32, 32], [5, 410]])
-    save(folder, graph, [{"maps": floats(len(s), 3, 5, 6), "sizes": s} for s in (np.concatenate([sizes] * 4), sizes[1:])])
+    sizes = np.array([[14, 20], [2, 1], [7, 4], [16, 16], [5, 410]])
+    save(folder, graph, [{"maps": floats(len(s), 3, 5, 6), "sizes": s} for s in (sizes, sizes[1:3])])
 
 
 def speech(folder):
