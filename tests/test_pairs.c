@@ -299,8 +299,9 @@ static void compiled_code_does_the_same(void **state) {
     check(f, &target, &window, 1, true, NULL);
 }
 
-/* A plan of a product of so many rows that may: the same bits on one thread and two, in every mode, within the
- * rounding of the plan that may not; where the processor has no such products, a refusal that says so. */
+/* A plan of a product of so many rows that may: the same bits on one thread and two, in every mode,
+ * within the rounding of the plan that may not; where the processor has no such products, a refusal that
+ * says so. */
 static void check_plans(fixture *f, ash_precision precision, int rows, bool there, double least,
                         double most) {
     enum { ROWS = 33, TERMS = 96, COLUMNS = 40 };
