@@ -209,6 +209,106 @@ def grid(c, x, channels):
     return c.op("GridSample", x, places, mode="linear", padding_mode=c.pick("zeros", "border"), align_corners=0), channels
 
 
+def conv_more(c, x, channels):
+    """Groups of several channels, dilations, uneven padding, as many results of each channel."""
+    groups = c.pick(*(g for g in (1, 2, 4, channels) if channels % g == 0))
+    out, side, apart = groups * c.pick(1, 2, 3), c.pick(2, 3), c.pick(1, 2, 3)
+    before = [c.pick(0, apart, (side - 1) * apart) for _ in range(2)]
+    attrs = dict(kernel_shape=[side, side], dilations=[apart] * 2, group=groups, strides=[c.pick(1, 2)] * 2,
+                 pads=before + [(side - 1) * apart - b for b in before])
+    y = c.op("Conv", x, c.weight(out, channels // groups, side, side), c.weight(out), **attrs)
+    return c.op("PRelu", y, c.weight(out, 1, 1)) if c.chance(0.3) else y, out
+
+
+def along_one_axis(c, x, channels):
+    """Means, maxima or sums of rows or columns, put beside each of them again."""
+    axis = c.pick(1, 2, 3)
+    y = c.op(c.pick("ReduceMean", "ReduceMax", "ReduceSum", "ReduceL2", "ReduceLogSumExp"), x, c.ints(axis), keepdims=1)
+    return c.op(c.pick("Add", "Sub", "Max"), x, c.op("Tanh", y)), channels
+
+
+def skip(c, x, channels):
+    """Half the size and back, beside what it was: padded to an even size first, as U-Nets are fed."""
+    x = padded(c, x, 2)
+    low = c.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    low = c.op("Conv", low, c.weight(6, channels, 3, 3), pads=[1] * 4)
+    if c.chance(0.5):
+        up = c.op("ConvTranspose", low, c.weight(6, 4, 2, 2), strides=[2, 2])
+    else:
+        up = c.op("DepthToSpace", c.op("Conv", low, c.weight(16, 6, 1, 1)), blocksize=2, mode=c.pick("DCR", "CRD"))
+    return c.op("Concat", x, up, axis=1), channels + 4
+
+
+def like_the_first(c, x, channels):
+    """Brought to the sizes of another input, whose values are added."""
+    other = c.input(1, channels, "h", "w")
+    sizes = c.op("Concat", c.op("Shape", x, end=2), c.op("Shape", other, start=2), axis=0)
+    y = c.op("Resize", x, "", "", sizes, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor") \
+        if c.chance(0.5) else c.op("Resize", x, "", "", sizes, mode="linear")
+    return c.op("Add", y, other), channels
+
+
+def places(c, x, channels):
+    """Each pixel's row and column as further channels."""
+    n, h, w = (c.number(x, a) for a in (0, 2, 3))
+    parts = [x]
+    for length, at in ((h, [0, 1, 3]), (w, [0, 1, 2])):
+        row = c.op("Range", c.const(np.int64(0)), length, c.const(np.int64(1)))
+        row = c.op("Div", c.op("Cast", row, to=TensorProto.FLOAT), c.op("Cast", length, to=TensorProto.FLOAT))
+        shape = c.op("Concat", c.op("Unsqueeze", n, c.ints(0)), c.ints(1), c.op("Shape", x, start=2), axis=0)
+        parts.append(c.op("Expand", c.op("Unsqueeze", row, c.ints(*at)), shape))
+    return c.op("Concat", *parts, axis=1), channels + 2
+
+
+def norms(c, x, channels):
+    if c.chance(0.5):
+        return c.op("LRN", x, size=c.pick(1, 3, 5), alpha=0.1, beta=0.75, bias=1.0), channels
+    return c.op("LpNormalization", c.op("Add", x, c.float(0.1)), axis=1, p=c.pick(1, 2)) if channels > 1 else x, channels
+
+
+def gated(c, x, channels):
+    """Halves of the channels, one a gate."""
+    y = c.op("Conv", x, c.weight(2 * channels, channels, 1, 1))
+    a, b = c.op("Split", y, outs=2, axis=1, num_outputs=2)
+    return c.op("Mul", a, c.op(c.pick("Sigmoid", "Softplus", "Mish", "HardSigmoid", "Elu", "Softsign"), b)), channels
+
+
+def picked(c, x, channels):
+    """The largest channels of each pixel, or of each column."""
+    axis = 1 if c.chance(0.5) else c.pick(2, 3)
+    k = c.pick(1, channels) if axis == 1 else 1
+    values, at = c.op("TopK", x, c.ints(k), outs=2, axis=axis, largest=c.pick(0, 1))
+    return c.op("Add", values, c.op("Mul", c.op("Cast", at, to=TensorProto.FLOAT), c.float(0.1))), k if axis == 1 else channels
+
+
+def patches(c, x, channels):
+    """Windows of two rows and two columns, gathered (im2col by indices)."""
+    h, w = c.number(x, 2), c.number(x, 3)
+    step, one, zero = c.const(np.int64(1)), c.const(np.int64(1)), c.const(np.int64(0))
+    rows = c.op("Unsqueeze", c.op("Range", zero, c.op("Sub", h, one), step), c.ints(1))
+    columns = c.op("Unsqueeze", c.op("Range", zero, c.op("Sub", w, one), step), c.ints(1))
+    pair = c.const(np.array([[0, 1]], np.int64))
+    y = c.op("Gather", x, c.op("Add", rows, pair), axis=2)
+    y = c.op("Gather", y, c.op("Add", columns, pair), axis=4)
+    return c.op("ReduceMax", y, c.ints(3, 5), keepdims=0), channels
+
+
+def masked(c, x, channels):
+    """Lower triangles, or where something is larger than the mean."""
+    if c.chance(0.5):
+        return c.op("Trilu", x, c.const(np.int64(c.pick(-1, 0, 2))), upper=c.pick(0, 1)), channels
+    mean = c.op("ReduceMean", x, c.ints(2, 3), keepdims=1)
+    return c.op("Where", c.op("Greater", x, mean), x, mean), channels
+
+
+def sampled(c, x, channels):
+    """Pooled boxes of the first image: as many images as boxes."""
+    boxes = c.const(np.array([[0, 0, 3, 2], [1, 1, 4, 5], [0, 2, 2, 2.5]], np.float32))
+    y = c.op("RoiAlign", x, boxes, c.ints(0, 0, 0), output_height=c.pick(1, 3), output_width=2, sampling_ratio=c.pick(0, 2),
+             mode=c.pick("avg", "avg", "max"), coordinate_transformation_mode=c.pick("half_pixel", "output_half_pixel"))
+    return y, channels
+
+
 # --- sequences: x is [n, l, width]; results are the value and its width ------------------------------------------------------
 
 
@@ -297,9 +397,131 @@ def scanned(c, x, width):
     return c.op("Transpose", outs[1], perm=[1, 0, 2]), width
 
 
+def rotated(c, x, width):
+    """Positions as rotations of pairs (RoPE), from a table or computed."""
+    length, half = c.number(x, 1), width // 2
+    at = c.op("Range", c.const(np.int64(0)), length, c.const(np.int64(1)))
+    if c.chance(0.5):
+        angles = c.op("Gather", c.const((np.outer(np.arange(64), 0.5 ** np.arange(half))).astype(np.float32)), at)
+    else:
+        angles = c.op("Mul", c.op("Unsqueeze", c.op("Cast", at, to=TensorProto.FLOAT), c.ints(1)), c.const((0.5 ** np.arange(half)).astype(np.float32)))
+    cos, sin = (c.op("Concat", *[c.op(f, angles)] * 2, axis=1) for f in ("Cos", "Sin"))
+    a, b = c.op("Split", x, outs=2, axis=2, num_outputs=2)
+    turned = c.op("Concat", c.op("Neg", b), a, axis=2)
+    return c.op("Add", c.op("Mul", x, cos), c.op("Mul", turned, sin)), width
+
+
+def behind_past(c, x, width):
+    """Rows of a cache come before."""
+    return c.op("Concat", c.input(1, "past", width), c.op("ReduceMean", x, c.ints(0), keepdims=1), axis=1), width
+
+
+def near(c, x, width):
+    """Attention to neighbours alone, with a bias for how far away they are."""
+    length = c.number(x, 1)
+    at = c.op("Range", c.const(np.int64(0)), length, c.const(np.int64(1)))
+    apart = c.op("Sub", c.op("Unsqueeze", at, c.ints(0)), c.op("Unsqueeze", at, c.ints(1)))
+    bias = c.op("Gather", c.weight(9), c.op("Add", c.op("Clip", apart, c.const(np.int64(-4)), c.const(np.int64(4))), c.const(np.int64(4))))
+    seen = c.op("LessOrEqual", c.op("Abs", apart), c.const(np.int64(c.pick(1, 3))))
+    scores = c.op("Where", seen, c.op("Add", c.op("Einsum", x, x, equation="nld,nmd->nlm"), bias), c.float(-1e30))
+    return c.op("Einsum", c.op("Softmax", scores, axis=2), x, equation="nlm,nmd->nld"), width
+
+
+def grouped_heads(c, x, width):
+    """Four heads of queries, two of keys and values, repeated; by the operator or by hand."""
+    size = 4
+    q, k, v = (c.op("MatMul", x, c.weight(width, n * size)) for n in (4, 2, 2))
+    if c.chance(0.5):
+        return c.op("Attention", q, k, v, q_num_heads=4, kv_num_heads=2, is_causal=c.pick(0, 1)), 4 * size
+    q, k, v = (c.op("Transpose", c.op("Reshape", y, c.ints(0, 0, n, size)), perm=[0, 2, 1, 3]) for y, n in ((q, 4), (k, 2), (v, 2)))
+
+    def repeat(y):
+        shape = c.op("Concat", c.op("Shape", y, end=2), c.ints(2), c.op("Shape", y, start=2), axis=0)
+        y = c.op("Expand", c.op("Unsqueeze", y, c.ints(2)), shape)
+        return c.op("Reshape", y, c.ints(0, 4, -1, size))
+
+    scores = c.op("MatMul", q, c.op("Transpose", repeat(k), perm=[0, 1, 3, 2]))
+    y = c.op("MatMul", c.op("Softmax", scores, axis=-1), repeat(v))
+    return c.op("Reshape", c.op("Transpose", y, perm=[0, 2, 1, 3]), c.ints(0, 0, 4 * size)), 4 * size
+
+
+def experts(c, x, width):
+    """The two best of four experts of each row, dense, with their shares scattered."""
+    scores = c.op("MatMul", x, c.weight(width, 4))
+    best, at = c.op("TopK", scores, c.ints(2), outs=2, axis=-1)
+    shares = c.op("ScatterElements", c.op("Mul", scores, c.float(0)), at, c.op("Softmax", best, axis=-1), axis=2)
+    hidden = c.op("MatMul", c.op("Unsqueeze", x, c.ints(1)), c.weight(4, width, width))
+    return c.op("Einsum", hidden, shares, equation="neld,nle->nld"), width
+
+
+def strided(c, x, width):
+    """Every second row of a convolution along, or means of pairs of rows; and back by repeating."""
+    y = c.op("Transpose", x, perm=[0, 2, 1])
+    if c.chance(0.5):
+        y = c.op("Conv", y, c.weight(width, width, 3), pads=[1, 1], strides=[2])
+    else:
+        y = c.op("AveragePool", y, kernel_shape=[2], strides=[2], pads=[0, 1], count_include_pad=c.pick(0, 1))
+    if c.chance(0.5):
+        y = c.op("Resize", y, "", c.const(np.array([1, 1, 2], np.float32)), mode=c.pick("nearest", "linear"),
+                 coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    return c.op("Transpose", y, perm=[0, 2, 1]), width
+
+
+def places_added(c, x, width):
+    """The first rows of a table, as many as there are."""
+    table = c.op("Slice", c.weight(64, width), c.ints(0), c.size(x, 1), c.ints(0))
+    return c.op("Add", x, table), width
+
+
+def sorted_rows(c, x, width):
+    """Rows in the order of their first numbers."""
+    keys = c.op("Gather", x, c.const(np.int64(0)), axis=2)
+    _, at = c.op("TopK", keys, c.size(x, 1), outs=2, axis=1, largest=c.pick(0, 1))
+    shape = c.op("Shape", x)
+    return c.op("GatherElements", x, c.op("Expand", c.op("Unsqueeze", at, c.ints(2)), shape), axis=1), width
+
+
+def reversed_rows(c, x, width):
+    if c.chance(0.5):
+        return c.op("Slice", x, c.ints(-1), c.ints(-2**62), c.ints(1), c.ints(-1)), width
+    lengths = c.op("Expand", c.size(x, 1), c.size(x, 0))
+    return c.op("ReverseSequence", x, lengths, batch_axis=0, time_axis=1), width
+
+
+def coded(c, x, width):
+    """Each row's largest number as a code, one-hot, through a table; repetitions are marked."""
+    codes = c.op("ArgMax", x, axis=2, keepdims=0)
+    y = c.op("OneHot", codes, c.const(np.int64(width)), c.const(np.array([-0.5, 1], np.float32)), axis=-1)
+    before = c.op("Concat", c.op("Slice", codes, c.ints(0), c.ints(1), c.ints(1)), c.op("Slice", codes, c.ints(0), c.ints(-1), c.ints(1)), axis=1)
+    same = c.op("Cast", c.op("Equal", codes, before), to=TensorProto.FLOAT)
+    return c.op("Add", c.op("MatMul", y, c.weight(width, width)), c.op("Unsqueeze", same, c.ints(2))), width
+
+
+def chunked(c, x, width):
+    """In pieces of four rows, filled up with zeros, each with sums of its own, and cut again."""
+    length = c.size(x, 1)
+    more = c.op("Mod", c.op("Neg", length), c.ints(4))
+    y = c.op("Pad", x, c.op("Concat", c.ints(0, 0, 0, 0), more, c.ints(0), axis=0))
+    y = c.op("Reshape", y, c.ints(0, -1, 4, width))
+    y = c.op("Add", y, c.op(c.pick("ReduceSum", "ReduceMax"), y, c.ints(2), keepdims=1))
+    y = c.op("Reshape", y, c.ints(0, -1, width))
+    return c.op("Slice", y, c.ints(0), length, c.ints(1)), width
+
+
+def updated(c, x, width):
+    """Some rows written anew, at places that are computed."""
+    length = c.size(x, 1)
+    at = c.op("Unsqueeze", c.op("Mod", c.op("Mul", c.const(np.array([1, 2, 5], np.int64)), c.ints(3)), length), c.ints(1))
+    y = c.op("ScatterND", c.op("Transpose", x, perm=[1, 0, 2]), at,
+             c.op("Expand", c.weight(1, 1, width), c.op("Concat", c.ints(3), c.size(x, 0), c.ints(width), axis=0)), reduction=c.pick("add", "max"))
+    return c.op("Transpose", y, perm=[1, 0, 2]), width
+
+
 IMAGES = (conv, conv, conv, conv_transpose, pool, pool, resize, resize, pad, pad_to_multiple, windows, cut, join, roll, swap, squeeze_excite,
-          channels_last, image_norm, flattened, space_to_depth, grid)
-SEQUENCES = (dense, attention, attention, row_norm, recurrence, conv_along, running, last_ones, masked_mean, true_ones, scanned)
+          channels_last, image_norm, flattened, space_to_depth, grid, conv_more, along_one_axis, skip, like_the_first, places, norms, gated,
+          picked, patches, masked, sampled)
+SEQUENCES = (dense, attention, attention, row_norm, recurrence, conv_along, running, last_ones, masked_mean, true_ones, scanned, rotated,
+             behind_past, near, grouped_heads, experts, strided, places_added, sorted_rows, reversed_rows, coded, chunked, updated)
 
 
 def image_chain(c):
