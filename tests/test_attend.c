@@ -109,11 +109,11 @@ static ash_target target_named(const char *name) {
     return t;
 }
 
-static ash_target target_with_blocks(const char *name) {
+static ash_target target_with_blocks(const char *name, int64_t keys) {
     ash_target t = target_named(name);
     t.costs.attend_share = 0;
     t.costs.pack_rows = 2;
-    t.costs.attend_keys = KEYS;
+    t.costs.attend_keys = keys;
     t.costs.position_bytes = 64;
     return t;
 }
@@ -136,8 +136,8 @@ static ash_graph *optimised(fixture *f, const ash_target *target) {
 enum { CALLS = 3 };
 
 /* For every width of vectors and for GPUs, interpreted, and compiled where this machine runs it; with each
- * of `count` lists of variables, at most CALLS. */
-static void compare(fixture *f, const int64_t (*vars)[8], size_t count, bool attends) {
+ * of `count` lists of variables, at most CALLS; so many keys to a block, or nearly. */
+static void compare_blocks(fixture *f, int64_t keys, const int64_t (*vars)[8], size_t count, bool attends) {
     test_values values[CALLS];
     ash_wide *inputs[CALLS], *expected[CALLS];
     for (size_t n = 0; n < count; n++) {
@@ -146,7 +146,7 @@ static void compare(fixture *f, const int64_t (*vars)[8], size_t count, bool att
         expected[n] = test_expected(f->g, inputs[n], vars[n]);
     }
     for (size_t i = 0; i < 4; i++) {
-        ash_target target = target_with_blocks(i < 3 ? compiled_levels[i] : "sm_80"), here;
+        ash_target target = target_with_blocks(i < 3 ? compiled_levels[i] : "sm_80", keys), here;
         ash_graph *fast = optimised(f, &target);
         const ash_lower_options fused = {.fuse = true}, single = {.fuse = false};
         assert_int_equal(number_of(fast, ASH_OP_ATTEND), attends);
@@ -160,6 +160,10 @@ static void compare(fixture *f, const int64_t (*vars)[8], size_t count, bool att
         test_free_expected(f->g, expected[n]);
         test_free_inputs(f->g, inputs[n]);
     }
+}
+
+static void compare(fixture *f, const int64_t (*vars)[8], size_t count, bool attends) {
+    compare_blocks(f, KEYS, vars, count, attends);
 }
 
 /* The greatest local buffer of a program for a target, in bytes. */
@@ -206,6 +210,26 @@ static void test_lengths(void **state) {
         if (i < MASKS) a.mask = (mask)i;
         build(f, &a);
         compare(f, none, 1, a.mask != NO_KEYS); /* which is known when nothing is a variable */
+    }
+}
+
+/* Blocks longer than a tile of scores with one vector of rows, which is higher than those with two: several
+ * of them, and a rest, for an odd number of vectors. */
+static void test_lone_vectors(void **state) {
+    fixture *f = *state;
+    static const int64_t none[1][8], keys[] = {32, 64}, rows[] = {3, 20, 33, 44};
+    for (unsigned i = 0; i < ASH_COUNT(keys) * ASH_COUNT(rows); i++) {
+        restart(f);
+        const attention a = {.batch = 1,
+                             .heads = 2,
+                             .shared = 2,
+                             .rows = rows[i / 2],
+                             .keys = 2 * keys[i % 2] + 3 + i,
+                             .size = 12,
+                             .columns = 9,
+                             .mask = i % 3 ? NONE : CAUSAL};
+        build(f, &a);
+        compare_blocks(f, keys[i % 2], none, 1, true);
     }
 }
 
@@ -283,7 +307,7 @@ static void expect_none(fixture *f, const ash_target *target) {
 
 static void test_what_stays(void **state) {
     fixture *f = *state;
-    ash_target target = target_with_blocks("x86-64-v3"), plain;
+    ash_target target = target_with_blocks("x86-64-v3", KEYS), plain;
     const attention a = {1, 2, 2, 40, 40, 8, 8, NONE, false, false, false};
     plain = target_named("x86-64-v3");
     plain.costs.attend_rows = 40;
@@ -316,7 +340,7 @@ static void test_what_stays(void **state) {
 /* The maximum is that of other axes, or the sum that of something else. */
 static void test_no_softmax(void **state) {
     fixture *f = *state;
-    ash_target target = target_with_blocks("x86-64-v3");
+    ash_target target = target_with_blocks("x86-64-v3", KEYS);
     for (unsigned i = 0; i < 4; i++) {
         restart(f);
         ash_graph *g = f->g;
@@ -335,6 +359,7 @@ static void test_no_softmax(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_lengths, begin, teardown),
+        cmocka_unit_test_setup_teardown(test_lone_vectors, begin, teardown),
         cmocka_unit_test_setup_teardown(test_variable_lengths, begin, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_large_is_stored, begin, teardown),
         cmocka_unit_test_setup_teardown(test_mask_of_positions_and_padding, begin, teardown),

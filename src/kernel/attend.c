@@ -39,7 +39,7 @@ typedef struct attend {
     int64_t vectors;         /* of rows, of a chunk */
     int64_t block;           /* keys */
     ash_tile_shape score_tile, value_tile;
-    unsigned lone_keys; /* of a tile of scores with one vector of rows */
+    unsigned lone_keys; /* of a tile of scores with one vector of rows; divides the block */
     ash_dim inner;      /* of the product */
     ash_sym row_block, row_lane, row, key, step, column, lane; /* column: a vector of them */
     ash_ix out[ASH_MAX_RANK], in[ASH_MAX_RANK], key_stride;    /* of the result; of the scores */
@@ -672,6 +672,7 @@ static void choose_sizes(attend *a) {
     a->score_tile = (ash_tile_shape){rows, vectors};
     a->block = ASH_MAX(ash_node_int(a->node, ASH_ATTR_KEYS) / rows, 1) * rows;
     a->lone_keys = (unsigned)ASH_MIN((int64_t)tile_keys(a, 1), a->block);
+    while (a->block % a->lone_keys) a->lone_keys--; /* a rest is that of the last block alone */
     int64_t all = a->vectors * a->lanes;
     const ash_tile_extents extents = {.rows = all, .blocks = ASH_MAX(a->strips, 1)};
     a->value_tile.rows = (unsigned)c->set_rows + 1;
