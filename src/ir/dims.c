@@ -439,7 +439,8 @@ static const ash_dim_atom *half_at(const ash_dims *dims, const ash_poly *p, uint
     return !atom->is_var && atom->op == ASH_DIM_DIV && atom->b > 0 && atom->b % 2 == 0 ? atom : NULL;
 }
 
-/* x, and floor(x / 2) and floor((x + 1) / 2), which it is the sum of; of these the first is an atom. */
+/* x, and floor(x / 2) and floor((x + 1) / 2), which it is the sum of; of these the first is an atom, and
+ * none is a number. */
 typedef struct halves {
     ash_poly x, low, high;
 } halves;
@@ -453,8 +454,9 @@ static bool halves_of(ash_dims *dims, uint32_t atom, halves *h) {
     more = h->x;
     ash_poly__const(1, &one);
     ash_poly__atom(atom, &h->low);
-    return ash_poly__add(dims, &more, &one, 1) &&
-           divide_by_number(dims, &more, 2, &h->high, NULL) == ASH_OK;
+    if (!ash_poly__add(dims, &more, &one, 1) || divide_by_number(dims, &more, 2, &h->high, NULL) != ASH_OK)
+        return false;
+    return h->high.n && h->high.at[0].n; /* a number would be found in any sum */
 }
 
 /* How many q are in p, at most `most`; constants do not count. */
