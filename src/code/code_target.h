@@ -39,6 +39,8 @@ struct ash_code_target {
     /* Constraints of assembly whose result, an i64, is its operand in the same register; NULL where
      * variables of outer loops need not be hidden from the code generator (emit.c). */
     const char *same_register;
+    /* The same of a vector of integers as long as a register; NULL where masks need not be hidden. */
+    const char *same_vector;
     /* Finds the addresses of the words that are looked at: ash_emit.asked and left_out. */
     void (*stop)(ash_emit *e);
     bool looks_first; /* every kernel looks at them before its first chunk, as nobody else could for it */

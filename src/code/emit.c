@@ -227,23 +227,32 @@ static bool has_products(const ash_emit *e, ash_ref loop) {
     return false;
 }
 
-/* The value as something of which nothing is known, in the same register. It touches no memory (none: the
- * value 0); of loops but those of tiles LLVM is told that what comes behind it is reached, so that loads
- * leave them. */
-static LLVMValueRef hidden(ash_emit *e, ash_ref loop, LLVMValueRef value) {
+/* A value behind an instruction that is none, of which the code generator knows nothing; `moves`: nor that
+ * it must stay where it is. */
+static LLVMValueRef behind_assembly(ash_emit *e, const char *constraints, LLVMValueRef value, bool moves) {
     static const char *const names[] = {"memory", "nounwind", "willreturn"};
-    const char *constraints = e->kind->same_register;
-    if (!constraints) return value;
     LLVMTypeRef own = LLVMTypeOf(value), type = LLVMFunctionType(own, &own, 1, false);
     LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, constraints, strlen(constraints), false, false,
                                             LLVMInlineAsmDialectATT, false);
     LLVMValueRef call = LLVMBuildCall2(e->b, type, nothing, &value, 1, "");
-    for (unsigned i = 0; i < (has_products(e, loop) ? 1 : ASH_COUNT(names)); i++) {
+    for (unsigned i = 0; i < (moves ? ASH_COUNT(names) : 1); i++) {
         unsigned kind = LLVMGetEnumAttributeKindForName(names[i], strlen(names[i]));
         LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex,
                                  LLVMCreateEnumAttribute(e->ctx, kind, 0));
     }
     return call;
+}
+
+LLVMValueRef ash_emit__same(ash_emit *e, const char *constraints, LLVMValueRef value) {
+    return behind_assembly(e, constraints, value, true);
+}
+
+/* The value as something of which nothing is known, in the same register. It touches no memory (none: the
+ * value 0); of loops but those of tiles LLVM is told that what comes behind it is reached, so that loads
+ * leave them. */
+static LLVMValueRef hidden(ash_emit *e, ash_ref loop, LLVMValueRef value) {
+    const char *constraints = e->kind->same_register;
+    return constraints ? behind_assembly(e, constraints, value, !has_products(e, loop)) : value;
 }
 
 /* Whether a GPU's thread reads so many buffers that it has no registers for addresses in all of them. */

@@ -462,6 +462,35 @@ static void store_lanes(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMV
     }
 }
 
+/* Whether LLVM may take a mask of several registers for another. For AVX2 it takes the lanes of a register
+ * for set that are not, and loads what lies there, where a number says which of a vector's lanes are set
+ * and a condition whether any is (LLVM 19.1). */
+static bool is_mistaken(const ash_emit *e, ash_dtype dtype, unsigned lanes, LLVMValueRef mask) {
+    const unsigned bytes = (unsigned)ash_dtype_size(dtype), own = e->target->vector_bytes / bytes;
+    return e->target->masks > 1 && bytes >= e->target->masks && e->kind->same_vector && lanes > own &&
+           lanes % own == 0 && !LLVMIsConstant(mask);
+}
+
+/* A load register by register, under masks whose lanes LLVM does not see. */
+static LLVMValueRef load_registers(ash_emit *e, const ash_inst *inst, LLVMTypeRef element, LLVMValueRef ptr,
+                                   LLVMValueRef mask, unsigned align) {
+    const unsigned bytes = (unsigned)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf)),
+                   own = e->target->vector_bytes / bytes;
+    LLVMTypeRef vector = LLVMVectorType(element, own),
+                bits = LLVMVectorType(LLVMIntTypeInContext(e->ctx, 8 * bytes), own);
+    LLVMValueRef parts[ASH_NEST_LANES_MAX];
+    for (unsigned i = 0; i * own < inst->lanes; i++) {
+        LLVMValueRef set = LLVMBuildSExt(e->b, ash_emit__part(e, mask, i * own, own), bits, "");
+        set = ash_emit__same(e, e->kind->same_vector, set);
+        set = LLVMBuildICmp(e->b, LLVMIntSLT, set, LLVMConstNull(bits), "");
+        LLVMValueRef at = offset_by(e, element, ptr, i32_const(e, i * own));
+        LLVMValueRef args[] = {at, i32_const(e, ASH_MIN(align, own * bytes)), set, LLVMConstNull(vector)};
+        parts[i] = masked_access(e, "llvm.masked.load", vector, LLVMTypeOf(at), args);
+        describe(e, parts[i], inst->buf, true);
+    }
+    return ash_emit__join(e, parts, inst->lanes / own);
+}
+
 static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     uint64_t multiple;
     LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), v;
@@ -473,7 +502,9 @@ static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     if (inst->b == ASH_NO_REF)
         return load_part(e, inst->buf, ash_emit__vector(element, inst->lanes), ptr, align);
     if (goes_by_lanes(e, inst, dtype, inst->lanes)) return load_lanes(e, inst, element, ptr);
-    LLVMValueRef args[] = {ptr, i32_const(e, align), mask_of(e, inst, inst->lanes), LLVMConstNull(vector)};
+    LLVMValueRef mask = mask_of(e, inst, inst->lanes);
+    if (is_mistaken(e, dtype, inst->lanes, mask)) return load_registers(e, inst, element, ptr, mask, align);
+    LLVMValueRef args[] = {ptr, i32_const(e, align), mask, LLVMConstNull(vector)};
     v = masked_access(e, "llvm.masked.load", vector, LLVMTypeOf(ptr), args);
     describe(e, v, inst->buf, true);
     return as_scalar(e, v);

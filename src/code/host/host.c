@@ -488,6 +488,7 @@ const ash_code_target ash_code__host = {
     .buffer = buffer,
     .shared = shared,
     .same_register = "=r,0",
+    .same_vector = "=x,0",
     .stop = stop,
     .round = round_to,
     .scale = scale,
