@@ -164,7 +164,7 @@ static ash_graph *make_sum(unsigned branches) {
 
 static ash_plan *prepare(const ash_graph *g, ash_plan_options options) {
     ash_plan *plan;
-    options.threads = options.threads ? options.threads : 1;
+    options.threads = 1;
     assert_ok(ash_plan_prepare(context, g, &options, &plan, &diag));
     return plan;
 }
