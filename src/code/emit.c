@@ -227,15 +227,14 @@ static bool has_products(const ash_emit *e, ash_ref loop) {
     return false;
 }
 
-/* A value behind an instruction that is none, of which the code generator knows nothing; `moves`: nor that
- * it must stay where it is. */
-static LLVMValueRef behind_assembly(ash_emit *e, const char *constraints, LLVMValueRef value, bool moves) {
-    static const char *const names[] = {"memory", "nounwind", "willreturn"};
+LLVMValueRef ash_emit__same(ash_emit *e, const char *constraints, LLVMValueRef value, bool returns) {
+    static const char *const names[] = {"memory", "nounwind",
+                                        "willreturn"}; /* it touches none: the value 0 */
     LLVMTypeRef own = LLVMTypeOf(value), type = LLVMFunctionType(own, &own, 1, false);
     LLVMValueRef nothing = LLVMGetInlineAsm(type, "", 0, constraints, strlen(constraints), false, false,
                                             LLVMInlineAsmDialectATT, false);
     LLVMValueRef call = LLVMBuildCall2(e->b, type, nothing, &value, 1, "");
-    for (unsigned i = 0; i < (moves ? ASH_COUNT(names) : 1); i++) {
+    for (unsigned i = 0; i < (returns ? ASH_COUNT(names) : 1); i++) {
         unsigned kind = LLVMGetEnumAttributeKindForName(names[i], strlen(names[i]));
         LLVMAddCallSiteAttribute(call, LLVMAttributeFunctionIndex,
                                  LLVMCreateEnumAttribute(e->ctx, kind, 0));
@@ -243,16 +242,11 @@ static LLVMValueRef behind_assembly(ash_emit *e, const char *constraints, LLVMVa
     return call;
 }
 
-LLVMValueRef ash_emit__same(ash_emit *e, const char *constraints, LLVMValueRef value) {
-    return behind_assembly(e, constraints, value, true);
-}
-
-/* The value as something of which nothing is known, in the same register. It touches no memory (none: the
- * value 0); of loops but those of tiles LLVM is told that what comes behind it is reached, so that loads
- * leave them. */
+/* A loop's value as something of which nothing is known. Of loops but those of tiles LLVM is told that what
+ * comes behind it is reached, so that loads leave them. */
 static LLVMValueRef hidden(ash_emit *e, ash_ref loop, LLVMValueRef value) {
     const char *constraints = e->kind->same_register;
-    return constraints ? behind_assembly(e, constraints, value, !has_products(e, loop)) : value;
+    return constraints ? ash_emit__same(e, constraints, value, !has_products(e, loop)) : value;
 }
 
 /* Whether a GPU's thread reads so many buffers that it has no registers for addresses in all of them. */

@@ -171,8 +171,9 @@ LLVMValueRef ash_emit__hreduce(ash_emit *e, ash_op op, ash_dtype dtype, LLVMValu
 
 LLVMValueRef ash_emit__part(ash_emit *e, LLVMValueRef v, unsigned from, unsigned count);
 LLVMValueRef ash_emit__join(ash_emit *e, LLVMValueRef *parts, unsigned count);
-/* The value, which the code generator then knows nothing of; constraints: of assembly that does nothing. */
-LLVMValueRef ash_emit__same(ash_emit *e, const char *constraints, LLVMValueRef value);
+/* The value in the same register, behind assembly that does nothing and has these constraints: LLVM knows
+ * nothing of it then; `returns`: but that what comes behind is reached. */
+LLVMValueRef ash_emit__same(ash_emit *e, const char *constraints, LLVMValueRef value, bool returns);
 
 LLVMValueRef ash_emit__cast(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a);
 /* The cast to an integer of at most 16 bits of what rounding (to nearest, ties to even) makes of an f32. */

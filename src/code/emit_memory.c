@@ -481,7 +481,7 @@ static LLVMValueRef load_registers(ash_emit *e, const ash_inst *inst, LLVMTypeRe
     LLVMValueRef parts[ASH_NEST_LANES_MAX];
     for (unsigned i = 0; i * own < inst->lanes; i++) {
         LLVMValueRef set = LLVMBuildSExt(e->b, ash_emit__part(e, mask, i * own, own), bits, "");
-        set = ash_emit__same(e, e->kind->same_vector, set);
+        set = ash_emit__same(e, e->kind->same_vector, set, true);
         set = LLVMBuildICmp(e->b, LLVMIntSLT, set, LLVMConstNull(bits), "");
         LLVMValueRef at = offset_by(e, element, ptr, i32_const(e, i * own));
         LLVMValueRef args[] = {at, i32_const(e, ASH_MIN(align, own * bytes)), set, LLVMConstNull(vector)};
