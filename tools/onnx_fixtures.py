@@ -1579,6 +1579,49 @@ def edges():
     return n.model(), [{"x": (p, 4), "t": (t,), "k": (5,), "image": (1, 2, 5, 6)} for p, t in ((7, 2), (2, 5), (3, 3), (9, 1))]
 
 
+def sizes_of_inputs():
+    """Opset 18: sizes, bounds, counts and scales that are inputs of the graph, and such as are computed of inputs."""
+    n = Net("sizes_of_inputs", 18)
+    x, image, flat = n.input("x", ["p", 6]), n.input("image", [1, 2, 5, "w"]), n.input("flat", [24])
+    size, scale, k = n.input("size", [1], I64), n.input("scale", [1]), n.input("k", [1], I64)
+    start, end, step = (n.input(name, [], I64) for name in ("start", "end", "step"))
+    pads, rows = n.input("pads", [2], I64), n.input("rows", [2], I64)
+    one, zero = n.ints(1), n.ints(0)
+    whole = n.op("Cast", n.op("Mul", scale, n.const(np.float32(4))), to=I64)
+    first = n.op("Unsqueeze", start, zero)
+    for mode in ("linear", "nearest", "cubic"):
+        n.output(n.op("Resize", image, "", "", n.op("Concat", n.ints(1, 2, 4), whole, axis=0), mode=mode))
+        n.output(n.op("Resize", image, "", n.op("Concat", n.const(np.float32([1, 1, 1])), scale, axis=0), mode=mode))
+    n.output(n.op("Resize", image, "", "", n.op("Concat", n.ints(1), n.op("Slice", rows, zero, one), n.ints(5), size, axis=0), mode="linear", antialias=1))
+    n.output(n.op("Tile", flat, size))
+    n.output(n.op("Expand", n.op("Unsqueeze", flat, n.ints(1)), n.op("Concat", one, size, axis=0)))
+    n.output(n.op("ConstantOfShape", size))
+    n.output(n.op("Pad", flat, pads))
+    n.output(n.op("Pad", flat, pads, mode="edge"))
+    n.output(n.op("Slice", x, first, n.op("Unsqueeze", end, zero), one))
+    n.output(n.op("Slice", x, rows, n.ints(2 ** 62, -1)))
+    left, right = n.op("Split", n.op("Transpose", x, perm=[1, 0]), n.op("Concat", k, n.op("Sub", n.ints(6), k), axis=0), axis=0, outs=2)
+    n.output(left)
+    n.output(right)
+    values, indices = n.op("TopK", x, k, outs=2)
+    n.output(values)
+    n.output(indices, dtype=I64)
+    values, indices = n.op("TopK", x, n.op("Min", n.op("Shape", x, end=1), k), axis=0, largest=0, outs=2)
+    n.output(values)
+    n.output(indices, dtype=I64)
+    n.output(n.op("OneHot", rows, n.op("Squeeze", size), n.const(np.float32([-1, 2]))))
+    n.output(n.op("Range", start, end, step), dtype=I64)
+    half = n.op("Mul", n.op("Cast", start, to=F32), n.const(np.float32(0.5)))
+    n.output(n.op("Range", half, n.op("Cast", end, to=F32), n.const(np.float32(0.25))))
+    n.output(n.op("Trilu", x, start, upper=0))
+    return n.model(), [
+        {"x": (p, 6), "image": (1, 2, 5, w), "flat": (24,), "size": np.int64([size]), "scale": np.float32([scale]), "k": np.int64([k]),
+         "start": np.array(start), "end": np.array(end), "step": np.array(step), "pads": np.int64(pads), "rows": np.int64(rows)}
+        for p, w, size, scale, k, start, end, step, pads, rows in (
+            (5, 6, 9, 2, 3, 0, 5, 1, [2, 0], [2, 4]), (7, 4, 3, 0.75, 2, -3, -1, 1, [0, 3], [2, 1]),
+            (4, 8, 1, 1, 4, 1, 10, 4, [0, 0], [2, 5]), (6, 16, 40, 2.5, 1, 4, -9, -2, [5, 4], [2, 0]))]
+
+
 def gates():
     """Opset 17 and com.microsoft: norms by groups and gates beside linear attention, positions in three streams; f32 and f16."""
     n = Net("gates", 17)
@@ -1614,7 +1657,7 @@ FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
             edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, small_sizes, weighted_means,
             small_deviations, neighbours, long_transforms_spec,
-            shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, gates]
+            shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, sizes_of_inputs, gates]
 
 
 def feed(net, info, shape, rng):

@@ -324,13 +324,13 @@ static number number_at(ash_import *im, ash_value x, int64_t i, unsigned *visits
     return node.n_ins && number_of_node(im, &node, i, visits, &out) ? out : pick(im, x, i);
 }
 
-/* Whether a value is a graph input, or moved out of one. */
-static bool is_input(const ash_import *im, ash_value x) {
+bool ash_onnx__is_given(const ash_import *im, ash_value x) {
     if (x == ASH_NO_VALUE) return false;
     const ash_value_info *info = ash_graph__value(im->graph, x);
     for (unsigned i = 0; i < VISITS && info->kind == ASH_VALUE_NODE; i++) {
         const ash_node *node = &im->graph->nodes.at[info->node];
-        if (ash_op_infos[node->op].class != ASH_CLASS_MOVE || !node->n_ins) return false;
+        const bool moves = ash_op_infos[node->op].class == ASH_CLASS_MOVE || node->op == ASH_OP_CAST;
+        if (!moves || !node->n_ins) return false;
         info = ash_graph__value(im->graph, node->ins[0]);
     }
     return info->kind == ASH_VALUE_INPUT;
@@ -407,14 +407,13 @@ const ash_onnx_quotient *ash_onnx__quotients(ash_import *im, size_t k, size_t *c
     return all;
 }
 
-number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count) {
+number *ash_onnx__numbers(ash_import *im, size_t k, size_t *count) {
     const ash_import_int *list;
     int64_t n;
     const ash_type type = ash_import__has(im, k) ? ash_import__in_type(im, k) : (ash_type){0};
     bool tracked = ash_import__try_list(im, k, &list, count);
     bool good =
         (type.dtype == ASH_I64 || type.dtype == ASH_I32) && ash_type_static_count(&type, &n) && n < PLACES;
-    if (!tracked && good && !inputs) good = !is_input(im, ash_import__in(im, k));
     if (!tracked && !good) tracked = ash_import__list(im, k, &list, count);
     if (!ash_import__ok(im)) return NULL;
     if (!tracked) *count = (size_t)n;
@@ -451,7 +450,7 @@ static ash_status check_size(void *user, const ash_call *call, ash_diag *out) {
 
 ash_value ash_onnx__within(ash_import *im, ash_value size, int64_t low, int64_t most, const char *name) {
     const ash_function function = {
-        .size = sizeof function, .name = "ashlar.check_size", .run = check_size, .pure = true};
+        .size = sizeof function, .name = ASH_ONNX_CHECK_SIZE, .run = check_size, .pure = true};
     const ash_type text = {.dtype = ASH_U8, .rank = 1, .dims = {(ash_dim)strlen(name)}},
                    scalar = {.dtype = ASH_I64};
     const int64_t bounds[] = {low, most};
@@ -516,31 +515,54 @@ bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigne
     return ash_import__ok(im);
 }
 
-ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed) {
+/* What a number is of a dim: how many of its elements, or a position, from its first or its last. */
+typedef enum size_cut { COUNT, FROM_FIRST, FROM_LAST } size_cut;
+
+static ash_value place_of(ash_import *im, ash_value size, ash_dim dim, unsigned axis, size_cut cut) {
     ash_graph *g = im->graph;
-    const uint64_t key = (uint64_t)reversed << 63 | (uint64_t)bound << 32 | (uint32_t)dim;
+    ash_value at = size;
+    const bool may_be_below = !(least(im, size) >= 0);
+    if (may_be_below && cut == COUNT) {
+        const char *name = ash_onnx__size_name(im, im->node->outs[0], axis);
+        return name ? ash_onnx__within(im, size, 0, INT64_MAX, name) : ASH_NO_VALUE;
+    }
+    if (may_be_below)
+        at = ash_select(g, ash_lt(g, size, ash_scalar(g, ASH_I64, 0)),
+                        ash_add(g, size, ash_build__dim(g, dim)), size);
+    if (cut == FROM_LAST)
+        at = ash_sub(g, ash_sub(g, ash_build__dim(g, dim), ash_scalar(g, ASH_I64, 1)), at);
+    return at;
+}
+
+static ash_dim settle_within(ash_import *im, ash_value size, ash_dim dim, unsigned axis, size_cut cut) {
+    ash_graph *g = im->graph;
+    const uint64_t key = (uint64_t)cut << 62 | (uint64_t)size << 32 | (uint32_t)dim;
     bool keeps = (ash_dim)(int32_t)dim == dim;
     uint64_t before;
-    if (!ash_import__ok(im) || bound == ASH_NO_VALUE) return 0;
-    if (ash_map_get(&im->ends, bound, &before)) {
-        if (!reversed) return ash_graph_dim_min(g, (ash_dim)before, dim);
+    if (!ash_import__ok(im) || size == ASH_NO_VALUE) return 0;
+    if (ash_map_get(&im->ends, size, &before)) {
+        if (cut != FROM_LAST) return ash_graph_dim_min(g, (ash_dim)before, dim);
         const ash_dim last = ash_graph_dim_sub(g, ash_graph_dim_max(g, dim, 1), 1);
         return ash_graph_dim_sub(g, last, ash_graph_dim_min(g, (ash_dim)before, last));
     }
     if (keeps && ash_map_get(&im->cuts, key, &before)) return (ash_dim)before;
-    ash_value at = bound;
-    if (!(least(im, bound) >= 0))
-        at = ash_select(g, ash_lt(g, bound, ash_scalar(g, ASH_I64, 0)),
-                        ash_add(g, bound, ash_build__dim(g, dim)), bound);
-    if (reversed) at = ash_sub(g, ash_sub(g, ash_build__dim(g, dim), ash_scalar(g, ASH_I64, 1)), at);
+    ash_value at = place_of(im, size, dim, axis, cut);
     ash_dim out = ash_onnx__settle(im, at, dim, 0, axis);
     if (keeps && ash_import__ok(im) && !ash_map_put(&im->cuts, key, (uint64_t)out))
         im->status = ASH_NO_MEMORY(&im->diag);
     return out;
 }
 
+ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed) {
+    return settle_within(im, bound, dim, axis, reversed ? FROM_LAST : FROM_FIRST);
+}
+
+ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, unsigned axis) {
+    return settle_within(im, count, dim, axis, COUNT);
+}
+
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
-    number *numbers = ash_onnx__numbers(im, k, false, count);
+    number *numbers = ash_onnx__numbers(im, k, count);
     ash_import_int *sizes = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *sizes) : NULL;
     *list = sizes;
     if (numbers && !sizes) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -553,6 +575,15 @@ bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size
         sizes[i].dim = !ash_dim_is_const(sizes[i].v);
     }
     return true;
+}
+
+bool ash_onnx__size(ash_import *im, size_t k, unsigned axis, ash_dim *out) {
+    size_t n;
+    const number *one = ash_onnx__numbers(im, k, &n);
+    if (one && n != 1) ash_import__fail(im, ASH_ERROR_SHAPE, "%zu numbers as a size", n);
+    if (!one || n != 1) return false;
+    return is_known(*one) ? ash_import__size(im, one->known, out)
+                          : ash_onnx__settle_size(im, one->value, axis, 0, out);
 }
 
 /* --- sizes that must be equal --------------------------------------------------------------------- */

@@ -11,6 +11,8 @@ enum { ASH_ONNX_FEW = 16 };
 
 /* The function that fails where a branch is taken that the graph does not have. */
 #define ASH_ONNX_REFUSE "ashlar.refuse"
+/* The function that hands on a computed size, and fails where that is below what there can be or above its limit. */
+#define ASH_ONNX_CHECK_SIZE "ashlar.check_size"
 
 /* The body in an attribute; NULL and a failure when there is none. */
 const ash_wire *ash_onnx__body_attr(ash_import *im, const char *name);

@@ -126,17 +126,16 @@ void ash_onnx__op_tensor_scatter(ash_import *im) {
 void ash_onnx__op_one_hot(ash_import *im) {
     ash_value indices = ash_cast(im->graph, ash_import__in(im, 0), ASH_I64), values = ash_import__in(im, 2);
     ash_type type = ash_import__type(im, indices);
-    const ash_import_int *list;
     const double *numbers;
     size_t n;
     ash_dim depth;
-    if (ash_import__try_list(im, 1, &list, &n) && n == 1) {
-        if (!ash_import__size(im, list[0], &depth)) return;
-    } else if (ash_import__floats(im, 1, &numbers, &n) && n == 1 && numbers[0] >= 0 && numbers[0] < 0x1p31)
-        depth = (ash_dim)numbers[0];
-    else
-        return;
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank + 1);
+    if (ash_dtype_is_float(ash_import__in_type(im, 1).dtype)) {
+        if (!ash_import__floats(im, 1, &numbers, &n)) return;
+        depth = n == 1 && numbers[0] >= 0 && numbers[0] < 0x1p31 ? (ash_dim)numbers[0] : -1;
+        if (depth < 0) ash_import__fail(im, ASH_ERROR_SHAPE, "the depth is no number of elements");
+    } else if (!ash_onnx__size(im, 1, axis, &depth))
+        return;
     if (!ash_import__ok(im) || type.rank == ASH_MAX_RANK) return;
     ash_value zero = ash_scalar(im->graph, ASH_I64, 0);
     ash_value wrapped = ash_add(im->graph, indices, ash_build__dim(im->graph, depth));
@@ -191,14 +190,18 @@ void ash_onnx__op_cumprod(ash_import *im) {
 /* k is an attribute before opset 10. */
 void ash_onnx__op_topk(ash_import *im) {
     ash_value x = ash_import__in(im, 0), indices;
-    const ash_import_int attr = {ash_import__attr_int(im, "k", 0), false}, *list = &attr;
+    const ash_onnx_number attr = {{ash_import__attr_int(im, "k", 0), false}, ASH_NO_VALUE}, *number = &attr;
     size_t n = 1;
     ash_dim k;
-    if (im->opset >= 10 && !ash_import__list(im, 1, &list, &n)) return;
+    if (im->opset >= 10 && !(number = ash_onnx__numbers(im, 1, &n))) return;
     if (n != 1) ash_import__fail(im, ASH_ERROR_SHAPE, "%zu numbers as k", n);
-    if (n != 1 || !ash_import__size(im, *list, &k)) return;
     ash_type type = ash_import__type(im, x);
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", -1), type.rank);
+    if (!ash_import__ok(im)) return;
+    if (number->value != ASH_NO_VALUE)
+        k = ash_onnx__settle_count(im, number->value, type.dims[axis], axis);
+    else if (!ash_import__size(im, number->known, &k))
+        return;
     /* More than there are is an error of the model: a minimum shows that it does not happen. */
     if (!ash_dim_is_const(k) && ash_import__ok(im)) k = ash_graph_dim_min(im->graph, k, type.dims[axis]);
     bool largest = ash_import__attr_int(im, "largest", 1) != 0;

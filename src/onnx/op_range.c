@@ -45,9 +45,9 @@ static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     ash_dim dim;
     if (ash_dtype_is_float(dtype) || !ash_import__try_ints(im, 2, &delta, &n) || n != 1 || delta[0] != 1)
         return false;
-    const ash_onnx_number *start = ash_onnx__numbers(im, 0, true, &n);
+    const ash_onnx_number *start = ash_onnx__numbers(im, 0, &n);
     if (!start || n != 1) return false;
-    const ash_onnx_number *end = ash_onnx__numbers(im, 1, true, &n);
+    const ash_onnx_number *end = ash_onnx__numbers(im, 1, &n);
     if (!end || n != 1 || (end->value == ASH_NO_VALUE && start->value == ASH_NO_VALUE)) return false;
     bool from_zero = start->value == ASH_NO_VALUE && !start->known.dim && !start->known.v;
     ash_value count = from_zero ? end->value : ash_onnx__number_less(im, *end, *start).value;
@@ -63,14 +63,32 @@ static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     return true;
 }
 
+/* Where any of the three is computed: ceil((limit - start) / delta) elements, in double precision. A step of
+ * 0 is refused as a size below 0. */
+static void range_computed(ash_import *im, ash_dtype dtype) {
+    ash_graph *g = im->graph;
+    ash_value v[3];
+    ash_dim dim;
+    for (size_t k = 0; k < 3; k++) v[k] = ash_reshape(g, ash_import__in(im, k), NULL, 0);
+    const ash_value way = ash_cast(g, ash_sub(g, v[1], v[0]), ASH_F64), by = ash_cast(g, v[2], ASH_F64);
+    const ash_value count = ash_build__with(g, ASH_OP_MAX, ash_ceil(g, ash_div(g, way, by)), 0);
+    const ash_value size =
+        ash_select(g, ash_eq(g, by, ash_scalar(g, ASH_F64, 0)), ash_scalar(g, ASH_F64, -1), count);
+    if (!ash_onnx__settle_size(im, ash_cast(g, size, ASH_I64), 0, 0, &dim)) return;
+    ash_import__out(im, 0, ash_add(g, ash_mul(g, ash_iota(g, dtype, &dim, 1, 0), v[2]), v[0]));
+}
+
 /* max(ceil((limit - start) / delta), 0) elements, start + i * delta. */
 void ash_onnx__op_range(ash_import *im) {
     ash_dtype dtype = ash_import__in_type(im, 0).dtype;
     const double *v[3] = {0};
     size_t n;
-    if (range_of_ints(im, dtype) || range_to_computed(im, dtype)) return;
+    if (range_of_ints(im, dtype) || range_to_computed(im, dtype) || !ash_import__ok(im)) return;
     for (size_t k = 0; k < 3; k++)
-        if (!ash_import__floats(im, k, &v[k], &n) || n != 1) {
+        if (!ash_import__try_floats(im, k, &v[k], &n)) {
+            range_computed(im, dtype);
+            return;
+        } else if (n != 1) {
             ash_import__fail(im, ASH_ERROR_SHAPE, "an operand that is not a scalar");
             return;
         }

@@ -448,23 +448,61 @@ static bool scale_by(ash_import *im, const ash_onnx_quotient *q, ash_onnx_resize
     return ash_import__size(im, out, &t->out);
 }
 
+/* The scales of operand k where they are computed when the graph runs; else ASH_NO_VALUE. */
+static ash_value factors_of(ash_import *im, size_t k, size_t *n) {
+    const ash_type type = ash_import__in_type(im, k);
+    if (im->opset < 11 || !ash_dtype_is_float(type.dtype) || type.rank != 1 ||
+        !ash_dim_is_const(type.dims[0]))
+        return ASH_NO_VALUE;
+    *n = (size_t)type.dims[0];
+    return ash_import__in(im, k);
+}
+
+/* The extent that is computed. Images and channels (dims 0 and 1) are resized by nothing that people run, and
+ * two limits more would make memory for results that there are not: an execution that does fails. */
+static bool settled_size(ash_import *im, ash_value size, unsigned rank, ash_onnx_resize_target *t) {
+    if (!ash_onnx__settle_size(im, size, t->axis, 0, &t->out)) return false;
+    if (rank < 3 || t->axis > 1) return true;
+    t->held = t->out, t->out = t->in, t->scale = 1, t->factor = ASH_NO_VALUE;
+    return true;
+}
+
+/* The extent that scale i of these makes: floor(in * scale), in f32. */
+static bool scale_by_factor(ash_import *im, ash_value factors, size_t i, unsigned rank,
+                            ash_onnx_resize_target *t) {
+    ash_graph *g = im->graph;
+    ash_dim whole;
+    if (ash_onnx__whole(im, factors, (int64_t)i, &whole) && ash_dim_is_const(whole)) {
+        t->scale = (double)whole;
+        t->out = scaled(im, t->in, t->scale);
+        return ash_import__ok(im);
+    }
+    const ash_value factor = ash_reshape(g, ash_build__at(g, factors, 0, (int64_t)i), NULL, 0);
+    const ash_value in = ash_cast(g, ash_build__dim(g, t->in), ASH_F32);
+    const ash_value out = ash_floor(g, ash_mul(g, in, ash_cast(g, factor, ASH_F32)));
+    t->factor = ash_cast(g, factor, ASH_F64);
+    return settled_size(im, ash_cast(g, out, ASH_I64), rank, t);
+}
+
 /* Which axes change, by how much, and to what size: from scales, or from sizes. */
 static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales,
                        ash_onnx_resize_target *targets, size_t *n) {
     double of_images[] = {1, 1, 1, 1};
     const double *given = NULL;
     const ash_onnx_quotient *quotients = NULL;
-    const ash_import_int *want = NULL;
+    const ash_onnx_number *want = NULL;
     const int64_t *listed = NULL;
+    ash_value factors = ASH_NO_VALUE;
     size_t n_axes = type->rank;
     bool by_scale = false, by_size = false;
     if (im->opset >= 18) ash_import__attr_ints(im, "axes", &listed, &n_axes);
     if (!listed) n_axes = type->rank;
     const ash_onnx_attr *attr = im->opset < 9 ? ash_import__attr(im, "scales", ONNX_ATTR_FLOATS) : NULL;
-    if (ash_import__has(im, k_scales) && !ash_import__try_floats(im, k_scales, &given, n))
-        quotients = ash_onnx__quotients(im, k_scales, n);
+    if (ash_import__has(im, k_scales) && !ash_import__try_floats(im, k_scales, &given, n) &&
+        !(quotients = ash_onnx__quotients(im, k_scales, n)))
+        factors = factors_of(im, k_scales, n);
     if (ash_import__has(im, k_scales) &&
-        !(by_scale = quotients || ash_import__floats(im, k_scales, &given, n)))
+        !(by_scale = quotients || factors != ASH_NO_VALUE || ash_import__floats(im, k_scales, &given, n)))
         return false;
     if (im->opset < 7) { /* height and width of images */
         of_images[2] = ash_import__attr_float(im, "height_scale", 1);
@@ -475,7 +513,7 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales,
     }
     by_scale = by_scale && *n > 0;
     if (!by_scale && ash_import__has(im, k_scales + 1) &&
-        !(by_size = ash_import__list(im, k_scales + 1, &want, n)))
+        !(by_size = (want = ash_onnx__numbers(im, k_scales + 1, n)) != NULL))
         return false;
     if (attr) *n = attr->n;
     if ((!by_scale && !by_size && !attr) || *n != n_axes || n_axes > type->rank) {
@@ -485,23 +523,24 @@ static bool read_sizes(ash_import *im, const ash_type *type, size_t k_scales,
     }
     for (size_t i = 0; i < *n && ash_import__ok(im); i++) {
         ash_onnx_resize_target *t = &targets[i];
-        *t = (ash_onnx_resize_target){0};
+        *t = (ash_onnx_resize_target){.factor = ASH_NO_VALUE};
         t->axis = ash_import__axis(im, listed ? listed[i] : (int64_t)i, type->rank);
         t->in = type->dims[t->axis];
         t->scale = attr ? (double)attr->floats[i] : given && by_scale ? given[i] : 0;
         if (quotients) {
             if (!scale_by(im, &quotients[i], t)) return false;
+        } else if (factors != ASH_NO_VALUE) {
+            if (!scale_by_factor(im, factors, i, type->rank, t)) return false;
         } else if (!by_size)
             t->out = t->scale == 1 ? t->in : scaled(im, t->in, t->scale);
-        else if (!want[i].dim && want[i].v < 0)
-            ash_import__fail(im, ASH_ERROR_SHAPE, "an axis resized to %lld elements", (long long)want[i].v);
-        else if (!want[i].dim)
-            t->out = want[i].v;
-        else if (!ash_import__size(im, want[i], &t->out))
+        else if (want[i].value != ASH_NO_VALUE) {
+            if (!settled_size(im, want[i].value, type->rank, t)) return false;
+        } else if (!want[i].known.dim && want[i].known.v < 0)
+            ash_import__fail(im, ASH_ERROR_SHAPE, "an axis resized to %lld elements",
+                             (long long)want[i].known.v);
+        else if (!ash_import__size(im, want[i].known, &t->out))
             return false;
-        t->is_known =
-            ash_dim_is_const(t->in) &&
-            (quotients ? ash_dim_is_const(t->out) : !by_size || !want[i].dim || ash_dim_is_const(t->out));
+        t->is_known = ash_dim_is_const(t->in) && ash_dim_is_const(t->out) && t->factor == ASH_NO_VALUE;
         if ((by_size || (quotients && t->scale == 0)) && t->is_known)
             t->scale = t->in ? (double)t->out / (double)t->in : 1;
     }
@@ -554,7 +593,9 @@ static ash_value by_formula(ash_import *im, const ash_onnx_resize *r, ash_value 
     const bool crops = r->transform == TF_CROP_AND_RESIZE, stretches = r->antialias && !(t->scale >= 1);
     if (crops) f.start = bound_of(g, roi, i), f.end = bound_of(g, roi, i + roi->n);
     f.count = double_of(g, t->in), f.wanted = double_of(g, t->out);
-    f.scale = t->scale > 0 ? ash_scalar(g, ASH_F64, t->scale) : ash_div(g, f.wanted, f.count);
+    f.scale = t->factor != ASH_NO_VALUE ? t->factor
+              : t->scale > 0            ? ash_scalar(g, ASH_F64, t->scale)
+                                        : ash_div(g, f.wanted, f.count);
     ash_dim above, below;
     if (t->by && ash_import__to_dim(im, t->by->above, &above) &&
         ash_import__to_dim(im, t->by->below, &below))
@@ -592,6 +633,7 @@ void ash_onnx__op_resize(ash_import *im) {
     x = ash_onnx__resize_by_means(im, &r, x, targets, &n);
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
         const ash_onnx_resize_target *t = &targets[i];
+        if (t->held) x = ash_onnx__if_equal(im, x, t->held, t->in);
         bool same = t->is_known ? t->scale == 1 : true;
         if (same && t->in == t->out && is_whole(im, &roi, i)) continue;
         if (im->opset < 11) r.rounding = t->scale > 0 && t->scale < 1 ? CEIL : FLOOR;

@@ -285,7 +285,7 @@ void ash_onnx__op_affine_grid(ash_import *im) {
     ash_type t = ash_import__type(im, theta);
     const ash_import_int *size;
     size_t count;
-    if (!ash_import__list(im, 1, &size, &count)) return;
+    if (!ash_onnx__sizes(im, 1, &size, &count)) return;
     unsigned k = count == 5 ? 3 : 2;
     if ((count != 4 && count != 5) || t.rank != 3 || t.dims[1] != k || t.dims[2] != k + 1) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "a size of %zu numbers", count);

@@ -77,9 +77,10 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
  * the operand's, is what remains, if nothing else is; *must is then what the latter must be, or 0. */
 static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_int **list, size_t *count,
                          ash_dim *must) {
-    const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, false, count);
+    const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, count);
     ash_import_int *out = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *out) : NULL;
     size_t open = 0, computed = 0, at = 0;
+    bool given = false;
     *must = 0;
     if (numbers && !out) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     if (!out) return false;
@@ -91,6 +92,7 @@ static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_
         computed += n.value != ASH_NO_VALUE;
         open += n.value != ASH_NO_VALUE || late || (!n.known.dim && n.known.v == -1);
         if (n.value != ASH_NO_VALUE || late) at = i;
+        given |= ash_onnx__is_given(im, n.value);
         if (late) *must = n.known.v;
     }
     *list = out;
@@ -99,6 +101,7 @@ static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_
         return true;
     }
     *must = 0;
+    if (given) return ash_import__list(im, 1, list, count); /* of a graph input, several: says so */
     return !computed || ash_onnx__sizes(im, 1, list, count);
 }
 
@@ -234,7 +237,7 @@ void ash_onnx__op_transpose(ash_import *im) {
  * another expression, of sizes that depend on data. */
 static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want, ash_value *x) {
     size_t n;
-    const ash_onnx_number *shape = ash_onnx__numbers(im, 1, false, &n);
+    const ash_onnx_number *shape = ash_onnx__numbers(im, 1, &n);
     if (shape && n > ASH_MAX_RANK)
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
                          ASH_MAX_RANK);
@@ -331,7 +334,7 @@ void ash_onnx__op_split(ash_import *im) {
     const ash_onnx_number *list = NULL;
     size_t n = im->node->n_outs, given = n;
     bool has = im->opset < 13 ? ash_import__attr_ints(im, "split", &attr, &given)
-                              : ash_import__has(im, 1) && (list = ash_onnx__numbers(im, 1, false, &given));
+                              : ash_import__has(im, 1) && (list = ash_onnx__numbers(im, 1, &given));
     if (!ash_import__ok(im)) return;
     if (given != n && has) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "%zu sizes for %zu results", given, n);
@@ -463,13 +466,6 @@ void ash_onnx__op_eye_like(ash_import *im) {
 void ash_onnx__op_trilu(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x);
-    const int64_t *k;
-    size_t n;
-    int64_t shift = 0;
-    if (ash_import__has(im, 1)) {
-        if (!ash_import__ints(im, 1, &k, &n) || n != 1) return;
-        shift = k[0];
-    }
     if (type.rank < 2) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "a tensor of rank %u", type.rank);
         return;
@@ -477,7 +473,10 @@ void ash_onnx__op_trilu(ash_import *im) {
     const ash_dim *dims = &type.dims[type.rank - 2];
     ash_value row = ash_iota(im->graph, ASH_I64, dims, 2, 0),
               column = ash_iota(im->graph, ASH_I64, dims, 2, 1);
-    row = ash_build__with(im->graph, ASH_OP_ADD, row, (double)shift);
+    if (ash_import__has(im, 1)) {
+        ash_value shift = ash_reshape(im->graph, ash_import__in(im, 1), NULL, 0);
+        row = ash_add(im->graph, row, ash_cast(im->graph, shift, ASH_I64));
+    }
     bool upper = ash_import__attr_int(im, "upper", 1) != 0;
     ash_value keep = ash_le(im->graph, upper ? row : column, upper ? column : row);
     ash_import__out(im, 0, ash_select(im->graph, keep, x, ash_scalar(im->graph, type.dtype, 0)));

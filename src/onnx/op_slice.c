@@ -83,7 +83,7 @@ static ash_value from_the_last(ash_import *im, ash_value x, unsigned axis, slice
 /* One of the lists starts, ends, axes, steps; bounds may be computed. */
 static const ash_onnx_number *slice_list(ash_import *im, const char *attr, size_t k, size_t *n) {
     const int64_t *numbers;
-    if (im->opset >= 10) return ash_import__has(im, k) ? ash_onnx__numbers(im, k, false, n) : NULL;
+    if (im->opset >= 10) return ash_import__has(im, k) ? ash_onnx__numbers(im, k, n) : NULL;
     if (!ash_import__attr_ints(im, attr, &numbers, n)) return NULL;
     ash_onnx_number *list = ash_arena_alloc(im->scratch, *n, sizeof *list);
     if (!list) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory"), NULL;
@@ -128,10 +128,11 @@ void ash_onnx__op_slice(ash_import *im) {
     uint32_t seen = 0;
     for (unsigned i = 0; i < ASH_MAX_RANK; i++) step[i] = 1;
     for (size_t i = 0; i < n && ash_import__ok(im); i++) {
-        if ((steps && !is_number(steps[i])) || (axes && !is_number(axes[i]))) {
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a step or an axis that depends on a variable");
+        const int64_t *known;
+        size_t count;
+        if ((axes && !is_number(axes[i]) && !ash_import__ints(im, 3, &known, &count)) ||
+            (steps && !is_number(steps[i]) && !ash_import__ints(im, 4, &known, &count)))
             return;
-        }
         unsigned axis = ash_import__axis(im, axes ? axes[i].known.v : (int64_t)i, type.rank);
         int64_t by = steps ? ASH_MAX(steps[i].known.v, -INT64_MAX) : 1;
         if (by == 0) ash_import__fail(im, ASH_ERROR_SHAPE, "a step of 0");

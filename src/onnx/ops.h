@@ -39,9 +39,10 @@ typedef struct ash_onnx_number {
 } ash_onnx_number;
 
 /* Elements of operand k, an integer tensor of few, in row-major order: room in the node's scratch arena.
- * Those of a graph input only where `inputs` says so: others want it bound, and have exact sizes then.
  * NULL: a failure, which says why it is not known where it cannot be computed either, as in a body. */
-ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, bool inputs, size_t *count);
+ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, size_t *count);
+/* Whether a value is a graph input, or moved out of one. */
+bool ash_onnx__is_given(const ash_import *im, ash_value x);
 /* Element i of a value, in row-major order, where it is a dim or a whole number of at least 0. */
 bool ash_onnx__whole(ash_import *im, ash_value x, int64_t i, ash_dim *out);
 ash_onnx_number ash_onnx__number_less(ash_import *im, ash_onnx_number a, ash_onnx_number b); /* a - b */
@@ -52,8 +53,13 @@ bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64
 /* The dim that such a scalar is as a bound of `dim`, counted from its end when below 0, brought inside; or,
  * `reversed`, as one of `dim` from its last element down. */
 ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed);
+/* The dim that such a scalar is as a number of elements of `dim`, at most all of them; an execution with less
+ * than 0 fails. */
+ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, unsigned axis);
 /* ash_import__list, of sizes, which are settled where they are computed. */
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
+/* The one number that operand k is, as dim `axis` of result 0. */
+bool ash_onnx__size(ash_import *im, size_t k, unsigned axis, ash_dim *out);
 /* x, in an execution in which two dims are equal, one of which depends on data; any other fails. */
 ash_value ash_onnx__if_equal(ash_import *im, ash_value x, ash_dim a, ash_dim b);
 /* The same for dim `axis` of x and `want`; x has that dim where it is never more than its own. */

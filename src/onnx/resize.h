@@ -44,6 +44,8 @@ typedef struct ash_onnx_resize_target {
     double scale;                /* out / in; of extents that are variables 0, unless the model gives it */
     bool is_known;               /* both extents are numbers */
     const ash_onnx_quotient *by; /* what the model has computed of sizes instead of out / in, or NULL */
+    ash_value factor; /* f64 scalar: a scale that is computed when the graph runs, or ASH_NO_VALUE */
+    ash_dim held;     /* a size that is computed and must be `in`, or 0: of images or channels */
 } ash_onnx_resize_target;
 
 /* Position in the operand of result element i (the specification's coordinate_transformation_mode), the

@@ -538,9 +538,13 @@ static void write_topk(ash_writer *w, const ash_node *node) {
     ash_writer__node(w, &topk);
 }
 
-static void refuse_call(ash_writer *w, const ash_node *node) {
+/* A size that is computed, and checked, is the size alone: where it is below zero, what it is the size of
+ * fails, and the limit is that of this graph's memory. */
+static void write_call(ash_writer *w, const ash_node *node) {
     const char *function = ash_node__function(w->graph, node)->name;
-    if (strcmp(function, ASH_ONNX_REFUSE) == 0)
+    if (strcmp(function, ASH_ONNX_CHECK_SIZE) == 0)
+        op1(w, value(w, node->out), "Identity", value(w, node->ins[0]));
+    else if (strcmp(function, ASH_ONNX_REFUSE) == 0)
         ash_writer__fail(
             w, ASH_ERROR_UNSUPPORTED,
             "only one branch of this If fits these shapes, and ONNX cannot refuse the other: the "
@@ -574,7 +578,7 @@ void ash_writer__core(ash_writer *w, const ash_node *node) {
     case ASH_CLASS_NMS: ash_writer__chosen(w, node); break;
     case ASH_CLASS_SETTLE: ash_writer__settle(w, node); break;
     case ASH_CLASS_LOOP: ash_writer__loop(w, node); break;
-    case ASH_CLASS_CUSTOM: refuse_call(w, node); break;
+    case ASH_CLASS_CUSTOM: write_call(w, node); break;
     default: ash_writer__fail(w, ASH_ERROR_UNSUPPORTED, "ONNX has no form for it");
     }
 }

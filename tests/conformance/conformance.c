@@ -194,12 +194,12 @@ static int64_t largest_dim(const tensors *inputs) {
     return most;
 }
 
-/* Imports with as few inputs bound as it takes. */
+/* Imports with as few inputs bound as it takes, from step *step of binding on. */
 static ash_status import(ash_context *context, const char *path, const tensors *inputs, ash_graph **graph,
                          int *step, ash_diag *diag) {
     ash_status status = ASH_OK;
     size_t last = SIZE_MAX;
-    for (*step = 0; *step < BIND_STEPS; ++*step) {
+    for (; *step < BIND_STEPS; ++*step) {
         ash_onnx_bind list[MAX_TENSORS];
         ash_onnx_shape shapes[MAX_TENSORS];
         ash_onnx_options options = {.binds = list,
@@ -310,9 +310,15 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     ash_graph *graph = NULL;
     const ash_tensor *ins[MAX_TENSORS];
     why[0] = 0;
+    *step = 0;
     ash_status status = import(context, path, inputs, &graph, step, diag);
-    if (status != ASH_OK) return status;
-    if (state.rewrite) status = rewrite(context, path, inputs, &graph, diag);
+    if (status == ASH_OK && state.rewrite) status = rewrite(context, path, inputs, &graph, diag);
+    /* Sizes that the execution checks have no form in ONNX; those of inputs that are bound are numbers. */
+    while (status == ASH_ERROR_UNSUPPORTED && strstr(diag->message, "has no form") &&
+           ++*step < BIND_STEPS) {
+        status = import(context, path, inputs, &graph, step, diag);
+        if (status == ASH_OK) status = rewrite(context, path, inputs, &graph, diag);
+    }
     if (status != ASH_OK) return status;
     size_t n_ins = ash_graph_input_count(graph), n_outs = ash_graph_output_count(graph);
     for (size_t i = 0; i < n_ins && i < MAX_TENSORS; i++) {
