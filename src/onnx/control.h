@@ -11,7 +11,8 @@ enum { ASH_ONNX_FEW = 16 };
 
 /* The function that fails where a branch is taken that the graph does not have. */
 #define ASH_ONNX_REFUSE "ashlar.refuse"
-/* The function that hands on a computed size, and fails where that is below what there can be or above its limit. */
+/* The function that hands on a computed size, and fails where that is less than there can be, or more than
+ * its limit. */
 #define ASH_ONNX_CHECK_SIZE "ashlar.check_size"
 
 /* The body in an attribute; NULL and a failure when there is none. */

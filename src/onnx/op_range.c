@@ -63,8 +63,8 @@ static bool range_to_computed(ash_import *im, ash_dtype dtype) {
     return true;
 }
 
-/* Where any of the three is computed: ceil((limit - start) / delta) elements, in double precision. A step of
- * 0 is refused as a size below 0. */
+/* Where any of the three is computed: ceil((limit - start) / delta) elements, in double precision. A step
+ * of 0 is refused as a size below 0. */
 static void range_computed(ash_import *im, ash_dtype dtype) {
     ash_graph *g = im->graph;
     ash_value v[3];

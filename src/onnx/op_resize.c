@@ -458,8 +458,8 @@ static ash_value factors_of(ash_import *im, size_t k, size_t *n) {
     return ash_import__in(im, k);
 }
 
-/* The extent that is computed. Images and channels (dims 0 and 1) are resized by nothing that people run, and
- * two limits more would make memory for results that there are not: an execution that does fails. */
+/* The extent that is computed. Images and channels (dims 0 and 1) are resized by nothing that people run,
+ * and two limits more would make memory for results that there are not: an execution that does fails. */
 static bool settled_size(ash_import *im, ash_value size, unsigned rank, ash_onnx_resize_target *t) {
     if (!ash_onnx__settle_size(im, size, t->axis, 0, &t->out)) return false;
     if (rank < 3 || t->axis > 1) return true;

@@ -53,8 +53,8 @@ bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64
 /* The dim that such a scalar is as a bound of `dim`, counted from its end when below 0, brought inside; or,
  * `reversed`, as one of `dim` from its last element down. */
 ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed);
-/* The dim that such a scalar is as a number of elements of `dim`, at most all of them; an execution with less
- * than 0 fails. */
+/* The dim that such a scalar is as a number of elements of `dim`, at most all of them; an execution with
+ * less than 0 fails. */
 ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, unsigned axis);
 /* ash_import__list, of sizes, which are settled where they are computed. */
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
