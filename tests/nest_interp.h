@@ -17,6 +17,8 @@
 
 #include "nest_touch.h"
 
+TEST_NOT_SANITIZED
+
 /* A byte as what its buffer says it is. */
 static inline int32_t interp_byte(const interp *in, uint16_t buf, unsigned char byte) {
     return ash_nest_dtype(in->nest, buf) == ASH_I8 ? (signed char)byte : byte;
@@ -798,5 +800,7 @@ static inline void interp_run(const ash_nest *nest, const interp_buffer *buffers
     free(stack);
     free(everybody);
 }
+
+TEST_SANITIZED_AGAIN
 
 #endif

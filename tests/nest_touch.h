@@ -10,6 +10,8 @@
 #include "kernel/program.h"
 #include "testing.h"
 
+TEST_NOT_SANITIZED
+
 /* One storage: bytes, and what is known of each, or of each piece: what no access of a step cuts. */
 typedef struct interp_memory {
     unsigned char *data;
@@ -308,5 +310,7 @@ static inline void interp_lookup(interp *in, ash_ref ref, const ash_inst *inst) 
                         lane, 1);
     }
 }
+
+TEST_SANITIZED_AGAIN
 
 #endif

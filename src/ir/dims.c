@@ -591,9 +591,9 @@ static void bound_product(ash_dims *dims, ash_dim a, ash_dim b, ash_dim product)
     expr->max = ASH_MIN(expr->max, high);
 }
 
-ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
-                            ash_diag *diag) {
-    if (combine_numbers(op, a, b, out)) return ASH_OK;
+/* Not inlined: three polynomials are a large frame, and nearly all dims are numbers. */
+__attribute__((noinline)) static ash_status combine_sizes(ash_dims *dims, ash_dim_op op, ash_dim a,
+                                                          ash_dim b, ash_dim *out, ash_diag *diag) {
     ASH_FAIL_IF(!ash_dims__valid(dims, a) || !ash_dims__valid(dims, b), diag, ASH_ERROR_INVALID_ARGUMENT,
                 "no dim has the number %lld", (long long)(ash_dims__valid(dims, a) ? b : a));
     if (op == ASH_DIM_MIN || op == ASH_DIM_MAX) return choose(dims, op, a, b, out, diag);
@@ -611,6 +611,11 @@ ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b,
     ASH_TRY(ash_dims__make(dims, &result, out, diag));
     if (op == ASH_DIM_MUL) bound_product(dims, a, b, *out);
     return ASH_OK;
+}
+
+ash_status ash_dims_combine(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
+                            ash_diag *diag) {
+    return combine_numbers(op, a, b, out) ? ASH_OK : combine_sizes(dims, op, a, b, out, diag);
 }
 
 bool ash_dims_divides(ash_dims *dims, ash_dim a, ash_dim by, ash_dim *quotient) {

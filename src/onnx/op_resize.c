@@ -421,7 +421,12 @@ static bool fraction_of(double scale, int64_t *times, int64_t *parts) {
 static ash_dim scaled(ash_import *im, ash_dim dim, double scale) {
     int64_t times, parts;
     double size = ash_dim_is_const(dim) ? floor((double)((float)dim * (float)scale)) : 0;
-    if (ash_dim_is_const(dim)) return size >= 0 && size < 0x1p31 ? (ash_dim)size : -1;
+    if (!(size >= 0 && size < 0x1p31)) {
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "an axis of %lld elements resized by %g",
+                         (long long)dim, scale);
+        return 0;
+    }
+    if (ash_dim_is_const(dim)) return (ash_dim)size;
     if (fraction_of(scale, &times, &parts)) {
         ash_dim all = ash_graph_dim_mul(im->graph, dim, times);
         return parts > 1 ? ash_graph_dim_div(im->graph, all, parts) : all;
