@@ -1596,6 +1596,8 @@ def sizes_of_inputs():
     n.output(n.op("Tile", flat, size))
     n.output(n.op("Expand", n.op("Unsqueeze", flat, n.ints(1)), n.op("Concat", one, size, axis=0)))
     n.output(n.op("ConstantOfShape", size))
+    n.output(n.op("Reshape", flat, n.op("Concat", n.ints(-1), k, axis=0)))
+    n.output(n.op("Reshape", flat, n.op("Concat", n.op("Div", n.ints(24), k), k, axis=0)))
     n.output(n.op("Pad", flat, pads))
     n.output(n.op("Pad", flat, pads, mode="edge"))
     n.output(n.op("Slice", x, first, n.op("Unsqueeze", end, zero), one))

@@ -336,6 +336,12 @@ bool ash_onnx__is_given(const ash_import *im, ash_value x) {
     return info->kind == ASH_VALUE_INPUT;
 }
 
+ash_onnx_number ash_onnx__known_size(const ash_import *im, ash_onnx_number n) {
+    uint64_t dim;
+    if (n.value == ASH_NO_VALUE || !ash_map_get(&im->ends, n.value, &dim)) return n;
+    return (number){{(int64_t)dim, !ash_dim_is_const((ash_dim)dim)}, ASH_NO_VALUE};
+}
+
 /* Element i of floating point numbers, in row-major order, as a quotient of whole numbers or dims. */
 static bool quotient_at(ash_import *im, ash_value x, int64_t i, unsigned *visits, ash_onnx_quotient *out) {
     const ash_value_info info = *ash_graph__value(im->graph, x);
@@ -492,8 +498,9 @@ bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64
     return ash_onnx__settle_size_of(im, value, 0, axis, low, out);
 }
 
-bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigned axis, int64_t low,
-                              ash_dim *out) {
+/* At most `limit`, where the caller says nothing. */
+static bool settle_up_to(ash_import *im, ash_value value, size_t k, unsigned axis, int64_t low,
+                         int64_t limit, ash_dim *out) {
     ash_graph *g = im->graph;
     uint64_t before;
     *out = 0;
@@ -503,8 +510,10 @@ bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigne
         return true;
     }
     int64_t most;
-    const char *name = ash_onnx__size_bound(im, k, axis, &most);
+    bool given;
+    const char *name = ash_onnx__bound_of(im, im->node->outs[k], axis, &most, &given);
     if (!name) return false;
+    if (!given) most = limit;
     const bool any = least(im, value) >= 1, checked = within(im, value, low, &most);
     ash_value whole = checked ? value : ash_onnx__within(im, value, low, most, name);
     if (any) whole = ash_sub(g, whole, ash_scalar(g, ASH_I64, 1));
@@ -513,6 +522,17 @@ bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigne
     if (ash_import__ok(im) && !ash_map_put(&im->ends, value, (uint64_t)*out))
         im->status = ASH_NO_MEMORY(&im->diag);
     return ash_import__ok(im);
+}
+
+bool ash_onnx__settle_size_of(ash_import *im, ash_value value, size_t k, unsigned axis, int64_t low,
+                              ash_dim *out) {
+    return settle_up_to(im, value, k, axis, low, SIZE_MOST, out);
+}
+
+bool ash_onnx__settle_part(ash_import *im, ash_value value, unsigned axis, ash_dim all, ash_dim *out) {
+    int64_t fewest, most;
+    ash_dims_bounds(im->graph->dims, all, &fewest, &most);
+    return settle_up_to(im, value, 0, axis, 0, most > 0 ? ASH_MIN(most, SIZE_MOST) : SIZE_MOST, out);
 }
 
 /* What a number is of a dim: how many of its elements, or a position, from its first or its last. */
@@ -561,10 +581,29 @@ ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, uns
     return settle_within(im, count, dim, axis, COUNT);
 }
 
+bool ash_onnx__has_room(ash_import *im, size_t k, const ash_onnx_number *sizes, size_t count,
+                        int64_t limit) {
+    enum { MOST = 1 << 28 }; /* elements */
+    double all = 1;
+    bool given = false;
+    for (size_t i = 0; i < count && ash_import__ok(im); i++) {
+        int64_t most;
+        bool said;
+        if (is_known(sizes[i])) continue;
+        if (!ash_onnx__bound_of(im, im->node->outs[0], (unsigned)i, &most, &said)) return false;
+        given |= ash_onnx__is_given(im, sizes[i].value);
+        all *= (double)(said ? most : ASH_MIN(most, limit));
+    }
+    if (!given || all <= MOST) return ash_import__ok(im);
+    const ash_import_int *list;
+    return ash_import__list(im, k, &list, &count); /* says what to bind */
+}
+
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
     number *numbers = ash_onnx__numbers(im, k, count);
     ash_import_int *sizes = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *sizes) : NULL;
     *list = sizes;
+    if (numbers && !ash_onnx__has_room(im, k, numbers, *count, INT64_MAX)) return false;
     if (numbers && !sizes) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     if (!sizes) return false;
     for (size_t i = 0; i < *count; i++) {

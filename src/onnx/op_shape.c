@@ -73,36 +73,95 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
     return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
 }
 
+/* Element i of a shape, of which several are computed. One of a graph input may be 0, which is the operand's
+ * dim. */
+static ash_value shape_value(ash_import *im, const ash_type *type, ash_onnx_number n, size_t i) {
+    ash_graph *g = im->graph;
+    const ash_type scalar = {.dtype = ASH_I64};
+    if (n.value == ASH_NO_VALUE)
+        return n.known.dim ? ash_build__dim(g, n.known.v) : ash_build__ints(g, &scalar, &n.known.v);
+    if (i >= type->rank || !ash_onnx__is_given(im, n.value) || ash_import__attr_int(im, "allowzero", 0))
+        return n.value;
+    return ash_select(g, ash_eq(g, n.value, ash_scalar(g, ASH_I64, 0)), ash_build__dim(g, type->dims[i]),
+                      n.value);
+}
+
+/* Settles what is open of a shape, more than one element: whether all of them together are as many elements
+ * as there are, an execution finds (as_many). One that is -1, as one of a graph input may be, is what the
+ * others leave. */
+static bool settle_shape(ash_import *im, const ash_type *type, const ash_onnx_number *numbers, size_t count,
+                         ash_import_int *out) {
+    ash_graph *g = im->graph;
+    const ash_dim all = ash_build__product(g, type, 0, type->rank);
+    const ash_value less = ash_scalar(g, ASH_I64, -1), one = ash_scalar(g, ASH_I64, 1);
+    ash_value v[ASH_MAX_RANK], product = one;
+    for (size_t i = 0; i < count; i++) {
+        v[i] = shape_value(im, type, numbers[i], i);
+        product = ash_mul(g, product, ash_select(g, ash_eq(g, v[i], less), one, v[i]));
+    }
+    int64_t fewest, most;
+    ash_dims_bounds(g->dims, all, &fewest, &most);
+    if (!ash_onnx__has_room(im, 1, numbers, count, most > 0 ? most : INT64_MAX)) return false;
+    const ash_value rest = ash_div(g, ash_build__dim(g, all), ash_max(g, product, one));
+    for (size_t i = 0; i < count && ash_import__ok(im); i++) {
+        const bool fills = numbers[i].value == ASH_NO_VALUE;
+        ash_dim dim;
+        if (fills && (numbers[i].known.dim || numbers[i].known.v != -1)) continue;
+        if (fills || ash_onnx__is_given(im, numbers[i].value))
+            v[i] = ash_select(g, ash_eq(g, v[i], less), rest, v[i]);
+        if (!ash_onnx__settle_part(im, v[i], (unsigned)i, all, &dim)) return false;
+        out[i] = (ash_import_int){dim, !ash_dim_is_const(dim)};
+    }
+    return ash_import__ok(im);
+}
+
 /* What a reshape lists. One size that is computed, or another expression of sizes that depend on data than
  * the operand's, is what remains, if nothing else is; *must is then what the latter must be, or 0. */
 static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_int **list, size_t *count,
-                         ash_dim *must) {
-    const ash_onnx_number *numbers = ash_onnx__numbers(im, 1, count);
+                         ash_dim *must, bool *settled) {
+    ash_onnx_number *numbers = ash_onnx__numbers(im, 1, count);
     ash_import_int *out = numbers ? ash_arena_alloc(im->scratch, *count, sizeof *out) : NULL;
     size_t open = 0, computed = 0, at = 0;
-    bool given = false;
     *must = 0;
+    *settled = false;
     if (numbers && !out) ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     if (!out) return false;
     for (size_t i = 0; i < *count; i++) {
-        const ash_onnx_number n = numbers[i];
+        const ash_onnx_number n = numbers[i] = ash_onnx__known_size(im, numbers[i]);
         bool late = n.value == ASH_NO_VALUE && n.known.dim && ash_import__hangs_on_data(im, n.known.v);
         for (unsigned d = 0; d < type->rank && late; d++) late = type->dims[d] != n.known.v;
         out[i] = n.known;
         computed += n.value != ASH_NO_VALUE;
         open += n.value != ASH_NO_VALUE || late || (!n.known.dim && n.known.v == -1);
         if (n.value != ASH_NO_VALUE || late) at = i;
-        given |= ash_onnx__is_given(im, n.value);
         if (late) *must = n.known.v;
     }
     *list = out;
     if (open == 1 && (computed || *must)) {
+        const bool given = ash_onnx__is_given(im, numbers[at].value);
+        if (given && !settle_shape(im, type, numbers, *count, out)) return false;
+        if (given) *must = out[at].v;
         out[at] = (ash_import_int){-1, false};
         return true;
     }
     *must = 0;
-    if (given) return ash_import__list(im, 1, list, count); /* of a graph input, several: says so */
-    return !computed || ash_onnx__sizes(im, 1, list, count);
+    *settled = computed && *count <= ASH_MAX_RANK;
+    return !*settled || settle_shape(im, type, numbers, *count, out);
+}
+
+/* x as a line of as many elements as `dims` have, which depend on data: an execution in which x has more or
+ * fewer fails. */
+static ash_value as_many(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank) {
+    ash_graph *g = im->graph;
+    const ash_type type = ash_import__type(im, x);
+    ash_type want = {.rank = rank};
+    memcpy(want.dims, dims, rank * sizeof *dims);
+    const ash_dim all = ash_build__product(g, &type, 0, type.rank);
+    const ash_dim total = ash_build__product(g, &want, 0, rank);
+    if (!ash_import__ok(im) || all == total) return x;
+    if (all == 0) return ash_onnx__if_equal(im, ash_build__fill(g, type.dtype, 0, &total, 1), all, total);
+    x = ash_onnx__if_equal(im, ash_reshape(g, x, &all, 1), all, total);
+    return ash_gather(g, x, ash_iota(g, ASH_I64, &total, 1, 0), 0);
 }
 
 /* The target is an attribute before opset 5: 0 keeps the operand's dim (unless allowzero), -1 is what
@@ -114,8 +173,9 @@ void ash_onnx__op_reshape(ash_import *im) {
     const int64_t *attr = NULL;
     size_t n;
     ash_dim must = 0;
+    bool settled = false;
     if (im->opset < 5 ? !ash_import__attr_ints(im, "shape", &attr, &n)
-                      : !reshape_list(im, &type, &list, &n, &must)) {
+                      : !reshape_list(im, &type, &list, &n, &must, &settled)) {
         ash_import__fail(im, ASH_ERROR_FORMAT, "the shape is missing");
         return;
     }
@@ -141,6 +201,7 @@ void ash_onnx__op_reshape(ash_import *im) {
     }
     if (!ash_import__ok(im)) return;
     if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
+    if (settled) x = as_many(im, x, dims, (unsigned)n);
     x = ash_reshape(im->graph, ash_import__reshapable(im, x, dims, (unsigned)n), dims, (unsigned)n);
     if (must) x = ash_onnx__held(im, x, hole, must);
     ash_import__out(im, 0, x);
@@ -238,14 +299,20 @@ void ash_onnx__op_transpose(ash_import *im) {
 static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want, ash_value *x) {
     size_t n;
     const ash_onnx_number *shape = ash_onnx__numbers(im, 1, &n);
+    ash_onnx_number open[ASH_MAX_RANK]; /* what is settled */
+    int64_t low[ASH_MAX_RANK], high;
     if (shape && n > ASH_MAX_RANK)
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a shape of %zu dims; the limit is %d", n,
                          ASH_MAX_RANK);
     want->rank = (unsigned)n;
     for (unsigned i = 0; shape && i < n && ash_import__ok(im); i++) {
-        int64_t low = 1, high;
+        ash_dims_bounds(im->graph->dims, i + type->rank < n ? 1 : type->dims[i + type->rank - n], &low[i],
+                        &high);
+        open[i] = low[i] > 1 ? (ash_onnx_number){.value = ASH_NO_VALUE} : shape[i];
+    }
+    if (shape && ash_import__ok(im) && !ash_onnx__has_room(im, 1, open, n, INT64_MAX)) return false;
+    for (unsigned i = 0; shape && i < n && ash_import__ok(im); i++) {
         ash_dim own = i + type->rank < n ? 1 : type->dims[i + type->rank - n];
-        ash_dims_bounds(im->graph->dims, own, &low, &high);
         if (shape[i].value == ASH_NO_VALUE) {
             if (!ash_import__size(im, shape[i].known, &want->dims[i])) return false;
             if (own == 1 || want->dims[i] == 1 || own == want->dims[i] ||
@@ -253,7 +320,7 @@ static bool expand_dims(ash_import *im, const ash_type *type, ash_type *want, as
                 continue;
             *x = ash_onnx__held(im, *x, i + type->rank - (unsigned)n, want->dims[i]);
             want->dims[i] = ash_import__type(im, *x).dims[i + type->rank - n];
-        } else if (low > 1)
+        } else if (low[i] > 1)
             want->dims[i] = own;
         else
             ash_onnx__settle_size(im, shape[i].value, i, 0, &want->dims[i]);

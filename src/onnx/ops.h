@@ -41,6 +41,8 @@ typedef struct ash_onnx_number {
 /* Elements of operand k, an integer tensor of few, in row-major order: room in the node's scratch arena.
  * NULL: a failure, which says why it is not known where it cannot be computed either, as in a body. */
 ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, size_t *count);
+/* The same number, as the dim that it has been settled as, if it has. */
+ash_onnx_number ash_onnx__known_size(const ash_import *im, ash_onnx_number n);
 /* Whether a value is a graph input, or moved out of one. */
 bool ash_onnx__is_given(const ash_import *im, ash_value x);
 /* Element i of a value, in row-major order, where it is a dim or a whole number of at least 0. */
@@ -50,12 +52,19 @@ ash_onnx_number ash_onnx__number_less(ash_import *im, ash_onnx_number a, ash_onn
  * same value. It has the limit that the options say; an execution with more, or with less than `low`,
  * fails. Less than 0 is 0. */
 bool ash_onnx__settle_size(ash_import *im, ash_value value, unsigned axis, int64_t low, ash_dim *out);
+/* The same of a factor of `all`, which is at most that, with a limit of as much where that is less. */
+bool ash_onnx__settle_part(ash_import *im, ash_value value, unsigned axis, ash_dim all, ash_dim *out);
 /* The dim that such a scalar is as a bound of `dim`, counted from its end when below 0, brought inside; or,
  * `reversed`, as one of `dim` from its last element down. */
 ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, unsigned axis, bool reversed);
 /* The dim that such a scalar is as a number of elements of `dim`, at most all of them; an execution with
  * less than 0 fails. */
 ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, unsigned axis);
+/* Whether the limits of the sizes that are computed, elements of operand k, which is or holds a graph input,
+ * make no more elements than there may be room for; each is at most `limit` where the caller says nothing.
+ * False: a failure, which says to bind that input. */
+bool ash_onnx__has_room(ash_import *im, size_t k, const ash_onnx_number *sizes, size_t count,
+                        int64_t limit);
 /* ash_import__list, of sizes, which are settled where they are computed. */
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count);
 /* The one number that operand k is, as dim `axis` of result 0. */
