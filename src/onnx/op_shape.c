@@ -73,8 +73,8 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
     return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
 }
 
-/* Element i of a shape, of which several are computed. One of a graph input may be 0, which is the operand's
- * dim. */
+/* Element i of a shape, of which several are computed. One of a graph input may be 0, which is the
+ * operand's dim. */
 static ash_value shape_value(ash_import *im, const ash_type *type, ash_onnx_number n, size_t i) {
     ash_graph *g = im->graph;
     const ash_type scalar = {.dtype = ASH_I64};
