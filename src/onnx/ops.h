@@ -60,8 +60,8 @@ ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, uns
 /* The dim that such a scalar is as a number of elements of `dim`, at most all of them; an execution with
  * less than 0 fails. */
 ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, unsigned axis);
-/* Whether the limits of the sizes that are computed, elements of operand k, make no more elements than there
- * may be room for, where a graph input is among them; each is at most `limit` where the caller says
+/* Whether the limits of the sizes that are computed, elements of operand k, make no more elements than
+ * there may be room for, where a graph input is among them; each is at most `limit` where the caller says
  * nothing. False: a failure, which says to bind that input. */
 bool ash_onnx__has_room(ash_import *im, size_t k, const ash_onnx_number *sizes, size_t count,
                         int64_t limit);
