@@ -594,9 +594,12 @@ bool ash_onnx__has_room(ash_import *im, size_t k, const ash_onnx_number *sizes, 
         given |= ash_onnx__is_given(im, sizes[i].value);
         all *= (double)(said ? most : ASH_MIN(most, limit));
     }
-    if (!given || all <= MOST) return ash_import__ok(im);
-    const ash_import_int *list;
-    return ash_import__list(im, k, &list, &count); /* says what to bind */
+    if (given && all > MOST)
+        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
+                         "operand %zu, '%.*s', must be known at import, as sizes of up to %d make too many "
+                         "elements: bind the graph input that it is of, or bound the dims '%.*s.0' and on",
+                         k, ASH_SPAN_ARG(im->node->ins[k]), SIZE_MOST, ASH_SPAN_ARG(im->node->outs[0]));
+    return ash_import__ok(im);
 }
 
 bool ash_onnx__sizes(ash_import *im, size_t k, const ash_import_int **list, size_t *count) {
