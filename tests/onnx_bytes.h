@@ -54,15 +54,21 @@ static inline bytes make_node(const char *name, const char *op, const char *a, c
     return n;
 }
 
-/* ValueInfoProto of an f32 tensor with this TensorShapeProto. */
-static inline bytes shaped_info(const char *name, const bytes *shape) {
+enum { ONNX_F32 = 1, ONNX_I64 = 7 }; /* TensorProto.DataType */
+
+/* ValueInfoProto of a tensor of this type with this TensorShapeProto. */
+static inline bytes typed_info(const char *name, int dtype, const bytes *shape) {
     bytes tensor = {.len = 0}, type = {.len = 0}, info = {.len = 0};
-    put_int(&tensor, 1, 1);
+    put_int(&tensor, 1, dtype);
     put_message(&tensor, 2, shape);
     put_message(&type, 1, &tensor);
     put_text(&info, 1, name);
     put_message(&info, 2, &type);
     return info;
+}
+
+static inline bytes shaped_info(const char *name, const bytes *shape) {
+    return typed_info(name, ONNX_F32, shape);
 }
 
 /* The same; a dim of -1 is the parameter "n", and one of -2 "m". */

@@ -657,21 +657,61 @@ static void test_computed_sizes_are_held(void **state) {
     ash_context_destroy(context);
 }
 
+/* y = ConstantOfShape(sizes) of an input of so many sizes. */
+static bytes filled_by_input(int64_t sizes) {
+    bytes graph = {.len = 0}, shape = {.len = 0}, dim = {.len = 0},
+          node = make_node("fill", "ConstantOfShape", "sizes", NULL, "y"), y = make_info("y", &sizes, 0);
+    put_int(&dim, 1, sizes);
+    put_message(&shape, 1, &dim);
+    bytes info = typed_info("sizes", ONNX_I64, &shape);
+    put_message(&graph, 1, &node);
+    put_message(&graph, 11, &info);
+    put_message(&graph, 12, &y);
+    return make_model(&graph, 13);
+}
+
+/* Sizes that an input says need not be bound, unless their limits together are too many elements. */
+static void test_sizes_of_inputs(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {3, 2, 5};
+    const ash_onnx_options bounded = {.size = sizeof bounded,
+                                      .vars = (ash_onnx_var[]){{"y.0", 0, 8}, {"y.1", 0, 8}, {"y.2", 0, 8}},
+                                      .n_vars = 3};
+    test_memory m;
+    ash_context *context = open_metered(&m);
+    for (int64_t n = 1; n <= 3; n++)
+        for (int limits = 0; limits < 2; limits++) {
+            bytes model = filled_by_input(n);
+            ash_graph *graph;
+            ash_reference *run;
+            if (limits && n < 3) continue; /* no other dims than there are may be named */
+            ash_status status =
+                ash_onnx_parse(context, model.at, model.len, limits ? &bounded : NULL, &graph, &diag);
+            if (n == 3 && !limits) {
+                assert_int_equal(status, ASH_ERROR_UNSUPPORTED);
+                assert_non_null(strstr(diag.message, "bound the dims 'y.0'"));
+                continue;
+            }
+            assert_int_equal(status, ASH_OK);
+            const void *ins[] = {sizes};
+            assert_ok(ash_reference_run(graph, ins, 1, NULL, NULL, 0, &run, &diag));
+            const ash_type *type = ash_graph_type(graph, ash_graph_output_at(graph, 0, NULL));
+            assert_int_equal(type->rank, n);
+            ash_reference_destroy(run);
+            ash_graph_destroy(graph);
+        }
+    ash_context_destroy(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_initializers_are_read_once),
-        cmocka_unit_test(test_attributes_are_read_once),
-        cmocka_unit_test(test_refused_memory),
-        cmocka_unit_test(test_memory_is_bounded),
-        cmocka_unit_test(test_import_stops_at_every_call),
-        cmocka_unit_test(test_names_of_bodies_hide),
-        cmocka_unit_test(test_conditions),
-        cmocka_unit_test(test_one_of_a_computed_number),
-        cmocka_unit_test(test_long_loops_stay_small),
-        cmocka_unit_test(test_states_are_bounded),
-        cmocka_unit_test(test_refused_loops_say_why),
-        cmocka_unit_test(test_ranges_are_bounded),
-        cmocka_unit_test(test_computed_sizes_are_held),
+        cmocka_unit_test(test_sizes_of_inputs),          cmocka_unit_test(test_initializers_are_read_once),
+        cmocka_unit_test(test_attributes_are_read_once), cmocka_unit_test(test_refused_memory),
+        cmocka_unit_test(test_memory_is_bounded),        cmocka_unit_test(test_import_stops_at_every_call),
+        cmocka_unit_test(test_names_of_bodies_hide),     cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_one_of_a_computed_number), cmocka_unit_test(test_long_loops_stay_small),
+        cmocka_unit_test(test_states_are_bounded),       cmocka_unit_test(test_refused_loops_say_why),
+        cmocka_unit_test(test_ranges_are_bounded),       cmocka_unit_test(test_computed_sizes_are_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
