@@ -13,7 +13,7 @@
 
 static ash_diag diag;
 
-enum { SHAPES = 30, MOST_INPUTS = 4, MOST_VARS = 16 };
+enum { SHAPES = TEST_SANITIZED ? 12 : 30, MOST_INPUTS = 4, MOST_VARS = 16 };
 enum { MOST_SHOWN = 40 }; /* elements that are moved, of an input */
 enum { PLANNED = 11 };    /* every so many shapes are compiled, too */
 
