@@ -539,10 +539,30 @@ static void store_first(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMV
     }
 }
 
+/* Three bytes of three words of 64 bits, which LLVM 19.1 stores in another order for AArch64. */
+static bool is_three_bytes(const ash_emit *e, ash_dtype dtype, unsigned lanes) {
+    return lanes == 3 && ash_dtype_size(dtype) == 1 && ash_target__is(e->target, "aarch64");
+}
+
+static void store_each(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMValueRef ptr) {
+    LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v));
+    for (unsigned i = 0; i < ash_emit__lanes(v); i++) {
+        LLVMValueRef lane = LLVMBuildExtractElement(e->b, v, i32_const(e, i), "");
+        LLVMValueRef access = LLVMBuildStore(e->b, lane, offset_by(e, element, ptr, i32_const(e, i)));
+        LLVMSetAlignment(access, 1);
+        describe(e, access, inst->buf, false);
+    }
+}
+
 static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
     uint64_t multiple;
     LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), access;
     unsigned align = alignment(e, inst, multiple);
+    if (inst->b == ASH_NO_REF &&
+        is_three_bytes(e, ash_nest_dtype(e->nest, inst->buf), ash_emit__lanes(v))) {
+        store_each(e, inst, v, ptr);
+        return;
+    }
     if (goes_by_lanes(e, inst, ash_nest_dtype(e->nest, inst->buf), ash_emit__lanes(v))) {
         store_lanes(e, inst, v, ptr);
         return;
