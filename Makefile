@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SETUP  ?= tools/setup.sh
 MODEL  ?= $(BUILD)/resnet50.onnx
 
-.PHONY: build run test test-release test-address test-thread test-machines test-models test-chains fuzz gpu-check install clean format lint help
+.PHONY: build run test test-release test-address test-thread test-machines test-arm test-models test-chains fuzz gpu-check install clean format lint help
 
 # CMake configures again by itself when it must; only the first time is ours.
 build:
@@ -23,7 +23,7 @@ test:
 	@$(SETUP) test lint
 	@tools/test.sh release address thread lint
 
-test-release test-address test-thread test-machines test-models: test-%:
+test-release test-address test-thread test-machines test-arm test-models: test-%:
 	@$(SETUP) test
 	@tools/test.sh $*
 
@@ -59,7 +59,7 @@ format:
 	@tools/lint.sh format
 
 clean:
-	rm -rf $(BUILD) build-release build-address build-thread build-fuzz
+	rm -rf $(BUILD) build-release build-address build-thread build-arm build-fuzz
 
 help:
 	@echo 'make            builds the library, the program and the examples into $(BUILD)/'
@@ -68,6 +68,7 @@ help:
 	@echo 'make test       all tests: as shipped, under the sanitizers, and lint'
 	@echo 'make test-release, test-address, test-thread, lint: one part of that'
 	@echo 'make test-machines  the tests once more, as other processors (AVX2, plain x86-64, other caches)'
+	@echo 'make test-arm       those of code, kernels and plans, for aarch64 by qemu: most of an hour'
 	@echo 'make test-models    ResNet-50 and a decoder, whole, on the stand-in for the CUDA driver: minutes'
 	@echo 'make test-chains    random chains of operators with variable sizes beside onnxruntime, CHAINS=$(CHAINS) from FIRST=$(FIRST) on'
 	@echo 'make fuzz       random graphs through everything, SECONDS_OF_FUZZ=$(SECONDS_OF_FUZZ)'

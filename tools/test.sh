@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Builds and tests ashlar in the ways that are named, and prints what was counted:
 #
-#     tools/test.sh [release] [address] [thread] [machines] [models] [lint]
+#     tools/test.sh [release] [address] [thread] [machines] [arm] [models] [lint]
 #
 #   release   gcc, as it is shipped; also installs it and builds programs against it, and checks sources and symbols
 #   address   clang, address and undefined-behaviour sanitizers: the same tests but for those of the shipped files; as a
@@ -10,6 +10,7 @@
 #   thread    clang, thread sanitizer: the tests that are labelled "threads"
 #   machines  the release build once more, as other processors (tests/machine.c): plain x86-64, AVX2 and AVX-512, with
 #             first-level caches of 32, 48 and 64 KiB; those that this one cannot be are skipped
+#   arm       clang for aarch64, run by qemu (tools/arm): code, kernels, plans, the ONNX backend tests, random graphs
 #   models    whole models on the stand-in for the CUDA driver, with all of its checks: minutes (tests/models); what else is
 #             run on it, and all kernels that are made there assembled, where ptxas is installed
 #   lint      clang-format and clang-tidy
@@ -103,6 +104,10 @@ run() {
     tests "$name" "build-$name" "$select" "$start"
 }
 
+# Those of the processor: qemu takes ten to twenty times as long.
+arm="^(test_(attend|bytes|code_[a-z]+|few_bits|grad|index|lookup|loop|lower|pairs|runtime_(graph|run|state|streams)|target|tile|winograd)\
+|conformance(_fixtures)?_plan|fuzz_cases|fuzz_plans)\$"
+
 # The tests that depend on the processor, as each of these.
 machines() {
     build release || return
@@ -132,6 +137,7 @@ for name in "${@:-release}"; do
     thread) run thread "-L threads" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared \
         -DASHLAR_SANITIZE=thread ;;
     machines) machines ;;
+    arm) tools/arm/setup.sh && run arm "--timeout 3600 -R $arm" -DCMAKE_TOOLCHAIN_FILE=tools/arm/toolchain.cmake -DASHLAR_LLVM=shared ;;
     models) build release && ASSEMBLE_SECONDS=0 tests models build-release "-C models -L models|gpu" $SECONDS ;;
     lint)
         start=$SECONDS
@@ -142,7 +148,7 @@ for name in "${@:-release}"; do
             row lint 0 1 - - - $((SECONDS - start))
         fi
         ;;
-    *) echo "usage: tools/test.sh [release] [address] [thread] [machines] [models] [lint]" >&2; exit 2 ;;
+    *) echo "usage: tools/test.sh [release] [address] [thread] [machines] [arm] [models] [lint]" >&2; exit 2 ;;
     esac
 done
 printf '\n%-18s %17s %26s\n' "" "programs" "cases"
