@@ -73,15 +73,17 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
     return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
 }
 
-/* Element i of a shape, of which several are computed. One of a graph input may be 0, which is the
- * operand's dim. */
+/* Element i of a shape, of which several are computed. One that is 0, as one of a graph input may be, is
+ * the operand's dim. */
 static ash_value shape_value(ash_import *im, const ash_type *type, ash_onnx_number n, size_t i) {
     ash_graph *g = im->graph;
     const ash_type scalar = {.dtype = ASH_I64};
+    const bool copies = i < type->rank && !ash_import__attr_int(im, "allowzero", 0);
+    if (n.value == ASH_NO_VALUE && copies && !n.known.dim && n.known.v == 0)
+        return ash_build__dim(g, type->dims[i]);
     if (n.value == ASH_NO_VALUE)
         return n.known.dim ? ash_build__dim(g, n.known.v) : ash_build__ints(g, &scalar, &n.known.v);
-    if (i >= type->rank || !ash_onnx__is_given(im, n.value) || ash_import__attr_int(im, "allowzero", 0))
-        return n.value;
+    if (!copies || !ash_onnx__is_given(im, n.value)) return n.value;
     return ash_select(g, ash_eq(g, n.value, ash_scalar(g, ASH_I64, 0)), ash_build__dim(g, type->dims[i]),
                       n.value);
 }
@@ -95,6 +97,7 @@ static bool settle_shape(ash_import *im, const ash_type *type, const ash_onnx_nu
     const ash_dim all = ash_build__product(g, type, 0, type->rank);
     const ash_value less = ash_scalar(g, ASH_I64, -1), one = ash_scalar(g, ASH_I64, 1);
     ash_value v[ASH_MAX_RANK], product = one;
+    if (count > ASH_MAX_RANK) return true; /* which is refused for that */
     for (size_t i = 0; i < count; i++) {
         v[i] = shape_value(im, type, numbers[i], i);
         product = ash_mul(g, product, ash_select(g, ash_eq(g, v[i], less), one, v[i]));
@@ -145,8 +148,8 @@ static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_
         return true;
     }
     *must = 0;
-    *settled = computed && *count <= ASH_MAX_RANK;
-    return !*settled || settle_shape(im, type, numbers, *count, out);
+    *settled = computed > 0;
+    return !computed || settle_shape(im, type, numbers, *count, out);
 }
 
 /* x as a line of as many elements as `dims` have, which depend on data: an execution in which x has more or
