@@ -595,10 +595,11 @@ bool ash_onnx__has_room(ash_import *im, size_t k, const ash_onnx_number *sizes, 
         all *= (double)(said ? most : ASH_MIN(most, limit));
     }
     if (given && all > MOST)
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "operand %zu, '%.*s', must be known at import, as the limits of its sizes make too "
-                         "many elements: bind the graph input that it is of, or bound the dims '%.*s.0' and on",
-                         k, ASH_SPAN_ARG(im->node->ins[k]), ASH_SPAN_ARG(im->node->outs[0]));
+        ash_import__fail(
+            im, ASH_ERROR_UNSUPPORTED,
+            "operand %zu, '%.*s', must be known at import, as the limits of its sizes make too "
+            "many elements: bind the graph input that it is of, or bound the dims '%.*s.0' and on",
+            k, ASH_SPAN_ARG(im->node->ins[k]), ASH_SPAN_ARG(im->node->outs[0]));
     return ash_import__ok(im);
 }
 
