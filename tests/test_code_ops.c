@@ -424,6 +424,38 @@ static void test_elementwise(void **state) {
     test_code_close(&t);
 }
 
+/* Of two zeros the first operand is the greatest and the least, also where it is a constant. */
+static void test_zeros(void **state) {
+    (void)state;
+    enum { LANES = 4 };
+    static const double zeros[] = {0.0, -0.0};
+    static const ash_op ops[] = {ASH_OP_MAX, ASH_OP_MIN};
+    test_code t;
+    test_code_open(&t, NULL);
+    for (size_t level = 0; level < ASH_COUNT(test_levels); level++)
+        for (size_t k = 0; k < ASH_COUNT(ops) * ASH_COUNT(zeros); k++) {
+            if (!test_code_level(&t, test_levels[level])) continue;
+            const double first = zeros[k & 1];
+            float a[LANES], b[LANES], read[LANES], constant[LANES];
+            for (unsigned i = 0; i < LANES; i++) a[i] = (float)first, b[i] = (float)zeros[!(k & 1)];
+            ash_nest n = test_nest();
+            uint16_t of_a = test_buffer(&n, ASH_F32, false), of_b = test_buffer(&n, ASH_F32, false),
+                     of_read = test_buffer(&n, ASH_F32, true), of_constant = test_buffer(&n, ASH_F32, true);
+            ash_ref at = ash_nest_index(&n, 0), x = ash_nest_load(&n, of_a, at, LANES, ASH_NO_REF),
+                    y = ash_nest_load(&n, of_b, at, LANES, ASH_NO_REF),
+                    c = ash_nest_splat(&n, ash_nest_float(&n, ASH_F32, first), LANES);
+            ash_nest_store(&n, of_read, at, ash_nest_binary(&n, ops[k >> 1], x, y), ASH_NO_REF);
+            ash_nest_store(&n, of_constant, at, ash_nest_binary(&n, ops[k >> 1], c, y), ASH_NO_REF);
+            ash_code *code;
+            ash_kernel_fn fn = test_code_compile(&t, &n, &code);
+            fn((void *[]){a, b, read, constant}, NULL, 0, 1, 0);
+            assert_memory_equal(read, a, sizeof a);
+            assert_memory_equal(constant, a, sizeof a);
+            ash_code__release(code);
+        }
+    test_code_close(&t);
+}
+
 /* --- what is not elementwise ------------------------------------------------------------------------- */
 
 /* Horizontal reductions, in the order that nest.h fixes: a float sum shows it. */
@@ -728,7 +760,7 @@ static void test_others(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_elementwise), cmocka_unit_test(test_tiles),
-                                       cmocka_unit_test(test_others)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_elementwise), cmocka_unit_test(test_zeros),
+                                       cmocka_unit_test(test_tiles), cmocka_unit_test(test_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

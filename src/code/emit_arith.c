@@ -4,8 +4,8 @@
 
 /* --- min and max ------------------------------------------------------------------------------------- */
 
-/* True when every lane is a constant and none is a NaN. */
-static bool known_number(LLVMValueRef v) {
+/* True when every lane is a constant and none is a NaN, nor a zero but where these may be. */
+static bool known_number(LLVMValueRef v, bool zeros) {
     if (!LLVMIsConstant(v)) return false;
     unsigned lanes = ash_emit__lanes(v);
     for (unsigned i = 0; i < lanes; i++) {
@@ -13,22 +13,23 @@ static bool known_number(LLVMValueRef v) {
         LLVMBool inexact;
         if (!lane || !LLVMIsAConstantFP(lane)) return false;
         double x = LLVMConstRealGetDouble(lane, &inexact);
-        if (x != x) return false;
+        if (x != x || (x == 0 && !zeros)) return false;
     }
     return true;
 }
 
-/* A NaN in either operand is the result. The unordered comparison with the select is x86's min and max with
- * exchanged operands: one instruction, which gives its first operand back when that is a NaN. The second
- * needs a look of its own unless it is a constant. */
+/* A NaN in either operand is the result; of two zeros it is the first operand, whether that is computed here
+ * or read. The unordered comparison with the select is x86's min and max with exchanged operands: one
+ * instruction, which gives its first operand back when that is a NaN. The second needs a look of its own
+ * unless it is a constant. */
 static LLVMValueRef min_max(ash_emit *e, bool max, LLVMValueRef a, LLVMValueRef b) {
-    if (known_number(a)) {
+    if (known_number(a, false)) {
         LLVMValueRef swap = a;
         a = b, b = swap;
     }
     LLVMValueRef first = LLVMBuildFCmp(e->b, max ? LLVMRealUGE : LLVMRealULE, a, b, "");
     LLVMValueRef out = LLVMBuildSelect(e->b, first, a, b, "");
-    if (known_number(b)) return out;
+    if (known_number(b, true)) return out;
     return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, ""), b, out, "");
 }
 
