@@ -18,8 +18,8 @@ static bool known_number(LLVMValueRef v, bool zeros) {
     return true;
 }
 
-/* A NaN in either operand is the result; of two zeros it is the first operand, whether that is computed here
- * or read. The unordered comparison with the select is x86's min and max with exchanged operands: one
+/* A NaN in either operand is the result; of two zeros it is the first operand, whether that is known or
+ * read. The unordered comparison with the select is x86's min and max with exchanged operands: one
  * instruction, which gives its first operand back when that is a NaN. The second needs a look of its own
  * unless it is a constant. */
 static LLVMValueRef min_max(ash_emit *e, bool max, LLVMValueRef a, LLVMValueRef b) {
