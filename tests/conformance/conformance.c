@@ -248,8 +248,8 @@ static ash_status rewrite(ash_context *context, const char *model, const tensors
                : status;
 }
 
-/* Whether sizes depend on data, and plans are on a GPU: grids are those of the sizes' limits there, which the
- * stand-in takes minutes for. */
+/* Whether sizes depend on data, and plans are on a GPU: grids are those of the sizes' limits there, which
+ * the stand-in takes minutes for. */
 static bool is_slow(const ash_graph *graph) {
     const char *device = getenv("ASHLAR_TEST_DEVICE");
     bool settles = false;
@@ -322,10 +322,10 @@ static ash_status run_set(ash_context *context, const char *path, tensors *input
     why[0] = 0;
     *step = 0;
     ash_status status = import(context, path, inputs, &graph, step, diag);
-    if (status == ASH_OK && is_slow(graph)) { /* with what inputs say of sizes as numbers */
+    while (status == ASH_OK && is_slow(graph) && *step + 2 < BIND_STEPS) { /* with sizes as numbers */
         ash_graph_destroy(graph);
         graph = NULL;
-        *step = 1;
+        ++*step;
         status = import(context, path, inputs, &graph, step, diag);
     }
     if (status == ASH_OK && state.rewrite) status = rewrite(context, path, inputs, &graph, diag);
