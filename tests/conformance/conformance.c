@@ -12,7 +12,8 @@
  * With -g dims that are no numbers take the sizes of the test's inputs. With -n floating point numbers may
  * be off by that part of the largest in their tensor. With -o the FILE becomes a table of operators, with
  * what the run says of each (docs/onnx.md). With -a, on the stand-in for a GPU, a test fails as well whose
- * kernels ask for parts of sectors, or one bank twice, unless the FILE says why (accesses.h). With -M
+ * kernels ask for parts of sectors, or one bank twice, unless the FILE says why (accesses.h); what inputs
+ * say of sizes is bound there. With -M
  * "stream,graph,multi_stream=3,eager" a plan is executed in each of these modes, whose bits must be the
  * same, and none of which may refuse it (modes.h). Each test is counted once: passed, failed, or skipped
  * as unsupported by the import, with the reason. The exit status is 1 when one failed, or, with -s, when
@@ -44,8 +45,9 @@ typedef struct reason {
 
 static struct {
     bool verbose, strict;
-    bool given;  /* dims take the sizes of the inputs */
-    double norm; /* largest error, as a part of the tensor's largest number; 0: of each element's own */
+    bool given;   /* dims take the sizes of the inputs */
+    bool watches; /* kernels' accesses (-a) */
+    double norm;  /* largest error, as a part of the tensor's largest number; 0: of each element's own */
     const char *match;
     const char *document;      /* of operators, or NULL */
     const char *rewrite;       /* directory for models written and read again, or NULL */
@@ -248,14 +250,13 @@ static ash_status rewrite(ash_context *context, const char *model, const tensors
                : status;
 }
 
-/* Whether sizes depend on data, and plans are on a GPU: grids are those of the sizes' limits there, which
- * the stand-in takes minutes for. */
+/* Whether sizes depend on data where kernels' accesses are counted: grids are those of the sizes' limits,
+ * which the stand-in takes minutes for. */
 static bool is_slow(const ash_graph *graph) {
-    const char *device = getenv("ASHLAR_TEST_DEVICE");
     bool settles = false;
     for (size_t i = 0; i < ash_dims_var_count(graph->dims); i++)
         settles |= ash_dims_var(graph->dims, (uint32_t)i)->settled;
-    return settles && device && strncmp(device, "CUDA", 4) == 0;
+    return settles && state.watches;
 }
 
 enum { WHY = 1024 }; /* bytes of a reason */
@@ -537,6 +538,7 @@ int main(int argc, char **argv) {
             state.rewrite = argv[++i];
         } else if (strcmp(argv[i], "-a") == 0 && i + 1 < argc) {
             if (!accesses_open(argv[++i])) return 2;
+            state.watches = true;
         } else if (strcmp(argv[i], "-M") == 0 && i + 1 < argc) {
             if (!modes_read(argv[++i])) return 2;
         } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
