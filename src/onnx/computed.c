@@ -178,7 +178,7 @@ static number known(int64_t v) {
     return (number){{v, false}, ASH_NO_VALUE};
 }
 
-static ash_value value_of(ash_import *im, number n) {
+ash_value ash_onnx__number_value(ash_import *im, number n) {
     const ash_type scalar = {.dtype = ASH_I64};
     if (n.value != ASH_NO_VALUE) return n.value;
     return n.known.dim ? ash_build__dim(im->graph, n.known.v)
@@ -221,7 +221,8 @@ static number combine(ash_import *im, ash_op op, number a, number b) {
     number out = known(0);
     if (is_known(a) && is_known(b) && ash_import__combine(im, op, a.known, b.known, &out.known)) return out;
     if (decided(im, op, a, b, &out)) return out;
-    out.value = ash_build__binary(im->graph, op, value_of(im, a), value_of(im, b));
+    out.value =
+        ash_build__binary(im->graph, op, ash_onnx__number_value(im, a), ash_onnx__number_value(im, b));
     out.value = ash_cast(im->graph, out.value, ASH_I64);
     return out;
 }
@@ -232,8 +233,9 @@ static number choose(ash_import *im, const ash_node *node, int64_t i, unsigned *
     number go = number_at(im, node->ins[0], i, visits), a = number_at(im, node->ins[1], i, visits),
            b = number_at(im, node->ins[2], i, visits);
     if (is_known(go) && !go.known.dim) return go.known.v ? a : b;
-    ash_value on = ash_cast(im->graph, value_of(im, go), ASH_BOOL);
-    return (number){.value = ash_select(im->graph, on, value_of(im, a), value_of(im, b))};
+    ash_value on = ash_cast(im->graph, ash_onnx__number_value(im, go), ASH_BOOL);
+    return (number){
+        .value = ash_select(im->graph, on, ash_onnx__number_value(im, a), ash_onnx__number_value(im, b))};
 }
 
 /* Element i of a slice of what has rank 1. */

@@ -77,15 +77,12 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
  * the operand's dim. */
 static ash_value shape_value(ash_import *im, const ash_type *type, ash_onnx_number n, size_t i) {
     ash_graph *g = im->graph;
-    const ash_type scalar = {.dtype = ASH_I64};
     const bool copies = i < type->rank && !ash_import__attr_int(im, "allowzero", 0);
-    if (n.value == ASH_NO_VALUE && copies && !n.known.dim && n.known.v == 0)
+    if (copies && n.value == ASH_NO_VALUE && !n.known.dim && n.known.v == 0)
         return ash_build__dim(g, type->dims[i]);
-    if (n.value == ASH_NO_VALUE)
-        return n.known.dim ? ash_build__dim(g, n.known.v) : ash_build__ints(g, &scalar, &n.known.v);
-    if (!copies || !ash_onnx__is_given(im, n.value)) return n.value;
-    return ash_select(g, ash_eq(g, n.value, ash_scalar(g, ASH_I64, 0)), ash_build__dim(g, type->dims[i]),
-                      n.value);
+    const ash_value v = ash_onnx__number_value(im, n);
+    if (!copies || !ash_onnx__is_given(im, n.value)) return v;
+    return ash_select(g, ash_eq(g, v, ash_scalar(g, ASH_I64, 0)), ash_build__dim(g, type->dims[i]), v);
 }
 
 /* Settles what is open of a shape, more than one element: whether all of them together are as many elements
@@ -119,7 +116,8 @@ static bool settle_shape(ash_import *im, const ash_type *type, const ash_onnx_nu
 }
 
 /* What a reshape lists. One size that is computed, or another expression of sizes that depend on data than
- * the operand's, is what remains, if nothing else is; *must is then what the latter must be, or 0. */
+ * the operand's, is what remains, if nothing else is; *must is then what the latter must be, or 0. Of
+ * several, which are *settled, an execution finds whether they are as many elements. */
 static bool reshape_list(ash_import *im, const ash_type *type, const ash_import_int **list, size_t *count,
                          ash_dim *must, bool *settled) {
     ash_onnx_number *numbers = ash_onnx__numbers(im, 1, count);

@@ -43,7 +43,9 @@ typedef struct ash_onnx_number {
 ash_onnx_number *ash_onnx__numbers(ash_import *im, size_t k, size_t *count);
 /* The same number, as the dim that it has been settled as, if it has. */
 ash_onnx_number ash_onnx__known_size(const ash_import *im, ash_onnx_number n);
-/* Whether a value is a graph input, or moved out of one. */
+/* Such a number as an i64 scalar. */
+ash_value ash_onnx__number_value(ash_import *im, ash_onnx_number n);
+/* Whether a value is a graph input, moved or cast. */
 bool ash_onnx__is_given(const ash_import *im, ash_value x);
 /* Element i of a value, in row-major order, where it is a dim or a whole number of at least 0. */
 bool ash_onnx__whole(ash_import *im, ash_value x, int64_t i, ash_dim *out);
