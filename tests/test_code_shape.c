@@ -58,7 +58,7 @@ static ash_nest tile(const char *level, int rows, int depth) {
     enum { MOST = 64 };
     ash_target target = target_of(level);
     const unsigned LANES = ash_target_lanes(&target, sizeof(float)), COLS = 2 * LANES,
-                   copies = ash_tile_unroll(&target, (unsigned)rows, 2);
+                   copies = ash_tile_unroll(&target, (unsigned)rows, 2, false);
     ash_nest n = test_nest();
     uint16_t a = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 0, false});
     uint16_t b = ash_nest_buffer_add(&n, (ash_nest_buffer){ASH_F32, 64, 1, false});
@@ -100,7 +100,7 @@ static void test_tile_code(void **state) {
                  {"x86-64-v3", "vmovaps\t%ymm", 6},  {"x86-64-v3", "vmovaps\t%ymm", 4}};
     for (size_t k = 0; k < ASH_COUNT(tiles); k++) {
         ash_target target = target_of(tiles[k].level);
-        size_t rows = (size_t)tiles[k].rows, copies = ash_tile_unroll(&target, (unsigned)rows, 2);
+        size_t rows = (size_t)tiles[k].rows, copies = ash_tile_unroll(&target, (unsigned)rows, 2, false);
         ash_nest n = tile(tiles[k].level, tiles[k].rows, 256);
         char *text = assembly(tiles[k].level, &n);
         assert_int_equal(count(text, "vfmadd231ps"), rows * 2 * copies);

@@ -128,7 +128,7 @@ static void emit_products(attend *a, ash_tile *t, ash_ref key0, ash_ref first) {
     ash_ref apart = ash_kern_index(k, a->key_stride);
     ash_blocks_open(n, &blocks, 1, &from, &to);
     ash_ref step =
-        ash_kern_loop(k, a->step, from, to, 1, ash_tile_unroll(k->low->target, t->rows, t->vectors));
+        ash_kern_loop(k, a->step, from, to, 1, ash_tile_unroll(k->low->target, t->rows, t->vectors, false));
     for (unsigned v = 0; v < t->vectors; v++) q[v] = load_queries(a, add(a, first, number(a, v)), step);
     ash_ref at = ash_kern_index(k, a->k_at.linear);
     for (unsigned r = 0; r < t->rows; r++) {
@@ -264,7 +264,7 @@ static void emit_values(attend *a, unsigned rows, unsigned vectors, ash_ref row,
     size_t mark = ash_kern_mark(k);
     ash_kern_set_sym(k, a->lane, number(a, 0));
     ash_ref key =
-        ash_nest_loop(n, number(a, 0), a->count, 1, ash_tile_unroll(k->low->target, rows, vectors));
+        ash_nest_loop(n, number(a, 0), a->count, 1, ash_tile_unroll(k->low->target, rows, vectors, false));
     ash_kern_set_sym(k, a->key, add(a, a->from, key));
     for (unsigned i = 0; i < vectors; i++) v[i] = load_values(a, add(a, first, number(a, i)));
     ash_ref at = add(a, weight_at(a, key, number(a, 0)), row);

@@ -405,7 +405,8 @@ static void emit_tile(ash_bits *b, unsigned rows, unsigned vectors, ash_ref row0
     size_t mark = ash_kern_mark(k);
     ash_ref from = number(b, 0), to = number(b, b->inner), weight[ASH_BITS_VECTORS];
     ash_blocks_open(n, &blocks, 1, &from, &to);
-    ash_ref term = ash_kern_loop(k, b->term, from, to, 1, ash_tile_unroll(k->low->target, rows, vectors));
+    ash_ref term =
+        ash_kern_loop(k, b->term, from, to, 1, ash_tile_unroll(k->low->target, rows, vectors, false));
     ash_ref at = panel_row(b, term);
     for (unsigned v = 0; v < vectors; v++)
         weight[v] = ash_nest_load(n, b->panel, plus(b, at, v * b->lanes), b->lanes, ASH_NO_REF);

@@ -328,7 +328,7 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
     if (loop) {
         int64_t steps = c->x_block / c->terms,
-                unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors);
+                unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors, !ash_dim_is_const(c->width));
         /* Fours never all in a row: inputs that other columns read too would be held in registers. */
         if (c->terms > 1) unroll = ASH_MIN(unroll, ASH_MAX(steps / 2, 1));
         ash_ref step =

@@ -198,7 +198,7 @@ static void add_slab(weights_walk *w, unsigned rows, unsigned vectors, ash_ref r
     ash_kern_set_sym(k, w->channel, row0);
     ash_kern_set_sym(k, w->lane, number(w, 0));
     ash_ref apart = ash_kern_index(k, w->row_stride), b[8];
-    unsigned opened = open_positions(w, ash_tile_unroll(k->low->target, rows, vectors));
+    unsigned opened = open_positions(w, ash_tile_unroll(k->low->target, rows, vectors, false));
     ash_ref at = ash_kern_index(k, w->x.linear);
     for (unsigned v = 0; v < vectors; v++) {
         ash_kern_set_sym(k, w->vector, add(w, w->first_vector, number(w, v)));

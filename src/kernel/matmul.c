@@ -143,7 +143,9 @@ static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks
     size_t mark = ash_kern_mark(k);
     ash_ref from = ash_nest_index(n, 0);
     ash_blocks_open(n, blocks, 1, &from, &to);
-    unsigned unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors);
+    /* few steps are over before the loop's own instructions are hidden */
+    const bool many = !ash_dim_is_const(p->m) && ash_kern_max(k, p->inner) > ASH_TILE_LONG;
+    unsigned unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors, many);
     ash_ref step = ash_kern_loop(k, p->step, from, to, 1, unroll);
     if (p->terms > 1)
         ash_kern_set_sym(k, p->term, ash_nest_binary(n, ASH_OP_MUL, step, ash_nest_index(n, p->terms)));
@@ -559,7 +561,7 @@ static void emit_dots(product *p, unsigned rows, unsigned columns, ash_ref colum
         ash_ref from = ash_nest_index(n, pass ? whole : 0), to = ash_nest_index(n, pass ? p->inner : whole);
         ash_blocks_open(n, around, width, &from, &to);
         ash_kern_loop(k, p->step, from, to, width,
-                      pass ? 1 : ash_tile_unroll(k->low->target, rows, columns));
+                      pass ? 1 : ash_tile_unroll(k->low->target, rows, columns, false));
         ash_ref a = ash_kern_index(k, p->a.linear), b = ash_kern_index(k, p->b.linear), columns_of_b[8];
         for (unsigned c = 0; c < columns; c++)
             columns_of_b[c] = ash_nest_load(

@@ -546,14 +546,14 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
     close_results(t);
 }
 
-unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors) {
+unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors, bool many) {
     const ash_costs *c = &target->costs;
     int64_t sums = ASH_MAX(rows * vectors, 1u), free = target->vector_registers - sums - 1;
     /* Second operands of all steps are in registers at once; of two steps, some of the first one's are read
      * for the last time before the second one's are loaded. */
     enum { OF_TWO_STEPS = 3 };
     int64_t steps = ASH_MAX(free / ASH_MAX(vectors, 1u), free >= vectors + OF_TWO_STEPS ? 2 : 1);
-    int64_t copies = ASH_MIN(c->tile_body / sums, steps);
+    int64_t copies = ASH_MIN((many && vectors > 1 ? c->tile_open_body : c->tile_body) / sums, steps);
     unsigned out = 1; /* a power of two, as most extents are multiples of one */
     while (2 * out <= ASH_MIN(copies, c->tile_unroll)) out *= 2;
     return out;

@@ -16,8 +16,9 @@
 
 enum {
     ASH_TILE_MAX = 32,
-    ASH_TILE_USUAL = 4, /* a size that is a variable is expected to be this part of its bound */
-    ASH_TILE_MORE = 2   /* positions that an edge of a line takes beside its own, at most */
+    ASH_TILE_LONG = 128, /* steps of a product that copies of a step gain nothing from */
+    ASH_TILE_USUAL = 4,  /* a size that is a variable is expected to be this part of its bound */
+    ASH_TILE_MORE = 2    /* positions that an edge of a line takes beside its own, at most */
 };
 
 typedef struct ash_tile_shape {
@@ -230,8 +231,8 @@ void ash_tile_put(ash_tile *t, unsigned rows);
 void ash_tile_store_put(ash_tile *t, ash_sym row, ash_ref row0, ash_ref there);
 
 /* How many steps of a tile's inner loop are laid out in a row: so many that the vectors of all of them have
- * registers beside the sums. */
-unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors);
+ * registers beside the sums; fewer where the kernel has `many` tiles, each of its own height. */
+unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors, bool many);
 
 /* Loads for tiles: the address of an operand. */
 typedef struct ash_tile_operand {
