@@ -20,15 +20,23 @@ static double tile_cycles(const ash_target *target, unsigned rows, unsigned vect
     return step_cycles(target, rows, vectors, math) * (double)steps + c->tile_begin;
 }
 
+static double strip_bytes(const ash_target *target, unsigned vectors, int64_t steps) {
+    return (double)vectors * target->vector_bytes * (double)steps;
+}
+
+/* Whether a strip is larger than what of it stays in the first-level cache. */
+static bool reads_far(const ash_target *target, unsigned vectors, int64_t steps) {
+    return strip_bytes(target, vectors, steps) > (double)target->l1_bytes * target->costs.slice_share;
+}
+
 /* The same where low tiles are many, and each may read all of a strip that is larger than the first-level
  * cache. */
 static double open_tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, int64_t steps,
                                ash_tile_math math) {
     const ash_costs *c = &target->costs;
-    double bytes = (double)vectors * target->vector_bytes * (double)steps;
     double cycles = tile_cycles(target, rows, vectors, steps, math);
-    if (bytes <= (double)target->l1_bytes * c->slice_share) return cycles;
-    return ASH_MAX(cycles, bytes / c->tile_stream);
+    if (!reads_far(target, vectors, steps)) return cycles;
+    return ASH_MAX(cycles, strip_bytes(target, vectors, steps) / c->tile_stream);
 }
 
 /* The lowest height whose sums hide the time until one of them can be used again. */
@@ -55,7 +63,8 @@ ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape sh
     const unsigned room = ASH_COUNT(((ash_tile_heights *)NULL)->at), below = ASH_MAX(shape.rows, 2) - 1;
     const unsigned hides = ASH_MAX(ASH_MIN(hiding_height(target, shape, steps), below), 1);
     /* two tiles of half of these and more hide it, and so do those of a whole tile and a low rest */
-    const unsigned second = ASH_MAX(2 * hides - 1, (shape.rows + hides) / 2);
+    unsigned second = ASH_MAX(2 * hides - 1, (shape.rows + hides) / 2);
+    if (reads_far(target, shape.vectors, steps)) second = below; /* two would read the strip twice */
     if (second >= room) return open_heights(target, shape, steps);
     ash_tile_heights h = heights_from(shape, second, room);
     h.hides = hides;

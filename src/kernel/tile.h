@@ -100,7 +100,8 @@ typedef struct ash_tile_heights {
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps);
 /* The same of rows that are cut evenly, where code for more heights is worth it: the first one, and all
- * from the second one down to 1. What whole tiles leave is one tile, or two, as even as can be, where it is
+ * from the second one down to 1; all below the first where each tile reads its strip from beyond the
+ * first-level cache. What whole tiles leave is one tile, or two, as even as can be, where it is
  * more than the second height; a low rest shares the rows of the last whole tile:
  *
  *     14 14 ... 14 | 9 or 8 or ... 5          14 14 ... | 9 8          3
