@@ -61,8 +61,8 @@ static inline void test_run_compiled(const ash_program *p, const ash_kernel_fn *
         table[step->n_buffers] = (void *)&ash_stop__never;
         for (uint32_t i = 0; i < step->n_buffers; i++) {
             const ash_buffer *b = &p->buffers.at[step->buffers[i]];
-            table[i] =
-                b->root == ASH_NO_BUFFER ? memory[step->buffers[i]] : (char *)memory[b->root] + b->offset;
+            table[i] = (char *)memory[b->root == ASH_NO_BUFFER ? step->buffers[i] : b->root] +
+                       ash_buffer__begin(b, p->dims, vars);
         }
         int64_t chunks = ash_dims_eval(p->dims, step->chunks, vars);
         for (int64_t c = chunks; c-- > 0;)

@@ -48,7 +48,7 @@ static inline void test_interpret_program(const ash_program *p, const ash_wide *
         for (uint32_t i = 0; i < step->n_buffers; i++) {
             const ash_buffer *b = &p->buffers.at[step->buffers[i]];
             interp_memory *m = &all[b->root == ASH_NO_BUFFER ? step->buffers[i] : b->root];
-            buffers[i] = interp_bind(p, step, i, m);
+            buffers[i] = interp_bind(p, step, i, vars, m);
         }
         char error[256];
         interp_run(&p->nests.at[step->nest], buffers, vars, 0, ash_dims_eval(p->dims, step->chunks, vars),

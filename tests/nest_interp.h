@@ -173,8 +173,8 @@ static inline void interp_atomic(interp *in, ash_ref ref, const ash_inst *inst) 
         interp_fail(in, ref, "an operand has no value");
         return;
     }
-    if (index < 0 || end > m->bytes || !interp_declared(b, begin - b->offset, end - b->offset, true) ||
-        !interp_declared(b, begin - b->offset, end - b->offset, false)) {
+    if (index < 0 || end > m->bytes || !interp_declared(b, begin, end, true) ||
+        !interp_declared(b, begin, end, false)) {
         interp_fail(in, ref, "element %lld of buffer %u", (long long)index, inst->buf);
         return;
     }

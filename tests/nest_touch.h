@@ -27,6 +27,7 @@ typedef struct interp_memory {
 typedef struct interp_buffer {
     interp_memory *memory;
     int64_t offset; /* bytes into the storage */
+    int64_t base;   /* the same where variables do not move it: what the intervals count from */
     bool scratch;
     const ash_access *accesses; /* of the step; those of `id` count */
     uint32_t n_accesses, id;
@@ -34,13 +35,19 @@ typedef struct interp_buffer {
 
 /* Buffer number i of a step, at its place in a storage, which nobody has touched in this step. */
 static inline interp_buffer interp_bind(const ash_program *p, const ash_step *step, uint32_t i,
-                                        interp_memory *m) {
+                                        const int64_t *vars, interp_memory *m) {
     const ash_buffer *b = &p->buffers.at[step->buffers[i]];
     const bool scratch = b->kind == ASH_BUFFER_SCRATCH;
     memset(m->writer, 0, (size_t)m->bytes * sizeof *m->writer);
     memset(m->reader, 0, (size_t)m->bytes * sizeof *m->reader);
     if (scratch) memset(m->undefined, 1, (size_t)m->bytes);
-    return (interp_buffer){m, b->offset, scratch, step->accesses, step->n_accesses, step->buffers[i]};
+    return (interp_buffer){m,
+                           ash_buffer__begin(b, p->dims, vars),
+                           b->offset,
+                           scratch,
+                           step->accesses,
+                           step->n_accesses,
+                           step->buffers[i]};
 }
 
 /* What the threads of the block have done to a piece since the barrier before `epoch`. */
@@ -196,6 +203,7 @@ static inline bool interp_touch_shared(interp *in, ash_ref ref, uint16_t buf, in
 
 /* Whether one interval that the step declares has them all. */
 static inline bool interp_declared(const interp_buffer *b, int64_t begin, int64_t end, bool write) {
+    begin -= b->base, end -= b->base;
     for (uint32_t a = 0; a < b->n_accesses; a++)
         if (b->accesses[a].buffer == b->id && (b->scratch || b->accesses[a].write == write) &&
             b->accesses[a].begin <= begin && end <= b->accesses[a].end)
@@ -218,7 +226,7 @@ static inline unsigned char *interp_touch(interp *in, ash_ref ref, uint16_t buf,
                     (long long)((m->bytes - offset) / size), buf);
         return NULL;
     }
-    if (!interp_declared(b, begin - offset, end - offset, write)) {
+    if (!interp_declared(b, begin, end, write)) {
         if (count == 1) {
             interp_fail(in, ref, "%s element %lld of buffer %u, which the step does not declare",
                         write ? "writes" : "reads", (long long)index, buf);

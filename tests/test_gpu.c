@@ -501,7 +501,7 @@ static void interpret(const ash_nest *n, float *to, char *error) {
         memset(reader[i], 0, sizeof reader[i]);
         memory[i] = (interp_memory){
             (unsigned char *)data[i], undefined[i], writer[i], reader[i], sizeof data[i], 0};
-        buffers[i] = (interp_buffer){&memory[i], 0, false, accesses, 2, i};
+        buffers[i] = (interp_buffer){&memory[i], 0, 0, false, accesses, 2, i};
     }
     interp_run(n, buffers, NULL, 0, 2, 0, error);
     memcpy(to, data[1], sizeof data[1]);

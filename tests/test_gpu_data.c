@@ -358,7 +358,7 @@ static void at_once(void **state) {
         bool undefined[8] = {false};
         static const ash_access accesses[] = {{0, false, 0, sizeof data}, {0, true, 0, sizeof data}};
         interp_memory memory = {(unsigned char *)data, undefined, writer, reader, sizeof data, 0};
-        interp_buffer buffer = {&memory, 0, false, accesses, 2, 0};
+        interp_buffer buffer = {&memory, 0, 0, false, accesses, 2, 0};
         char error[512] = "";
         ash_nest n = adding(cases[i].dtype, cases[i].op, cases[i].stores, cases[i].loads);
         if (ash_nest_verify(&n, &diag) != ASH_OK)

@@ -128,8 +128,8 @@ static void run_step(trial *t, size_t s) {
     for (uint32_t i = 0; i < step->n_buffers; i++) {
         const ash_buffer *b = &p->buffers.at[step->buffers[i]];
         interp_memory *m = t->memory[root_of(p, step->buffers[i])];
-        buffers[i] = interp_bind(p, step, i, m);
-        table[i] = m->data + b->offset;
+        buffers[i] = interp_bind(p, step, i, t->vars, m);
+        table[i] = m->data + ash_buffer__begin(b, p->dims, t->vars);
     }
     int64_t chunks = ash_dims_eval(p->dims, step->chunks, t->vars), starts[8];
     unsigned n = 1 + (unsigned)(test_random(&t->state) % ASH_MIN(ASH_MAX(chunks, 1), 7));

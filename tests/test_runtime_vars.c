@@ -258,11 +258,83 @@ static void shapes_that_contradict(void **state) {
     ash_graph_destroy(g);
 }
 
+/* y = [a W; b W'; c W"], of n rows each: what is computed in y begins where n says. */
+enum { PARTS = 3, WIDE = 16, MOST = 5 };
+
+static float part_value(unsigned part, int64_t row, int64_t column) {
+    return (float)((part * 7 + row * 3 + column * 5) % 11) - 5;
+}
+
+static void make_parts(struct room *r) {
+    assert_ok(ash_graph_create(r->context, "net", &r->g, &diag));
+    static const char *const names[] = {"a", "b", "c"};
+    const ash_type rows = f32(2, ash_graph_var(r->g, "n", 0, MOST), WIDE), square = f32(2, WIDE, WIDE);
+    ash_value parts[PARTS];
+    float w[WIDE * WIDE];
+    for (unsigned i = 0; i < PARTS; i++) {
+        for (int k = 0; k < WIDE * WIDE; k++) w[k] = part_value(i + 3, k / WIDE, k % WIDE);
+        ash_value x = ash_graph_input(r->g, names[i], &rows), matrix;
+        matrix = ash_graph_constant(r->g, &square, w, sizeof w, ASH_DATA_COPY);
+        parts[i] = ash_matmul(r->g, x, matrix);
+    }
+    ash_graph_output(r->g, "y", ash_concat(r->g, parts, PARTS, 0));
+}
+
+static void set_parts(ash_plan *plan, int64_t n) {
+    assert_ok(ash_plan_set_vars(plan, &(ash_var_binding){"n", n}, 1, &diag));
+    for (unsigned i = 0; i < PARTS; i++) {
+        float x[MOST * WIDE];
+        for (int64_t k = 0; k < n * WIDE; k++) x[k] = part_value(i, k / WIDE, k % WIDE);
+        assert_ok(ash_plan_set_input(plan, i, NULL, x, (uint64_t)(n * WIDE) * sizeof *x, &diag));
+    }
+}
+
+static void check_parts(ash_plan *plan, int64_t n) {
+    const ash_view *view;
+    const void *data;
+    assert_ok(ash_plan_execute(plan, &diag));
+    assert_ok(ash_plan_output(plan, 0, &view, &diag));
+    assert_int_equal(ash_view_type(view)->dims[0], PARTS * n);
+    assert_ok(ash_view_data(view, &data, &diag));
+    for (int64_t at = 0; at < PARTS * n * WIDE; at++) {
+        const unsigned part = (unsigned)(at / WIDE / n);
+        float sum = 0;
+        for (int64_t k = 0; k < WIDE; k++)
+            sum += part_value(part, at / WIDE % n, k) * part_value(part + 3, k, at % WIDE);
+        assert_true(((const float *)data)[at] == sum);
+    }
+}
+
+static void parts_follow_the_sizes(void **state) {
+    struct room *r = *state;
+    make_parts(r);
+    for (int way = 0; way < 6; way++) {
+        ash_plan_options options = ash_plan_options_default();
+        options.mode = (ash_mode)(way % 3);
+        options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
+        options.poison = way < 3;
+        ash_plan_destroy(r->plan);
+        r->plan = NULL;
+        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+        assert_int_equal(ash_plan_describe(r->plan).kernels, 1); /* for all three */
+        for (int64_t n = MOST; n > 0; n--) set_parts(r->plan, n), check_parts(r->plan, n);
+        ash_plan *twin;
+        assert_ok(ash_plan_replicate(r->plan, &twin, &diag));
+        set_parts(twin, 4);
+        set_parts(r->plan, 2);
+        check_parts(twin, 4);
+        check_parts(r->plan, 2);
+        check_parts(twin, 4);
+        ash_plan_destroy(twin);
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(an_imported_model_follows_its_variables),
         TEST(buffers_are_at_their_maximum),
+        TEST(parts_follow_the_sizes),
         TEST(names_are_given_once),
         TEST(shapes_say_the_values),
         TEST(shapes_that_contradict),

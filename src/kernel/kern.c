@@ -226,6 +226,11 @@ ash_ref ash_kern_vector_index(ash_kern *k, ash_ix ix) {
 
 /* --- buffers -------------------------------------------------------------------------------------- */
 
+uint32_t ash_kern_buffer_of(const ash_kern *k, ash_value value) {
+    const ash_value_place *p = &k->low->places[value];
+    return p->view == ASH_NO_BUFFER ? p->buffer : p->view;
+}
+
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write) {
     if (ash_kern_lost(k)) return 0;
     for (size_t i = 0; i < k->uses.len; i++) {
@@ -315,7 +320,7 @@ uint16_t ash_kern_scratch_of_all(ash_kern *k, ash_dtype dtype, ash_dim count) {
 
 void ash_kern_access(ash_kern *k, ash_value value, bool write) {
     const ash_value_place *p = &k->low->places[value];
-    const ash_access access = {p->buffer, write, p->begin, p->end};
+    const ash_access access = {ash_kern_buffer_of(k, value), write, p->begin, p->end};
     for (size_t i = 0; i < k->accesses.len; i++) {
         const ash_access *a = &k->accesses.at[i];
         if (a->buffer == access.buffer && a->write == write && a->begin == access.begin &&
@@ -330,7 +335,7 @@ ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx) {
     const ash_type *type = ash_graph__type(k->graph, value);
     ash_ixs *ixs = &k->ixs;
     if (!p->contiguous) {
-        ash_ix sum = ash_ix_dim(ixs, p->offset);
+        ash_ix sum = ash_ix_dim(ixs, p->view == ASH_NO_BUFFER ? p->offset : 0);
         for (unsigned d = 0; d < type->rank; d++)
             sum = ash_ix_add(ixs, sum, ash_ix_mul(ixs, idx[d], p->strides[d]));
         return sum;
@@ -394,7 +399,9 @@ static ash_ref guarded_index(ash_kern *k, ash_ref at, ash_value value) {
     ash_nest *n = &k->nest;
     if (k->guard == ASH_NO_REF) return at;
     if (k->low->target->kind != ASH_TARGET_GPU || !place->contiguous)
-        return ash_nest_select(n, k->guard, at, ash_kern_dim(k, place->contiguous ? 0 : place->offset));
+        return ash_nest_select(
+            n, k->guard, at,
+            ash_kern_dim(k, place->contiguous || place->view != ASH_NO_BUFFER ? 0 : place->offset));
     ash_ref last =
         ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, count_of(k, ash_graph__type(k->graph, value))),
                         ash_nest_index(n, 1));
@@ -443,7 +450,7 @@ ash_ref ash_kern_load(ash_kern *k, ash_value value, const ash_ix *idx) {
         0) /* read under a guard that never holds: there is no byte */
         return ash_kern_neutral(k, ASH_OP_ADD, ash_kern_dtype(type->dtype));
     ash_ix linear = ash_kern_linear(k, value, idx);
-    uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);
+    uint16_t buf = ash_kern_buffer(k, ash_kern_buffer_of(k, value), type->dtype, false);
     ash_kern_access(k, value, false);
     if (ash_kern_lost(k)) return 0;
     note_read(k, buf, linear);
@@ -459,7 +466,7 @@ void ash_kern_store(ash_kern *k, ash_value value, const ash_ix *idx, ash_ref ref
         ash_kern_collect(k, value, linear);
         return;
     }
-    uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, true);
+    uint16_t buf = ash_kern_buffer(k, ash_kern_buffer_of(k, value), type->dtype, true);
     ash_kern_access(k, value, true);
     if (ash_kern_lost(k)) return;
     const ash_value_info *info = ash_graph__value(k->graph, value);

@@ -18,6 +18,7 @@
  * dtype. */
 typedef struct ash_value_place {
     uint32_t buffer; /* of the program, or ASH_NO_BUFFER */
+    uint32_t view;   /* of it, that begins at the offset, where this is no number; or ASH_NO_BUFFER */
     bool contiguous; /* row-major from the buffer's start; the fields below do not count */
     ash_dim offset, strides[ASH_MAX_RANK];
     int64_t begin, end; /* bytes of the buffer that access records name for the value */
@@ -236,6 +237,8 @@ ash_ix ash_kern_linear(ash_kern *k, ash_value value, const ash_ix *idx);
 /* The stored value behind a chain of movement, and the address of the element in its buffer; false when the
  * value is computed on the way. */
 bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value *stored, ash_ix *linear);
+/* The program buffer that a kernel's indices of a value count in: its view, or the buffer that it is in. */
+uint32_t ash_kern_buffer_of(const ash_kern *k, ash_value value);
 /* The nest's number for a program buffer. */
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write);
 /* Records that the bytes of a stored value are touched. */

@@ -49,7 +49,7 @@ void ash_kern_cross(ash_kern *k, ash_value value, ash_ix linear) {
     if (k->guard != ASH_NO_REF || c->n == ASH_COUNT(c->at) || k->ixs.failed ||
         has_loaded(&k->ixs, linear) || !ash_kern_is_turned(&k->ixs, linear, c->line, c->along, c->lanes))
         return;
-    uint16_t buf = ash_kern_buffer(k, k->low->places[value].buffer, type->dtype, false);
+    uint16_t buf = ash_kern_buffer(k, ash_kern_buffer_of(k, value), type->dtype, false);
     for (unsigned i = 0; i < c->n; i++)
         if (c->at[i].buf == buf && c->at[i].linear == linear) return;
     c->at[c->n].buf = buf;

@@ -69,7 +69,7 @@ static bool is_read_in_place(const ash_kern *k, size_t read, size_t written) {
     const ash_kern_use *use = &k->uses.at[read];
     const ash_buffer *from = &p->buffers.at[use->buffer], *to = &p->buffers.at[k->uses.at[written].buffer];
     return !use->written && use->single && use->linear == k->stored && from->bytes == to->bytes &&
-           from->root == ASH_NO_BUFFER &&
+           from->root == ASH_NO_BUFFER && to->root == ASH_NO_BUFFER &&
            ash_dtype_size(k->nest.buffers.at[read].dtype) ==
                ash_dtype_size(k->nest.buffers.at[written].dtype);
 }

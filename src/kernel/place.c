@@ -17,7 +17,10 @@
  *
  * A part's interval therefore goes on to where the next part's begins, and the last one's to the end of the
  * whole's: what reads the whole reads what its parts are said to write, by induction for parts of parts.
- * Records that name too much order more than is needed, and never less. */
+ * Records that name too much order more than is needed, and never less.
+ *
+ * Where a part begins at a distance that depends on variables, it is a view, and the table of addresses has
+ * the distance in it: kernels of parts that differ in nothing else are one. */
 #include "kern.h"
 
 /* --- buffers ---------------------------------------------------------------------------------------- */
@@ -37,7 +40,7 @@ static ash_status new_buffer(ash_lowering *low, ash_value value, ash_buffer_kind
     const char *name = info->name ? ash_arena_strdup(&low->program->arena, info->name) : NULL;
     if (info->name && !name) return ASH_NO_MEMORY(low->diag);
     int64_t bytes = ash_type_max_bytes(low->program->dims, &info->type);
-    *place = (ash_value_place){.contiguous = true, .end = bytes};
+    *place = (ash_value_place){.contiguous = true, .view = ASH_NO_BUFFER, .end = bytes};
     const ash_buffer buffer = {.kind = kind,
                                .type = info->type,
                                .bytes = bytes,
@@ -150,6 +153,45 @@ static void find_bytes(const ash_lowering *low, ash_value value, ash_value_place
     place->end = known ? (last + 1) * size : low->program->buffers.at[place->buffer].bytes;
 }
 
+static bool is_settled(void *user, uint32_t var) {
+    (void)user;
+    (void)var;
+    return false;
+}
+
+/* Whether all terms of a dim are multiples of a number. */
+static bool is_multiple(const ash_dims *dims, ash_dim dim, int64_t of) {
+    for (size_t t = 0, atoms; t < ash_dims_term_count(dims, dim); t++)
+        if (ash_dims_term(dims, dim, t, &atoms) % of != 0) return false;
+    return true;
+}
+
+/* A view that begins where a part does, at a distance that depends on variables: kernels of parts that
+ * differ in it alone are one, and the host adds it when sizes are set. Where data settle it, or on a GPU,
+ * whose launches are recorded with their addresses, it is added in the kernel. */
+static ash_status view_of(ash_lowering *low, ash_value value, ash_value_place *part) {
+    ash_program *p = low->program;
+    const ash_buffer *base = &p->buffers.at[part->buffer];
+    const ash_type *type = ash_graph__type(low->graph, value);
+    ash_status status = ASH_OK;
+    part->view = ASH_NO_BUFFER;
+    if (ash_dim_is_const(part->offset) || low->target->kind == ASH_TARGET_GPU ||
+        !ash_dims_each_settled(p->dims, part->offset, is_settled, NULL))
+        return ASH_OK;
+    ash_buffer view = *base;
+    view.type = *type;
+    view.value = view.origin = ASH_NO_VALUE;
+    view.name = NULL;
+    view.root = base->root == ASH_NO_BUFFER ? part->buffer : base->root;
+    view.offset = base->root == ASH_NO_BUFFER ? 0 : base->offset;
+    view.shift =
+        ash_lower__combine(low, ASH_DIM_MUL, part->offset, (ash_dim)ash_dtype_size(type->dtype), &status);
+    while (view.align > 1 && !is_multiple(p->dims, view.shift, view.align)) view.align /= 2;
+    part->view = (uint32_t)p->buffers.len;
+    if (status != ASH_OK) return status;
+    return ash_vec_push(p->allocator, &p->buffers, view) ? ASH_OK : ASH_NO_MEMORY(low->diag);
+}
+
 /* Gives the parts of a concatenation their places in it. */
 static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
     const ash_value_place whole = low->places[concat->out];
@@ -165,6 +207,7 @@ static ash_status place_parts(ash_lowering *low, const ash_node *concat, const b
             is_placeable(low, value, stored, low->fusion.constant[concat->out]) &&
             is_known_in_time(low, value, &part)) {
             find_bytes(low, value, &part);
+            ASH_TRY(view_of(low, value, &part));
             *place = part;
             if (before)
                 before->end = ASH_MAX(before->end, part.begin);

@@ -44,6 +44,7 @@ typedef struct ash_buffer {
                          plan, which keeps the bytes beside it */
     uint32_t root;   /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
     int64_t offset;  /* of a view: bytes into the root */
+    ash_dim shift;   /* of a view: bytes further, where that depends on variables (none that data settle) */
     uint8_t phase;   /* of what it holds: an ash_phase */
     bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
     bool bound; /* of a loop's body: its bytes are where the loop's step says, perhaps elsewhere at each
@@ -52,6 +53,12 @@ typedef struct ash_buffer {
     uint32_t twin; /* of a constant: the parameter whose bytes it has on another device, its number plus 1;
                       or 0 */
 } ash_buffer;
+
+/* Where it begins in its root, at the present sizes. */
+static inline int64_t ash_buffer__begin(const ash_buffer *b, const ash_dims *dims, const int64_t *vars) {
+    if (b->root == ASH_NO_BUFFER) return 0;
+    return b->offset + (b->shift ? ash_dims_eval(dims, b->shift, vars) : 0);
+}
 
 /* Bytes of a buffer where so many workers run its step. */
 static inline uint64_t ash_buffer__bytes(const ash_buffer *b, unsigned workers) {

@@ -592,7 +592,7 @@ void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slice
 bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_tile_operand *out) {
     if (!ash_kern_address(k, value, idx, &out->stored, &out->linear)) return false;
     const ash_type *type = ash_graph__type(k->graph, out->stored);
-    out->buf = ash_kern_buffer(k, k->low->places[out->stored].buffer, type->dtype, false);
+    out->buf = ash_kern_buffer(k, ash_kern_buffer_of(k, out->stored), type->dtype, false);
     ash_kern_access(k, out->stored, false);
     if (!ash_kern_lost(k)) k->uses.at[out->buf].single = false, k->uses.at[out->buf].read = true;
     return true;

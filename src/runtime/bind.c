@@ -8,8 +8,15 @@ void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base) {
     plan->moved++;
     for (uint32_t i = plan->core->first_entry[root]; i < plan->core->first_entry[root + 1]; i++) {
         const ash_plan_entry *entry = &plan->core->entries[i];
-        plan->table[entry->slot] = base ? base + entry->offset : 0;
+        const int64_t shift =
+            entry->shift ? ash_dims_eval(plan->program->dims, entry->shift, plan->vars) : 0;
+        plan->table[entry->slot] = base ? base + entry->offset + (uint64_t)shift : 0;
     }
+}
+
+void ash_plan__refresh_shifts(ash_plan *plan) {
+    for (uint32_t i = 0; i < plan->core->n_shifted; i++)
+        ash_plan__set_base(plan, plan->core->shifted[i], plan->base[plan->core->shifted[i]]);
 }
 
 void ash_plan__type_now(const ash_plan *plan, const ash_buffer *buffer, ash_type *type, uint64_t *bytes) {

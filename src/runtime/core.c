@@ -114,6 +114,25 @@ static uint64_t offset_in_root(const ash_plan_core *core, uint32_t buffer) {
     return b->root == ASH_NO_BUFFER ? 0 : (uint64_t)b->offset;
 }
 
+/* First how many, then which. */
+static ash_status list_shifted(ash_plan_core *core, ash_diag *diag) {
+    for (int pass = 0; pass < 2; pass++) {
+        uint32_t count = 0, last = ASH_NO_BUFFER;
+        for (uint32_t i = 0; i < core->n_entries; i++) {
+            const ash_plan_entry *entry = &core->entries[i];
+            if (!entry->shift || entry->root == last) continue;
+            last = entry->root;
+            if (pass) core->shifted[count] = last;
+            count++;
+        }
+        if (pass || !count) return ASH_OK;
+        core->n_shifted = count;
+        core->shifted = ash_arena_alloc(&core->arena, count, sizeof *core->shifted);
+        if (!core->shifted) return ASH_NO_MEMORY(diag);
+    }
+    return ASH_OK;
+}
+
 /* Counting sort: first how many, then where. */
 static ash_status list_entries(ash_plan_core *core, ash_diag *diag) {
     core->first_entry =
@@ -133,12 +152,13 @@ static ash_status list_entries(ash_plan_core *core, ash_diag *diag) {
     for (uint32_t i = 0; i < core->n_steps; i++)
         for (uint32_t k = 0; k < table_buffers(main_step(core, i)); k++) {
             uint32_t buffer = table_buffer(main_step(core, i), k), root = core->layout.places[buffer].root;
-            core->entries[first[root]++] = (ash_plan_entry){
-                root, core->work[ash_plan_core__step(core, i)].slot + k, offset_in_root(core, buffer)};
+            core->entries[first[root]++] =
+                (ash_plan_entry){root, core->work[ash_plan_core__step(core, i)].slot + k,
+                                 offset_in_root(core, buffer), core->program.buffers.at[buffer].shift};
         }
     for (uint32_t b = core->n_buffers; b > 0; b--) first[b] = first[b - 1];
     first[0] = 0;
-    return ASH_OK;
+    return list_shifted(core, diag);
 }
 
 /* --- which steps mention what is settled ------------------------------------------------------ */

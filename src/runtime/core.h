@@ -43,6 +43,7 @@ typedef struct ash_plan_work {
 typedef struct ash_plan_entry {
     uint32_t root, slot; /* buffer, index in the table */
     uint64_t offset;     /* bytes */
+    ash_dim shift;       /* and bytes that depend on variables */
 } ash_plan_entry;
 
 /* A variable that a main step settles, and the main steps whose chunks or bytes mention it. */
@@ -89,7 +90,8 @@ typedef struct ash_plan_core {
     ash_plan_work *work;     /* per step, those of the prologue first */
     ash_plan_entry *entries; /* sorted by root */
     uint32_t *first_entry;   /* per buffer and one more: the first entry of that root */
-    uint32_t n_entries, n_table;
+    uint32_t *shifted;       /* roots with entries that variables move */
+    uint32_t n_entries, n_table, n_shifted;
 
     ash_plan_settled *settled; /* per step that settles a variable, in the program's order */
     uint32_t *resized;         /* main steps, by the variables that they mention */

@@ -98,6 +98,18 @@ static void print_place(const ash_plan_core *core, uint32_t b, ash_text *out) {
     if (core->touches[b]) ash_text_add(out, ", %u fills", core->touches[b]);
 }
 
+static void print_shift(const ash_program *p, ash_dim shift, ash_text *out) {
+    if (!shift) return;
+    ash_text_add(out, " + ");
+    ash_dims_print(p->dims, shift, out);
+}
+
+static void print_root(const ash_program *p, const ash_buffer *buffer, ash_text *out) {
+    if (buffer->root == ASH_NO_BUFFER) return;
+    ash_text_add(out, ", view of %%%u + %" PRId64, buffer->root, buffer->offset);
+    print_shift(p, buffer->shift, out);
+}
+
 static void print_buffer(const ash_plan_core *core, uint32_t b, ash_text *out) {
     const ash_buffer *buffer = &core->program.buffers.at[b];
     ash_text_add(out, "  %%%u %s", b, kinds[buffer->kind]);
@@ -110,8 +122,7 @@ static void print_buffer(const ash_plan_core *core, uint32_t b, ash_text *out) {
     ash_text_add(out, ", align %u", buffer->align);
     if (buffer->value != ASH_NO_VALUE) ash_text_add(out, ", value %u", buffer->value);
     if (buffer->origin != ASH_NO_VALUE) ash_text_add(out, " of %u", buffer->origin);
-    if (buffer->root != ASH_NO_BUFFER)
-        ash_text_add(out, ", view of %%%u + %" PRId64, buffer->root, buffer->offset);
+    print_root(&core->program, buffer, out);
     if (core->original[b]) ash_text_add(out, ", given");
     if (buffer->device) ash_text_add(out, ", device %u", buffer->device);
     print_place(core, b, out);
@@ -274,8 +285,7 @@ static void print_loops(const ash_program *p, ash_text *out) {
             ash_text_add(out, "  %%%u %s ", b, kinds[buffer->kind]);
             ash_type_print(p->dims, &buffer->type, out);
             ash_text_add(out, ", align %u", buffer->align);
-            if (buffer->root != ASH_NO_BUFFER)
-                ash_text_add(out, ", view of %%%u + %" PRId64, buffer->root, buffer->offset);
+            print_root(p, buffer, out);
             if (loop->offsets[b] >= 0) ash_text_add(out, " + %" PRId64, loop->offsets[b]);
             ash_text_add(out, "%s\n", buffer->bound ? ", bound" : "");
         }
@@ -293,13 +303,17 @@ static void print_loops(const ash_program *p, ash_text *out) {
     }
 }
 
+static void print_entry(const ash_plan_core *core, const ash_plan_entry *entry, ash_text *out) {
+    ash_text_add(out, " %u + %" PRIu64, entry->slot, entry->offset);
+    print_shift(&core->program, entry->shift, out);
+}
+
 static void print_entries(const ash_plan_core *core, ash_text *out) {
     ash_text_add(out, "\nentries of %u\n", core->n_table);
     for (uint32_t b = 0; b < core->n_buffers; b++) {
         uint32_t first = core->first_entry[b], end = core->first_entry[b + 1];
         if (first < end) ash_text_add(out, "  %%%u:", b);
-        for (uint32_t i = first; i < end; i++)
-            ash_text_add(out, " %u + %" PRIu64, core->entries[i].slot, core->entries[i].offset);
+        for (uint32_t i = first; i < end; i++) print_entry(core, &core->entries[i], out);
         if (first < end) ash_text_add(out, "\n");
     }
 }

@@ -352,7 +352,8 @@ void ash_plan__refresh_loop(ash_plan_loop *l) {
 
 static ash_address address(const ash_plan_loop *l, uint32_t buffer) {
     const ash_buffer *b = &l->loop->body->buffers.at[buffer];
-    return b->root == ASH_NO_BUFFER ? l->base[buffer] : l->base[b->root] + (ash_address)b->offset;
+    const uint32_t root = b->root == ASH_NO_BUFFER ? buffer : b->root;
+    return l->base[root] + (ash_address)ash_buffer__begin(b, l->plan->program->dims, l->plan->vars);
 }
 
 /* Addresses that stay for all iterations. */

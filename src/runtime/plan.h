@@ -480,6 +480,8 @@ ash_status ash_plan__allocate(const ash_plan *plan, uint64_t size, uint64_t alig
 
 /* --- bind.c; under the lock ------------------------------------------------------------------- */
 
+/* Writes the table entries that variables move. */
+void ash_plan__refresh_shifts(ash_plan *plan);
 /* Gives a root another base, and writes the table entries that depend on it. */
 void ash_plan__set_base(ash_plan *plan, uint32_t root, ash_address base);
 /* Gives the arenas' memory back; a block of the caller's stays bound. */
