@@ -153,7 +153,8 @@ static void find_bytes(const ash_lowering *low, ash_value value, ash_value_place
     place->end = known ? (last + 1) * size : low->program->buffers.at[place->buffer].bytes;
 }
 
-static bool is_settled(void *user, uint32_t var) {
+/* A visitor that stops at the first. */
+static bool stop(void *user, uint32_t var) {
     (void)user;
     (void)var;
     return false;
@@ -168,15 +169,16 @@ static bool is_multiple(const ash_dims *dims, ash_dim dim, int64_t of) {
 
 /* A view that begins where a part does, at a distance that depends on variables: kernels of parts that
  * differ in it alone are one, and the host adds it when sizes are set. Where data settle it, or on a GPU,
- * whose launches are recorded with their addresses, it is added in the kernel. */
-static ash_status view_of(ash_lowering *low, ash_value value, ash_value_place *part) {
+ * whose launches are recorded with their addresses, it is added in the kernel; and so it is in what becomes a
+ * state (`updates`), since what is computed of the state where it lies is known by its index in all of it. */
+static ash_status view_of(ash_lowering *low, ash_value value, const bool *updates, ash_value_place *part) {
     ash_program *p = low->program;
     const ash_buffer *base = &p->buffers.at[part->buffer];
     const ash_type *type = ash_graph__type(low->graph, value);
     ash_status status = ASH_OK;
     part->view = ASH_NO_BUFFER;
-    if (ash_dim_is_const(part->offset) || low->target->kind == ASH_TARGET_GPU ||
-        !ash_dims_each_settled(p->dims, part->offset, is_settled, NULL))
+    if (ash_dim_is_const(part->offset) || low->target->kind == ASH_TARGET_GPU || updates[base->value] ||
+        !ash_dims_each_settled(p->dims, part->offset, stop, NULL))
         return ASH_OK;
     ash_buffer view = *base;
     view.type = *type;
@@ -193,7 +195,8 @@ static ash_status view_of(ash_lowering *low, ash_value value, ash_value_place *p
 }
 
 /* Gives the parts of a concatenation their places in it. */
-static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
+static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored,
+                              const bool *updates) {
     const ash_value_place whole = low->places[concat->out];
     ash_value_place part = {.buffer = whole.buffer, .offset = whole.contiguous ? 0 : whole.offset},
                     *before = NULL; /* the last part that has been placed */
@@ -207,7 +210,7 @@ static ash_status place_parts(ash_lowering *low, const ash_node *concat, const b
             is_placeable(low, value, stored, low->fusion.constant[concat->out]) &&
             is_known_in_time(low, value, &part)) {
             find_bytes(low, value, &part);
-            ASH_TRY(view_of(low, value, &part));
+            ASH_TRY(view_of(low, value, updates, &part));
             *place = part;
             if (before)
                 before->end = ASH_MAX(before->end, part.begin);
@@ -241,7 +244,7 @@ ash_value ash_lower__viewed(const ash_lowering *low, const ash_group *g) {
 
 /* Buffers for all roots and what is stored beside them, users before producers, so that a concatenation
  * has its place before its parts need theirs. */
-static ash_status root_buffers(ash_lowering *low, const bool *stored) {
+static ash_status root_buffers(ash_lowering *low, const bool *stored, const bool *updates) {
     for (size_t i = 0; i < low->fusion.groups.len; i++) {
         const ash_group *g = &low->fusion.groups.at[i];
         const ash_node *node = &low->graph->nodes.at[g->root];
@@ -254,7 +257,7 @@ static ash_status root_buffers(ash_lowering *low, const bool *stored) {
             if (low->fusion.beside[g->nodes[k]])
                 ASH_TRY(new_buffer(low, low->graph->nodes.at[g->nodes[k]].out,
                                    g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
-        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
+        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored, updates));
     }
     return ASH_OK;
 }
@@ -279,7 +282,14 @@ static ash_status view_buffers(ash_lowering *low) {
 }
 
 ash_status ash_lower__places(ash_lowering *low, const bool *stored) {
-    ASH_TRY(leaf_buffers(low));
-    ASH_TRY(root_buffers(low, stored));
-    return view_buffers(low);
+    const ash_graph *g = low->graph;
+    const size_t count = g->values.len;
+    bool *updates = ash_mem_calloc(low->allocator, count, sizeof *updates); /* per value: of a state */
+    if (!updates) return ASH_NO_MEMORY(low->diag);
+    for (size_t i = 0; i < g->states.len; i++)
+        if (g->states.at[i].update != ASH_NO_VALUE) updates[g->states.at[i].update] = true;
+    ash_status status = leaf_buffers(low);
+    if (status == ASH_OK) status = root_buffers(low, stored, updates);
+    ash_mem_free(low->allocator, updates, count, sizeof *updates);
+    return status == ASH_OK ? view_buffers(low) : status;
 }
