@@ -508,6 +508,19 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     return true;
 }
 
+/* What an operand with channels in blocks lies in, where it is nothing but some blocks of that. */
+static ash_value behind_blocks(const fuser *f, ash_value value) {
+    for (;;) {
+        const ash_value_info *info = ash_graph__value(f->graph, value);
+        const ash_node *node = info->kind == ASH_VALUE_NODE ? &f->graph->nodes.at[info->node] : NULL;
+        if (!node || node->op != ASH_OP_SLICE || ash_node_list(node, ASH_ATTR_STEPS)[1] != 1) return value;
+        const ash_type *all = ash_graph__type(f->graph, node->ins[0]);
+        for (unsigned d = 0; d < all->rank; d++)
+            if (d != 1 && info->type.dims[d] != all->dims[d]) return value;
+        value = node->ins[0];
+    }
+}
+
 /* Whether a value that movement makes is taken out of dims that lie otherwise, as channels are out of
  * blocks: then what a window reads beside the edge of an image has no address of its own. */
 static bool is_regrouped(const fuser *f, ash_value value) {
@@ -616,9 +629,10 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     bool tiled = conv && ash_node_int(node, ASH_ATTR_W_BLOCK);
     if (tiled) f->packed[node->ins[1]] = true;
     if (conv && (ash_node_int(node, ASH_ATTR_X_BLOCK) || (tiled && is_regrouped(f, node->ins[0]))))
-        f->packed[node->ins[0]] = true;
-    if (node->op == ASH_OP_WINOGRAD || node->op == ASH_OP_CONV_WEIGHTS)
-        f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
+        f->packed[behind_blocks(f, node->ins[0])] = true;
+    if (node->op == ASH_OP_WINOGRAD)
+        f->packed[behind_blocks(f, node->ins[0])] = f->packed[node->ins[1]] = true;
+    if (node->op == ASH_OP_CONV_WEIGHTS) f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
 }
 
 /* The same for a reduction, whose operand has labels of its own. Fails when the group's axes do not fit. */

@@ -317,6 +317,23 @@ static bool divides(ash_ixs *ixs, int64_t c, ash_dim d, ash_dim by, int64_t *qc,
     return true;
 }
 
+bool ash_ix_is_dim(ash_ixs *ixs, ash_ix ix, ash_dim *out) {
+    const ash_sum sum = ash_ix_sum(ixs, ix);
+    ash_dim all = 0;
+    for (uint32_t t = sum.first; t < sum.first + sum.n; t++) {
+        const ash_term *term = &ixs->terms.at[t];
+        const ash_dim times = term->c < 0 ? -term->c : term->c;
+        ash_dim part;
+        if (ixs->atoms.at[term->atom].kind != ASH_ATOM_ONE) return false;
+        if (ash_dims_combine(ixs->dims, ASH_DIM_MUL, term->d, times, &part, NULL) != ASH_OK ||
+            ash_dims_combine(ixs->dims, term->c < 0 ? ASH_DIM_SUB : ASH_DIM_ADD, all, part, &all, NULL) !=
+                ASH_OK)
+            return false;
+    }
+    *out = all;
+    return !ixs->failed;
+}
+
 bool ash_ix_is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient) {
     ash_dim rest;
     int64_t number = content(ixs, a, &rest);

@@ -96,6 +96,9 @@ ash_ix ash_ix_mod(ash_ixs *ixs, ash_ix a, ash_dim d);
 /* True and a / by where the dim a is seen to be a multiple of `by`. */
 bool ash_ix_is_multiple(ash_ixs *ixs, ash_dim a, ash_dim by, ash_dim *quotient);
 
+/* True and the dim that an expression is, where it depends on no symbol. */
+bool ash_ix_is_dim(ash_ixs *ixs, ash_ix ix, ash_dim *out);
+
 /* The terms and bounds of an expression; 0 when it was lost to a failure. */
 static inline ash_sum ash_ix_sum(const ash_ixs *ixs, ash_ix ix) {
     return ix < ixs->sums.len ? ixs->sums.at[ix] : (ash_sum){0};

@@ -319,8 +319,12 @@ uint16_t ash_kern_scratch_of_all(ash_kern *k, ash_dtype dtype, ash_dim count) {
 }
 
 void ash_kern_access(ash_kern *k, ash_value value, bool write) {
+    ash_kern_access_in(k, value, ash_kern_buffer_of(k, value), write);
+}
+
+void ash_kern_access_in(ash_kern *k, ash_value value, uint32_t buffer, bool write) {
     const ash_value_place *p = &k->low->places[value];
-    const ash_access access = {ash_kern_buffer_of(k, value), write, p->begin, p->end};
+    const ash_access access = {buffer, write, p->begin, p->end};
     for (size_t i = 0; i < k->accesses.len; i++) {
         const ash_access *a = &k->accesses.at[i];
         if (a->buffer == access.buffer && a->write == write && a->begin == access.begin &&

@@ -18,7 +18,7 @@
  * dtype. */
 typedef struct ash_value_place {
     uint32_t buffer; /* of the program, or ASH_NO_BUFFER */
-    uint32_t view;   /* of it, that begins at the offset, where this is no number; or ASH_NO_BUFFER */
+    uint32_t view;   /* of it, that begins at the offset; or ASH_NO_BUFFER, and kernels add it */
     bool contiguous; /* row-major from the buffer's start; the fields below do not count */
     ash_dim offset, strides[ASH_MAX_RANK];
     int64_t begin, end; /* bytes of the buffer that access records name for the value */
@@ -50,6 +50,8 @@ typedef struct ash_lowering {
     bool fuse;
     const uint32_t *parts;      /* per value: of a product, the parts of its sums, or 0 */
     const uint32_t *last_reads; /* per value: root of the last group that reads it */
+    bool *updates;              /* per value: it is the new value of a state */
+    ash_map views;              /* hash of root, offset and shift to a view */
     ash_map nest_ids;           /* hash of a nest's content to its index in the program */
     ash_map plain_ids;          /* hash of the same and the chunks to an index in `plain` */
     ASH_VEC(ash_plain_nest) plain;
@@ -241,8 +243,9 @@ bool ash_kern_address(ash_kern *k, ash_value value, const ash_ix *idx, ash_value
 uint32_t ash_kern_buffer_of(const ash_kern *k, ash_value value);
 /* The nest's number for a program buffer. */
 uint16_t ash_kern_buffer(ash_kern *k, uint32_t buffer, ash_dtype dtype, bool write);
-/* Records that the bytes of a stored value are touched. */
+/* Records that the bytes of a stored value are touched; by way of such a buffer. */
 void ash_kern_access(ash_kern *k, ash_value value, bool write);
+void ash_kern_access_in(ash_kern *k, ash_value value, uint32_t buffer, bool write);
 
 /* The condition 0 <= at < limit as a scalar or vector of bool, or ASH_NO_REF when it always holds. */
 ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
@@ -370,6 +373,9 @@ uint32_t ash_kern_settled_reads(const ash_lowering *low, ash_dim dim, ash_access
 /* Where values lie: place.c. Buffers and places of all leaves and roots; `stored` as ash_fusion_build
  * has it. */
 ash_status ash_lower__places(ash_lowering *low, const bool *stored);
+/* What begins so many elements behind a buffer: a view, or the buffer itself where kernels add that. */
+ash_status ash_lower__view(ash_lowering *low, uint32_t buffer, ash_dim begin, ash_dtype dtype,
+                           uint32_t *out);
 /* In elements, of a value that has a place. */
 ash_status ash_lower__strides(ash_lowering *low, ash_value value, ash_dim *strides);
 /* The stored, row-major value that a chain of stored reshapes shows again, or ASH_NO_VALUE. */

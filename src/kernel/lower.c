@@ -620,14 +620,16 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
                         .diag = diag};
     low.fusion.allocator = a;
     ash_map_init(&low.nest_ids, a);
+    ash_map_init(&low.views, a);
     ash_map_init(&low.plain_ids, a);
     low.places = ash_mem_calloc(a, graph->values.len, sizeof *low.places);
+    low.updates = ash_mem_calloc(a, graph->values.len, sizeof *low.updates);
     bool *kept = kept_values(graph, options), *stored = kept ? stored_values(graph, kept) : NULL;
     bool *late = options->seeds && stored ? late_values(graph, options->seeds, stored) : NULL;
     uint32_t *last_reads = NULL, *parts = find_parts(graph);
     ash_status status = ASH_OK;
     low.parts = parts;
-    if (!low.places || !stored || !parts || (options->seeds && !late)) {
+    if (!low.places || !low.updates || !stored || !parts || (options->seeds && !late)) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -662,7 +664,9 @@ done:
     ash_mem_free(a, stored, graph->values.len, sizeof *stored);
     ash_mem_free(a, kept, graph->values.len, sizeof *kept);
     ash_mem_free(a, low.places, graph->values.len, sizeof *low.places);
+    ash_mem_free(a, low.updates, graph->values.len, sizeof *low.updates);
     ash_map_free(&low.nest_ids);
+    ash_map_free(&low.views);
     ash_map_free(&low.plain_ids);
     ash_vec_free(a, &low.plain);
     ash_fusion_free(&low.fusion);

@@ -19,8 +19,8 @@
  * whole's: what reads the whole reads what its parts are said to write, by induction for parts of parts.
  * Records that name too much order more than is needed, and never less.
  *
- * Where a part begins at a distance that depends on variables, it is a view, and the table of addresses has
- * the distance in it: kernels of parts that differ in nothing else are one. */
+ * A part that does not begin where the buffer does is a view, and the table of addresses has the distance
+ * in it, also where that depends on variables: kernels of parts that differ in nothing else are one. */
 #include "kern.h"
 
 /* --- buffers ---------------------------------------------------------------------------------------- */
@@ -153,6 +153,8 @@ static void find_bytes(const ash_lowering *low, ash_value value, ash_value_place
     place->end = known ? (last + 1) * size : low->program->buffers.at[place->buffer].bytes;
 }
 
+/* --- views ------------------------------------------------------------------------------------------ */
+
 /* A visitor that stops at the first. */
 static bool stop(void *user, uint32_t var) {
     (void)user;
@@ -162,41 +164,58 @@ static bool stop(void *user, uint32_t var) {
 
 /* Whether all terms of a dim are multiples of a number. */
 static bool is_multiple(const ash_dims *dims, ash_dim dim, int64_t of) {
+    if (ash_dim_is_const(dim)) return dim % of == 0;
     for (size_t t = 0, atoms; t < ash_dims_term_count(dims, dim); t++)
         if (ash_dims_term(dims, dim, t, &atoms) % of != 0) return false;
     return true;
 }
 
-/* A view that begins where a part does, at a distance that depends on variables: kernels of parts that
- * differ in it alone are one, and the host adds it when sizes are set. Where data settle it, or on a GPU,
- * whose launches are recorded with their addresses, it is added in the kernel; and so it is in what becomes a
- * state (`updates`), since what is computed of the state where it lies is known by its index in all of it. */
-static ash_status view_of(ash_lowering *low, ash_value value, const bool *updates, ash_value_place *part) {
-    ash_program *p = low->program;
-    const ash_buffer *base = &p->buffers.at[part->buffer];
-    const ash_type *type = ash_graph__type(low->graph, value);
-    ash_status status = ASH_OK;
-    part->view = ASH_NO_BUFFER;
-    if (ash_dim_is_const(part->offset) || low->target->kind == ASH_TARGET_GPU || updates[base->value] ||
-        !ash_dims_each_settled(p->dims, part->offset, stop, NULL))
-        return ASH_OK;
-    ash_buffer view = *base;
-    view.type = *type;
-    view.value = view.origin = ASH_NO_VALUE;
-    view.name = NULL;
-    view.root = base->root == ASH_NO_BUFFER ? part->buffer : base->root;
-    view.offset = base->root == ASH_NO_BUFFER ? 0 : base->offset;
-    view.shift =
-        ash_lower__combine(low, ASH_DIM_MUL, part->offset, (ash_dim)ash_dtype_size(type->dtype), &status);
-    while (view.align > 1 && !is_multiple(p->dims, view.shift, view.align)) view.align /= 2;
-    part->view = (uint32_t)p->buffers.len;
-    if (status != ASH_OK) return status;
-    return ash_vec_push(p->allocator, &p->buffers, view) ? ASH_OK : ASH_NO_MEMORY(low->diag);
+/* Kernels add the distance where data settle it, and on a GPU, whose launches are recorded with their
+ * addresses; so they do in a state and in what becomes one, as what is computed of the state where it lies
+ * is known by its index in all of it. */
+static bool may_be_viewed(const ash_lowering *low, const ash_buffer *root, ash_dim begin) {
+    if (low->target->kind == ASH_TARGET_GPU || (root->value != ASH_NO_VALUE && low->updates[root->value]))
+        return false;
+    return begin != 0 && (root->kind == ASH_BUFFER_LOCAL || root->kind == ASH_BUFFER_INPUT) &&
+           ash_dims_each_settled(low->program->dims, begin, stop, NULL);
 }
 
+ash_status ash_lower__view(ash_lowering *low, uint32_t buffer, ash_dim begin, ash_dtype dtype,
+                           uint32_t *out) {
+    ash_program *p = low->program;
+    ash_buffer view = p->buffers.at[buffer];
+    ash_status status = ASH_OK;
+    if (view.root == ASH_NO_BUFFER) view.root = buffer, view.offset = 0;
+    const ash_buffer *root = &p->buffers.at[view.root];
+    *out = buffer;
+    if (!may_be_viewed(low, root, begin)) return ASH_OK;
+    begin = ash_lower__combine(low, ASH_DIM_MUL, begin, (ash_dim)ash_dtype_size(dtype), &status);
+    view.shift = ash_lower__combine(low, ASH_DIM_ADD, view.shift, begin, &status);
+    if (status != ASH_OK) return status;
+    view.value = view.origin = ASH_NO_VALUE;
+    view.name = NULL;
+    for (view.align = root->align; view.align > 1 && !is_multiple(p->dims, view.shift, view.align);)
+        view.align /= 2;
+    for (uint64_t seed = 0, id;; seed++) {
+        const int64_t key[] = {view.root, view.offset, view.shift};
+        const uint64_t hash = ash_hash(key, sizeof key, seed);
+        if (!ash_map_get(&low->views, hash, &id)) {
+            *out = (uint32_t)p->buffers.len;
+            return ash_map_put(&low->views, hash, *out) && ash_vec_push(p->allocator, &p->buffers, view)
+                       ? ASH_OK
+                       : ASH_NO_MEMORY(low->diag);
+        }
+        *out = (uint32_t)id;
+        const ash_buffer *same = &p->buffers.at[id];
+        if (same->root == view.root && same->offset == view.offset && same->shift == view.shift)
+            return ASH_OK;
+    }
+}
+
+/* --- parts that have places ------------------------------------------------------------------------- */
+
 /* Gives the parts of a concatenation their places in it. */
-static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored,
-                              const bool *updates) {
+static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
     const ash_value_place whole = low->places[concat->out];
     ash_value_place part = {.buffer = whole.buffer, .offset = whole.contiguous ? 0 : whole.offset},
                     *before = NULL; /* the last part that has been placed */
@@ -210,7 +229,9 @@ static ash_status place_parts(ash_lowering *low, const ash_node *concat, const b
             is_placeable(low, value, stored, low->fusion.constant[concat->out]) &&
             is_known_in_time(low, value, &part)) {
             find_bytes(low, value, &part);
-            ASH_TRY(view_of(low, value, updates, &part));
+            const ash_dtype dtype = ash_graph__type(low->graph, value)->dtype;
+            ASH_TRY(ash_lower__view(low, part.buffer, part.offset, dtype, &part.view));
+            if (part.view == part.buffer) part.view = ASH_NO_BUFFER;
             *place = part;
             if (before)
                 before->end = ASH_MAX(before->end, part.begin);
@@ -226,7 +247,7 @@ static ash_status place_parts(ash_lowering *low, const ash_node *concat, const b
     return status;
 }
 
-/* --- views ------------------------------------------------------------------------------------------ */
+/* --- reshapes --------------------------------------------------------------------------------------- */
 
 ash_value ash_lower__viewed(const ash_lowering *low, const ash_group *g) {
     const ash_node *node = &low->graph->nodes.at[g->root];
@@ -244,7 +265,7 @@ ash_value ash_lower__viewed(const ash_lowering *low, const ash_group *g) {
 
 /* Buffers for all roots and what is stored beside them, users before producers, so that a concatenation
  * has its place before its parts need theirs. */
-static ash_status root_buffers(ash_lowering *low, const bool *stored, const bool *updates) {
+static ash_status root_buffers(ash_lowering *low, const bool *stored) {
     for (size_t i = 0; i < low->fusion.groups.len; i++) {
         const ash_group *g = &low->fusion.groups.at[i];
         const ash_node *node = &low->graph->nodes.at[g->root];
@@ -257,7 +278,7 @@ static ash_status root_buffers(ash_lowering *low, const bool *stored, const bool
             if (low->fusion.beside[g->nodes[k]])
                 ASH_TRY(new_buffer(low, low->graph->nodes.at[g->nodes[k]].out,
                                    g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
-        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored, updates));
+        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
     }
     return ASH_OK;
 }
@@ -282,14 +303,11 @@ static ash_status view_buffers(ash_lowering *low) {
 }
 
 ash_status ash_lower__places(ash_lowering *low, const bool *stored) {
-    const ash_graph *g = low->graph;
-    const size_t count = g->values.len;
-    bool *updates = ash_mem_calloc(low->allocator, count, sizeof *updates); /* per value: of a state */
-    if (!updates) return ASH_NO_MEMORY(low->diag);
-    for (size_t i = 0; i < g->states.len; i++)
-        if (g->states.at[i].update != ASH_NO_VALUE) updates[g->states.at[i].update] = true;
-    ash_status status = leaf_buffers(low);
-    if (status == ASH_OK) status = root_buffers(low, stored, updates);
-    ash_mem_free(low->allocator, updates, count, sizeof *updates);
-    return status == ASH_OK ? view_buffers(low) : status;
+    for (size_t i = 0; i < low->graph->states.len; i++) {
+        const ash_value update = low->graph->states.at[i].update;
+        if (update != ASH_NO_VALUE) low->updates[update] = true;
+    }
+    ASH_TRY(leaf_buffers(low));
+    ASH_TRY(root_buffers(low, stored));
+    return view_buffers(low);
 }

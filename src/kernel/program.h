@@ -44,7 +44,8 @@ typedef struct ash_buffer {
                          plan, which keeps the bytes beside it */
     uint32_t root;   /* a view: the buffer whose bytes it lies in (never itself a view), or ASH_NO_BUFFER */
     int64_t offset;  /* of a view: bytes into the root */
-    ash_dim shift;   /* of a view: bytes further, where that depends on variables (none that data settle) */
+    ash_dim shift;   /* of a view: bytes further, which may depend on variables, none that data settle. What
+                        access records say of the view counts from before it. */
     uint8_t phase;   /* of what it holds: an ash_phase */
     bool one_worker; /* scratch of a step that runs on one thread: it has one worker's */
     bool bound; /* of a loop's body: its bytes are where the loop's step says, perhaps elsewhere at each

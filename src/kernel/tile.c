@@ -589,11 +589,30 @@ void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slice
     ash_nest_end(n);
 }
 
+/* The buffer in which the operand's first element is at 0, where there is one: kernels whose operands begin
+ * elsewhere are one. */
+static uint32_t buffer_from(ash_kern *k, ash_value value, ash_tile_operand *operand) {
+    const ash_ix first[ASH_MAX_RANK] = {0}; /* expression 0 is the number 0 */
+    const uint32_t buffer = ash_kern_buffer_of(k, operand->stored);
+    ash_value stored;
+    ash_ix linear;
+    ash_dim begin;
+    uint32_t view = buffer;
+    if (!ash_kern_address(k, value, first, &stored, &linear) || stored != operand->stored ||
+        !ash_ix_is_dim(&k->ixs, linear, &begin) || begin == 0)
+        return buffer;
+    if (ash_lower__view(k->low, buffer, begin, ash_graph__type(k->graph, stored)->dtype, &view) != ASH_OK)
+        k->failed = true;
+    if (view != buffer) operand->linear = ash_ix_sub(&k->ixs, operand->linear, linear);
+    return view;
+}
+
 bool ash_tile_operand_at(ash_kern *k, ash_value value, const ash_ix *idx, ash_tile_operand *out) {
     if (!ash_kern_address(k, value, idx, &out->stored, &out->linear)) return false;
     const ash_type *type = ash_graph__type(k->graph, out->stored);
-    out->buf = ash_kern_buffer(k, ash_kern_buffer_of(k, out->stored), type->dtype, false);
-    ash_kern_access(k, out->stored, false);
+    const uint32_t buffer = buffer_from(k, value, out);
+    out->buf = ash_kern_buffer(k, buffer, type->dtype, false);
+    ash_kern_access_in(k, out->stored, buffer, false);
     if (!ash_kern_lost(k)) k->uses.at[out->buf].single = false, k->uses.at[out->buf].read = true;
     return true;
 }
