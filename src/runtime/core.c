@@ -109,9 +109,12 @@ static void find_ahead(ash_plan_core *core) {
 
 /* --- table entries, by root ------------------------------------------------------------------- */
 
-static uint64_t offset_in_root(const ash_plan_core *core, uint32_t buffer) {
+static ash_plan_entry entry_of(const ash_plan_core *core, uint32_t buffer, uint32_t slot) {
     const ash_buffer *b = &core->program.buffers.at[buffer];
-    return b->root == ASH_NO_BUFFER ? 0 : (uint64_t)b->offset;
+    ash_plan_entry entry = {core->layout.places[buffer].root, slot, 0, b->shift};
+    if (b->root != ASH_NO_BUFFER) entry.offset = (uint64_t)b->offset;
+    if (ash_dim_is_const(b->shift)) entry.offset += (uint64_t)b->shift, entry.shift = 0;
+    return entry;
 }
 
 /* First how many, then which. */
@@ -151,10 +154,9 @@ static ash_status list_entries(ash_plan_core *core, ash_diag *diag) {
     if (!core->entries) return ASH_NO_MEMORY(diag);
     for (uint32_t i = 0; i < core->n_steps; i++)
         for (uint32_t k = 0; k < table_buffers(main_step(core, i)); k++) {
-            uint32_t buffer = table_buffer(main_step(core, i), k), root = core->layout.places[buffer].root;
-            core->entries[first[root]++] =
-                (ash_plan_entry){root, core->work[ash_plan_core__step(core, i)].slot + k,
-                                 offset_in_root(core, buffer), core->program.buffers.at[buffer].shift};
+            const ash_plan_entry entry = entry_of(core, table_buffer(main_step(core, i), k),
+                                                  core->work[ash_plan_core__step(core, i)].slot + k);
+            core->entries[first[entry.root]++] = entry;
         }
     for (uint32_t b = core->n_buffers; b > 0; b--) first[b] = first[b - 1];
     first[0] = 0;
