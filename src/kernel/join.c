@@ -306,6 +306,19 @@ static ash_status take(joiner *j, uint32_t number) {
     return ash_vec_push(j->a, &j->main, *step_of(j, number)) ? ASH_OK : ASH_NO_MEMORY(j->diag);
 }
 
+/* Of two neighbours one is a step. */
+static ash_status refuse_circle(const joiner *j, uint32_t number) {
+    ash_status status =
+        ash_fail(j->diag, ASH_ERROR_UNSUPPORTED,
+                 "its devices would wait for each other: a state's new value, or a part of a "
+                 "concatenation, goes to another device, and what comes back meets what is there");
+    if (number < j->n_steps) {
+        const ash_step *step = step_of(j, number);
+        ash_diag__add_node(j->diag, step->n_nodes ? step->nodes[0] : "", step->name, ASH_NO_OFFSET);
+    }
+    return status;
+}
+
 /* Takes what a number depends on, and then itself. */
 static ash_status take_all(joiner *j, uint32_t number) {
     if (j->taken[number]) return ASH_OK;
@@ -321,9 +334,7 @@ static ash_status take_all(joiner *j, uint32_t number) {
             ASH_TRY(take(j, top));
             continue;
         }
-        ASH_FAIL_IF(j->waits[next], j->diag, ASH_ERROR_UNSUPPORTED,
-                    "a state's new value goes to another device, and what comes back from there is used "
-                    "together with the old one");
+        if (j->waits[next]) return refuse_circle(j, top < j->n_steps ? top : next);
         if (!ash_vec_push(j->a, &j->stack, next)) return ASH_NO_MEMORY(j->diag);
     }
     return ASH_OK;
