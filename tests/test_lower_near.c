@@ -631,6 +631,15 @@ static void test_other_pieces_stay(void **state) {
     }
 }
 
+/* Rows from the last to the first: what a tile reads lies before its operand's first element. */
+static void test_backwards(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_value x = ash_neg(g, INPUT(g, "x", 20, 32));
+    x = ash_slice(g, x, (ash_dim[]){18, 0}, (int64_t[]){-1, 1}, (ash_dim[]){17, 32});
+    compare(g, ash_matmul(g, x, INPUT(g, "w", 32, 48)), 1e-6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
@@ -655,6 +664,7 @@ int main(void) {
         cmocka_unit_test(test_across_rows),
         cmocka_unit_test(test_signed_zeros),
         cmocka_unit_test(test_streams_are_asked_for),
+        cmocka_unit_test(test_backwards),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);
 }

@@ -61,18 +61,23 @@ static void check_values(struct room *r, int64_t batch, int64_t sequence) {
     ash_reference_destroy(reference);
 }
 
+/* In one of six ways: the modes, poisoned on one thread and plain on two. */
+static void prepare(struct room *r, int way) {
+    ash_plan_options options = ash_plan_options_default();
+    options.mode = (ash_mode)(way % 3);
+    options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
+    options.poison = way < 3;
+    options.threads = 1 + (unsigned)way / 3;
+    ash_plan_destroy(r->plan);
+    r->plan = NULL;
+    assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+}
+
 static void an_imported_model_follows_its_variables(void **state) {
     struct room *r = *state;
     read_model(r);
     for (int way = 0; way < 6; way++) {
-        ash_plan_options options = ash_plan_options_default();
-        options.mode = (ash_mode)(way % 3);
-        options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
-        options.poison = way < 3;
-        options.threads = 1 + (unsigned)way / 3;
-        ash_plan_destroy(r->plan);
-        r->plan = NULL;
-        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+        prepare(r, way);
         ash_plan_report before = ash_plan_describe(r->plan);
         for (int64_t i = BATCH * SEQUENCE; i-- > 0;) check_values(r, 1 + i % BATCH, 1 + i % SEQUENCE);
         check_values(r, BATCH, SEQUENCE);
@@ -320,13 +325,7 @@ static void parts_follow_the_sizes(void **state) {
     struct room *r = *state;
     make_parts(r);
     for (int way = 0; way < 6; way++) {
-        ash_plan_options options = ash_plan_options_default();
-        options.mode = (ash_mode)(way % 3);
-        options.streams = options.mode == ASH_MODE_MULTI_STREAM ? 2 : 1;
-        options.poison = way < 3;
-        ash_plan_destroy(r->plan);
-        r->plan = NULL;
-        assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+        prepare(r, way);
         if (!getenv("ASHLAR_TEST_DEVICE")) assert_one_kernel(r->plan); /* others add what lies before */
         for (int64_t n = MOST; n > 0; n--) set_parts(r->plan, n), check_parts(r->plan, n);
         ash_plan *twin;

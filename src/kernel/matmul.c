@@ -144,7 +144,8 @@ static void emit_steps(product *p, ash_tile *t, const ash_partial_blocks *blocks
     ash_ref from = ash_nest_index(n, 0);
     ash_blocks_open(n, blocks, 1, &from, &to);
     /* few steps are over before the loop's own instructions are hidden */
-    const bool many = !ash_dim_is_const(p->m) && ash_kern_max(k, p->inner) > ASH_TILE_LONG;
+    const bool many =
+        !ash_dim_is_const(p->m) && ash_kern_max(k, p->inner) > k->low->target->costs.tile_open_steps;
     unsigned unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors, many);
     ash_ref step = ash_kern_loop(k, p->step, from, to, 1, unroll);
     if (p->terms > 1)

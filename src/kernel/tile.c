@@ -589,8 +589,25 @@ void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slice
     ash_nest_end(n);
 }
 
-/* The buffer in which the operand's first element is at 0, where there is one: kernels whose operands begin
- * elsewhere are one. */
+static void note(ash_kern *k, ash_status status) {
+    k->failed |= status != ASH_OK;
+    k->too_large |= status != ASH_OK && status != ASH_ERROR_OUT_OF_MEMORY;
+}
+
+/* Whether what movement makes of a stored value goes backwards along some dim. */
+static bool goes_back(const ash_graph *g, ash_value value, ash_value stored) {
+    while (value != stored) {
+        const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
+        const ash_attr *steps = node->op == ASH_OP_SLICE ? ash_node_attr(node, ASH_ATTR_STEPS) : NULL;
+        for (uint32_t d = 0; steps && d < steps->count; d++)
+            if (steps->list[d] < 0) return true;
+        value = node->ins[0];
+    }
+    return false;
+}
+
+/* The buffer in which the operand's first element is at 0 and nothing before it, where there is one:
+ * kernels whose operands begin elsewhere are one. */
 static uint32_t buffer_from(ash_kern *k, ash_value value, ash_tile_operand *operand) {
     const ash_ix first[ASH_MAX_RANK] = {0}; /* expression 0 is the number 0 */
     const uint32_t buffer = ash_kern_buffer_of(k, operand->stored);
@@ -599,10 +616,9 @@ static uint32_t buffer_from(ash_kern *k, ash_value value, ash_tile_operand *oper
     ash_dim begin;
     uint32_t view = buffer;
     if (!ash_kern_address(k, value, first, &stored, &linear) || stored != operand->stored ||
-        !ash_ix_is_dim(&k->ixs, linear, &begin) || begin == 0)
+        !ash_ix_is_dim(&k->ixs, linear, &begin) || begin == 0 || goes_back(k->graph, value, stored))
         return buffer;
-    if (ash_lower__view(k->low, buffer, begin, ash_graph__type(k->graph, stored)->dtype, &view) != ASH_OK)
-        k->failed = true;
+    note(k, ash_lower__view(k->low, buffer, begin, ash_graph__type(k->graph, stored)->dtype, &view));
     if (view != buffer) operand->linear = ash_ix_sub(&k->ixs, operand->linear, linear);
     return view;
 }
@@ -635,11 +651,6 @@ void ash_kern_chunks(ash_kern *k, ash_ref own, ash_dim all, ash_ref *begin, ash_
         ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_BEGIN_ARG), own), of);
     *end =
         ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_MUL, ash_kern_argument(k, ASH_NEST_END_ARG), own), of);
-}
-
-static void note(ash_kern *k, ash_status status) {
-    k->failed |= status != ASH_OK;
-    k->too_large |= status != ASH_OK && status != ASH_ERROR_OUT_OF_MEMORY;
 }
 
 ash_dim ash_kern_product(ash_kern *k, ash_dim a, ash_dim b) {

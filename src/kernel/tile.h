@@ -16,9 +16,8 @@
 
 enum {
     ASH_TILE_MAX = 32,
-    ASH_TILE_LONG = 128, /* steps of a product that copies of a step gain nothing from */
-    ASH_TILE_USUAL = 4,  /* a size that is a variable is expected to be this part of its bound */
-    ASH_TILE_MORE = 2    /* positions that an edge of a line takes beside its own, at most */
+    ASH_TILE_USUAL = 4, /* a size that is a variable is expected to be this part of its bound */
+    ASH_TILE_MORE = 2   /* positions that an edge of a line takes beside its own, at most */
 };
 
 typedef struct ash_tile_shape {
