@@ -269,6 +269,49 @@ static void random_programs(void **state) {
     assert_true(races > 500);
 }
 
+/* Two streams make so many buffers, which one operation reads at the end, that their pairs are not listed;
+ * before that each makes some that the next operation reads. */
+static void more_pairs_than_are_listed(void **state) {
+    (void)state;
+    enum { LONG = 6000, SHORT = 50, ALL = LONG + 2 * SHORT, OPS = ALL + 1 };
+    static uint32_t op_streams[OPS];
+    static ash_memory_access a[2 * ALL];
+    static ash_memory_buffer b[ALL];
+    static int64_t acquire[2 * ALL], release[2 * ALL];
+    const ash_memory_wait wait = {OPS - 1, ALL - 1};
+    uint32_t accesses = 0;
+    for (uint32_t o = 0; o < ALL; o++) {
+        op_streams[o] = o % 2;
+        b[o] = ash_memory_buffer_init(16 * (test_below(&seed, 50) + 1), 16, 0, 0);
+        a[accesses++] = touch(o, o, ASH_MEMORY_WRITE);
+        if (o > 1 && o < 2 * SHORT) a[accesses++] = touch(o, o - 2, ASH_MEMORY_READ);
+        if (o >= 2 * SHORT - 2) a[accesses++] = touch(OPS - 1, o, ASH_MEMORY_READ);
+    }
+    ash_memory_schedule s = {.op_count = OPS,
+                             .streams = 2,
+                             .op_streams = op_streams,
+                             .waits = &wait,
+                             .wait_count = 1,
+                             .accesses = a,
+                             .access_count = accesses};
+    assert_ok(ash_memory_schedule_clocks(context, &s, ALL, acquire, release, &diag));
+    ash_memory_problem problem = {
+        .buffers = b, .buffer_count = ALL, .streams = 2, .acquire = acquire, .release = release};
+    for (int strategy = 0; strategy < ASH_MEMORY_STRATEGY_COUNT; strategy++) {
+        ash_memory_options o = ash_memory_options_inference();
+        ash_memory_plan *plan;
+        o.strategy = (ash_memory_strategy)strategy;
+        o.node_budget = 200;
+        assert_ok(ash_memory_plan_create(context, &problem, &o, &plan, &diag));
+        const ash_memory_summary summary = ash_memory_plan_summary(plan);
+        assert_ok(ash_memory_schedule_check(context, &s, b, ALL, ash_memory_plan_places(plan, NULL),
+                                            summary.arenas, NULL, &diag));
+        assert_true(summary.size < summary.unshared);
+        assert_true(summary.lower_bound <= summary.size);
+        ash_memory_plan_destroy(plan);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lifetimes),
@@ -276,6 +319,7 @@ int main(void) {
         cmocka_unit_test(replay_finds_planted_defects),
         cmocka_unit_test(replay_finds_defects_on_streams),
         cmocka_unit_test(random_programs),
+        cmocka_unit_test(more_pairs_than_are_listed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -221,6 +221,40 @@ static void rules(void **state) {
     assert_int_equal(info_of(r->plan, 2).ops, 2);
 }
 
+/* A part of a concatenation goes to another device, and what is made of it comes back as another part,
+ * whose bytes lie between those of the first. Channels in blocks are brought in order behind all else. */
+static void parts_that_leave(void **state) {
+    struct room *r = *state;
+    enum { IMAGE = 4 * ROWS * 5 * 8 };
+    static const ash_dim image[] = {1, ROWS, 5, 8};
+    static const ash_type type = {.dtype = ASH_F32, .rank = 4, .dims = {4 * ROWS, ROWS, 1, 1}};
+    const ash_window window = {.kernel = 1, .stride = 1, .dilation = 1};
+    for (int way = 0; way < 4; way++) {
+        float want[2 * IMAGE], have[2 * IMAGE];
+        ash_graph_destroy(r->g);
+        assert_ok(ash_graph_create(r->context, "g", &r->g, &diag));
+        ash_graph *g = r->g;
+        ash_value x = ash_reshape(g, ash_graph_input(g, "x", &matrix), image, 4);
+        ash_value w = ash_graph_constant(g, &type, r->x, 4 * ROWS * ROWS * 4, ASH_DATA_BORROW);
+        ash_value a = ash_relu(g, ash_conv(g, x, w, (ash_window[]){window, window}, 2, 1));
+        ash_value b = on(r, 1, ash_neg(g, a));
+        const ash_value parts[] = {way & 1 ? a : b, way & 1 ? b : a};
+        ash_graph_output(g, "y", ash_concat(g, parts, 2, way / 2 + 1));
+        assert_ok(ash_graph_status(g, &diag));
+        expect(r, want);
+        for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
+            ash_plan_options options = several(r, 2);
+            options.mode = (ash_mode)mode;
+            options.streams = mode == ASH_MODE_MULTI_STREAM ? 2 : 0;
+            prepare(r, &options);
+            assert_copies(r->plan, 1, 1, 0);
+            run(r, have);
+            for (int i = 0; i < 2 * IMAGE; i++)
+                assert_float_equal(have[i], want[i], 1e-5f * (1 + fabsf(want[i])));
+        }
+    }
+}
+
 static void one_call(void **state) {
     struct room *r = *state;
     float want[COUNT];
@@ -523,6 +557,7 @@ int main(void) {
         TEST(states_and_variables),
         TEST(kept_elsewhere),
         TEST(rules),
+        TEST(parts_that_leave),
         TEST(one_call),
         TEST(what_is_refused),
         TEST(devices_overlap),

@@ -17,8 +17,8 @@ typedef struct ash_ends {
  * graph that was divided. What was an output of one and an input of another is a buffer on each, and a
  * copy. Steps keep the order of their device; each copy comes right behind what computes it, or, where no
  * step does, before its first reader. Origins are values of the graph that was divided.
- * ASH_ERROR_UNSUPPORTED where a new value was computed in a state's bytes, is sent to another device, and
- * what comes back meets the old value: lower with `copy_states`. */
+ * ASH_ERROR_UNSUPPORTED where what was computed in a state's bytes, or in a concatenation's, is sent to
+ * another device, and what comes back meets what else lies there: lower with `apart`. */
 ash_status ash_program__join(const ash_division *division, ash_program **programs, const ash_ends *ends,
                              ash_diag *diag);
 

@@ -47,7 +47,7 @@ typedef struct ash_lowering {
     ash_program *program;
     ash_value_place *places; /* per value */
     const uint32_t *aligns;  /* see ash_lower_options, as `fuse` */
-    bool fuse;
+    bool fuse, apart;
     const uint32_t *parts;      /* per value: of a product, the parts of its sums, or 0 */
     const uint32_t *last_reads; /* per value: root of the last group that reads it */
     bool *updates;              /* per value: it is the new value of a state */
@@ -307,9 +307,8 @@ ash_status ash_lower__scratch(ash_lowering *low, ash_dtype dtype, int64_t bytes,
 uint16_t ash_kern_scratch(ash_kern *k, ash_dtype dtype, ash_dim count, ash_ref *first);
 /* The same, `count` elements for all chunks together. */
 uint16_t ash_kern_scratch_of_all(ash_kern *k, ash_dtype dtype, ash_dim count);
-/* Writes a value into `target`, which has a place, `shift` elements further along one axis. */
-ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
-                               ash_dim shift, ash_dim *chunks);
+/* Writes a value where `target` lies, which has a place. */
+ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, ash_dim *chunks);
 
 /* loops_turn.c: transposes a square of `lanes` vectors of so many lanes, a power of two, at most
  * ASH_MAX_TURNED. */
@@ -376,6 +375,10 @@ ash_status ash_lower__places(ash_lowering *low, const bool *stored);
 /* What begins so many elements behind a buffer: a view, or the buffer itself where kernels add that. */
 ash_status ash_lower__view(ash_lowering *low, uint32_t buffer, ash_dim begin, ash_dtype dtype,
                            uint32_t *out);
+/* Where the parts of a concatenation lie in it, one for each operand; nothing is written for empty ones.
+ * begin_part: gives such a place its view, where kernels need not add its distance. */
+ash_status ash_lower__parts(ash_lowering *low, const ash_node *concat, ash_value_place *parts);
+ash_status ash_lower__begin_part(ash_lowering *low, ash_value value, ash_value_place *part);
 /* In elements, of a value that has a place. */
 ash_status ash_lower__strides(ash_lowering *low, ash_value value, ash_dim *strides);
 /* The stored, row-major value that a chain of stored reshapes shows again, or ASH_NO_VALUE. */

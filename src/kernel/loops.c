@@ -129,13 +129,12 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
 void ash_loops__store(ash_loops *l, void *arg) {
     (void)arg;
     ash_kern *k = l->k;
-    ash_ix idx[ASH_MAX_RANK], target[ASH_MAX_RANK];
+    ash_ix idx[ASH_MAX_RANK];
     ash_loops__root_index(l, idx);
-    ash_loops__store_index(l, target);
     size_t known = k->known.len;
     if (ash_loops__root_is_full(l)) ash_loops__recall(l);
     for (unsigned i = 0; i < l->n_values; i++)
-        ash_kern_store(k, l->target + i, target, ash_kern_eval(k, l->value + i, idx));
+        ash_kern_store(k, l->target + i, idx, ash_kern_eval(k, l->value + i, idx));
     k->known.len = known;
 }
 
@@ -539,17 +538,14 @@ ash_status ash_kern_lower_loops(ash_kern *k, ash_dim *chunks) {
     return finish(&l, chunks);
 }
 
-ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, unsigned along,
-                               ash_dim shift, ash_dim *chunks) {
+ash_status ash_kern_lower_part(ash_kern *k, ash_value value, ash_value target, ash_dim *chunks) {
     const ash_type *type = ash_graph__type(k->graph, value);
     ash_loops l = {.k = k,
                    .value = value,
                    .target = target,
                    .n_values = 1,
                    .n_root_axes = type->rank,
-                   .n_axes = type->rank,
-                   .shift_axis = along,
-                   .shift = shift};
+                   .n_axes = type->rank};
     memcpy(l.extents, type->dims, sizeof type->dims);
     return finish(&l, chunks);
 }

@@ -26,12 +26,9 @@ typedef struct ash_kept {
 
 typedef struct ash_loops {
     ash_kern *k;
-    /* What is computed: the group's root, or for a part of a concatenation its operand, stored `shift`
-     * further on. */
+    /* What is computed, the group's root or an operand of it, and the value in whose place it is stored. */
     ash_value value, target;
-    unsigned n_values; /* so many results side by side, from `value` and `target` on */
-    unsigned shift_axis;
-    ash_dim shift;
+    unsigned n_values;      /* so many results side by side, from `value` and `target` on */
     const ash_node *anchor; /* pooling or product, or NULL */
     unsigned n_root_axes;
     /* Axes of the group, and what they are in terms of the merged axes. */
@@ -65,9 +62,8 @@ typedef struct ash_loops {
 
 bool ash_loops__is_reduction(const ash_kern *k, const ash_node *node);
 ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype);
-/* The index of the group's root; of where it is stored; of the anchor's result. */
+/* The index of the group's root; of the anchor's result. */
 void ash_loops__root_index(const ash_loops *l, ash_ix *idx);
-void ash_loops__store_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__anchor_index(const ash_loops *l, ash_ix *idx);
 /* Where the element that a pool reads lies in the stored value behind its operand; false when that is
  * computed on the way. */

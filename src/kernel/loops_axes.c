@@ -34,7 +34,7 @@ static void make_axes(ash_loops *l, uint32_t joined) {
 /* Evaluates everything once, without emitting, to see the addresses. */
 static void collect(ash_loops *l) {
     ash_kern *k = l->k;
-    ash_ix idx[ASH_MAX_RANK], target[ASH_MAX_RANK];
+    ash_ix idx[ASH_MAX_RANK];
     k->collecting = true;
     if (l->anchor) {
         ash_loops__accumulate(l, l->anchor, 0, ASH_OP_ADD, 0);
@@ -49,10 +49,9 @@ static void collect(ash_loops *l) {
         }
     }
     ash_loops__root_index(l, idx);
-    ash_loops__store_index(l, target);
     for (unsigned i = 0; i < l->n_values; i++) {
         ash_kern_eval(k, l->value + i, idx);
-        ash_kern_store(k, l->target + i, target, 0);
+        ash_kern_store(k, l->target + i, idx, 0);
     }
 }
 

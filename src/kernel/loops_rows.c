@@ -60,7 +60,7 @@ void ash_loops__store_packed(ash_loops *l) {
     ash_ix idx[ASH_MAX_RANK];
     int64_t apart;
     size_t mark = ash_kern_mark(k);
-    ash_loops__store_index(l, idx);
+    ash_loops__root_index(l, idx);
     const ash_ix linear = ash_kern_linear(k, l->target, idx);
     bool whole = ash_ix_lane_stride(&k->ixs, linear, k->vsym, lanes, k->aligned, &apart) && apart == count;
     k->pack = whole ? &pack : NULL;

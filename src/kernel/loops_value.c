@@ -272,9 +272,3 @@ ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype) {
     default: return ASH_OP_ADD;
     }
 }
-
-void ash_loops__store_index(const ash_loops *l, ash_ix *idx) {
-    ash_loops__root_index(l, idx);
-    if (l->target != l->value)
-        idx[l->shift_axis] = ash_ix_add(&l->k->ixs, idx[l->shift_axis], ash_ix_dim(&l->k->ixs, l->shift));
-}

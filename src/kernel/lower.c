@@ -363,32 +363,36 @@ static ash_status lower_kernel(ash_lowering *low, uint32_t id) {
     return status;
 }
 
-/* Kernels for the parts that nobody has written in place. */
+/* A kernel for a part that nobody has written in place: the concatenation's place is the part's, meanwhile.
+ * Beside states it has no view, as what is moved within a state is known by its index in all of it. */
+static ash_status lower_part(ash_lowering *low, uint32_t id, ash_value value, ash_value_place *part) {
+    const ash_value out = low->graph->nodes.at[low->fusion.groups.at[id].root].out;
+    const ash_value_place whole = low->places[out];
+    ash_kern k;
+    ash_dim chunks = 0;
+    if (!low->graph->states.len) ASH_TRY(ash_lower__begin_part(low, value, part));
+    low->places[out] = *part;
+    ash_kern_init(&k, low, id);
+    ash_status status = ash_kern_lower_part(&k, value, out, &chunks);
+    if (status == ASH_OK) status = add_step(&k, chunks, MOVE);
+    ash_kern_free(&k);
+    low->places[out] = whole;
+    return status;
+}
+
 static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     const ash_node *concat = &low->graph->nodes.at[low->fusion.groups.at[id].root];
-    const ash_value_place *whole = &low->places[concat->out];
-    ash_dim strides[ASH_MAX_RANK], offset = whole->contiguous ? 0 : whole->offset, shift = 0;
-    ASH_TRY(ash_lower__strides(low, concat->out, strides));
-    int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
-    ash_status status = ASH_OK;
+    ash_value_place *parts = ash_mem_alloc(low->allocator, concat->n_ins, sizeof *parts);
+    if (!parts) return ASH_NO_MEMORY(low->diag);
+    ash_status status = ash_lower__parts(low, concat, parts);
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
-        const ash_value_place *part = &low->places[concat->ins[i]];
-        bool there = ash_lower__is_empty(low, concat->ins[i]) ||
-                     (part->buffer == whole->buffer && !part->contiguous && part->offset == offset);
-        if (!there) {
-            ash_kern k;
-            ash_dim chunks = 0;
-            ash_kern_init(&k, low, id);
-            status = ash_kern_lower_part(&k, concat->ins[i], concat->out, (unsigned)axis, shift, &chunks);
-            if (status == ASH_OK) status = add_step(&k, chunks, MOVE);
-            ash_kern_free(&k);
-        }
-        ash_dim size = ash_graph__type(low->graph, concat->ins[i])->dims[axis];
-        offset =
-            ash_lower__combine(low, ASH_DIM_ADD, offset,
-                               ash_lower__combine(low, ASH_DIM_MUL, size, strides[axis], &status), &status);
-        shift = ash_lower__combine(low, ASH_DIM_ADD, shift, size, &status);
+        const ash_value value = concat->ins[i];
+        const ash_value_place *place = &low->places[value];
+        const bool there =
+            place->buffer == parts[i].buffer && !place->contiguous && place->offset == parts[i].offset;
+        if (!there && !ash_lower__is_empty(low, value)) status = lower_part(low, id, value, &parts[i]);
     }
+    ash_mem_free(low->allocator, parts, concat->n_ins, sizeof *parts);
     return status;
 }
 
@@ -399,7 +403,7 @@ static ash_status lower_scatter(ash_lowering *low, uint32_t id) {
     ash_kern k;
     ash_dim chunks = 0;
     ash_kern_init(&k, low, id);
-    ash_status status = ash_kern_lower_part(&k, node->ins[0], node->out, 0, 0, &chunks);
+    ash_status status = ash_kern_lower_part(&k, node->ins[0], node->out, &chunks);
     if (status == ASH_OK) status = add_step(&k, chunks, MOVE);
     ash_kern_free(&k);
     return status == ASH_OK ? lower_kernel(low, id) : status;
@@ -614,6 +618,7 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
                         .program = p,
                         .aligns = options->aligns,
                         .fuse = options->fuse,
+                        .apart = options->apart,
                         .progress = options->progress,
                         .digits.buffer = ASH_NO_BUFFER,
                         .settled = ASH_NO_BUFFER,

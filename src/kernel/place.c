@@ -15,9 +15,9 @@
  *     whole  a a a . . . . . b b b b b . . . .      rows of the whole, and gaps that belong to neighbours
  *     parts  |- a: from its first byte to where b begins -|- b: to the end of the whole -|
  *
- * A part's interval therefore goes on to where the next part's begins, and the last one's to the end of the
- * whole's: what reads the whole reads what its parts are said to write, by induction for parts of parts.
- * Records that name too much order more than is needed, and never less.
+ * A part's interval, that of one that is copied too, therefore goes on to where the next part's begins, and
+ * the last one's to the end of the whole's: what reads the whole reads what its parts are said to write, by
+ * induction for parts of parts. Records that name too much order more than is needed, and never less.
  *
  * A part that does not begin where the buffer does is a view, and the table of addresses has the distance
  * in it, also where that depends on variables: kernels of parts that differ in nothing else are one. */
@@ -214,36 +214,54 @@ ash_status ash_lower__view(ash_lowering *low, uint32_t buffer, ash_dim begin, as
 
 /* --- parts that have places ------------------------------------------------------------------------- */
 
-/* Gives the parts of a concatenation their places in it. */
-static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
+ash_status ash_lower__parts(ash_lowering *low, const ash_node *concat, ash_value_place *parts) {
     const ash_value_place whole = low->places[concat->out];
-    ash_value_place part = {.buffer = whole.buffer, .offset = whole.contiguous ? 0 : whole.offset},
-                    *before = NULL; /* the last part that has been placed */
+    ash_value_place part = {.buffer = whole.buffer, .view = ASH_NO_BUFFER}, *before = NULL;
+    part.offset = whole.contiguous ? 0 : whole.offset;
     ASH_TRY(ash_lower__strides(low, concat->out, part.strides));
-    int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
+    const int64_t axis = ash_node_int(concat, ASH_ATTR_AXIS);
     ash_status status = ASH_OK;
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
-        ash_value value = concat->ins[i];
-        ash_value_place *place = &low->places[value];
-        if (!ash_lower__is_empty(low, value) &&
-            is_placeable(low, value, stored, low->fusion.constant[concat->out]) &&
-            is_known_in_time(low, value, &part)) {
-            find_bytes(low, value, &part);
-            const ash_dtype dtype = ash_graph__type(low->graph, value)->dtype;
-            ASH_TRY(ash_lower__view(low, part.buffer, part.offset, dtype, &part.view));
-            if (part.view == part.buffer) part.view = ASH_NO_BUFFER;
-            *place = part;
+        const ash_value value = concat->ins[i];
+        parts[i] = part;
+        if (!ash_lower__is_empty(low, value)) {
+            find_bytes(low, value, &parts[i]);
             if (before)
-                before->end = ASH_MAX(before->end, part.begin);
+                before->end = ASH_MAX(before->end, parts[i].begin);
             else
-                place->begin = whole.begin;
-            before = place;
+                parts[i].begin = whole.begin;
+            before = &parts[i];
         }
         ash_dim size = ash_graph__type(low->graph, value)->dims[axis];
         size = ash_lower__combine(low, ASH_DIM_MUL, size, part.strides[axis], &status);
         part.offset = ash_lower__combine(low, ASH_DIM_ADD, part.offset, size, &status);
     }
     if (before) before->end = ASH_MAX(before->end, whole.end);
+    return status;
+}
+
+ash_status ash_lower__begin_part(ash_lowering *low, ash_value value, ash_value_place *part) {
+    const ash_dtype dtype = ash_graph__type(low->graph, value)->dtype;
+    ASH_TRY(ash_lower__view(low, part->buffer, part->offset, dtype, &part->view));
+    if (part->view == part->buffer) part->view = ASH_NO_BUFFER;
+    return ASH_OK;
+}
+
+/* Gives the parts of a concatenation their places in it, where they can have them. */
+static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
+    const bool constant = low->fusion.constant[concat->out];
+    ash_value_place *parts = ash_mem_alloc(low->allocator, concat->n_ins, sizeof *parts);
+    if (!parts) return ASH_NO_MEMORY(low->diag);
+    ash_status status = ash_lower__parts(low, concat, parts);
+    for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
+        const ash_value value = concat->ins[i];
+        if (ash_lower__is_empty(low, value) || !is_placeable(low, value, stored, constant) ||
+            !is_known_in_time(low, value, &parts[i]))
+            continue;
+        status = ash_lower__begin_part(low, value, &parts[i]);
+        low->places[value] = parts[i];
+    }
+    ash_mem_free(low->allocator, parts, concat->n_ins, sizeof *parts);
     return status;
 }
 
@@ -278,7 +296,7 @@ static ash_status root_buffers(ash_lowering *low, const bool *stored) {
             if (low->fusion.beside[g->nodes[k]])
                 ASH_TRY(new_buffer(low, low->graph->nodes.at[g->nodes[k]].out,
                                    g->constant ? ASH_BUFFER_STAGING : ASH_BUFFER_LOCAL));
-        if (node->op == ASH_OP_CONCAT) ASH_TRY(place_parts(low, node, stored));
+        if (node->op == ASH_OP_CONCAT && !low->apart) ASH_TRY(place_parts(low, node, stored));
     }
     return ASH_OK;
 }

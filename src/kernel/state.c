@@ -337,7 +337,7 @@ static ash_status settle(settling *s, size_t i) {
     state_chain c;
     bool fits_in = false, crosses = false, linked;
     if (fresh == state || p->buffers.at[state].bytes == 0) return ASH_OK;
-    linked = !s->options->copy_states && find_chain(s, state, fresh, &c);
+    linked = !s->options->apart && find_chain(s, state, fresh, &c);
     if (linked) ASH_TRY(find_crossing(s, &c, &crosses));
     if (linked && !crosses) {
         fits_in = steps_allow(p, &c);

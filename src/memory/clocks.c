@@ -16,7 +16,7 @@
  * CONFLICT_LIMIT the intervals of ranks decide alone: sound, but it shares less. */
 #include "pack.h"
 
-static const size_t CONFLICT_LIMIT = (size_t)1 << 26;
+static const size_t CONFLICT_LIMIT = (size_t)1 << 24;
 
 static bool clock_le(const int64_t *a, const int64_t *b, uint32_t streams) {
     for (uint32_t s = 0; s < streams; s++)
@@ -127,6 +127,7 @@ ash_status ash_memory__clocks_conflicts(const ash_memory__instance *in, ash_memo
                                         ash_diag *diag) {
     const ash_allocator *a = in->allocator;
     uint32_t n = pack->count;
+    pack->clocks = true;
     sweep s = {.join = ash_mem_calloc(a, in->streams, sizeof *s.join)};
     ash_status status = ASH_OK;
     ASH_FAIL_IF_DONE(!s.join, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");

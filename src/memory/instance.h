@@ -50,6 +50,7 @@ typedef struct ash_memory__pack {
     uint64_t least;   /* bytes: the largest tenant that is never live, which needs room all the same */
     int64_t moment;   /* half step at which the load is reached; with clocks, the buffer at whose birth */
     uint32_t load_at; /* column of the load; with clocks, the item at whose birth */
+    bool clocks;      /* columns are ranks, which keep more apart than has to be: they prove no bound */
     bool load_join;   /* with clocks: the cut is the join of all acquires up to that birth, not its own */
     /* With clocks: for each item those that may not share bytes with it, in compressed rows; NULL: columns
      * decide. Without these the columns, which are a safe summary, decide too. */

@@ -497,7 +497,7 @@ ash_status ash_memory__outward(ash_memory__lowering *l, const ash_memory__class 
     static const uint64_t shares[] = {UINT64_MAX, 256, 64, 32}; /* windows: load less a share of it */
     const ash_allocator *a = l->allocator;
     const ash_memory__pack *pack = l->pack;
-    if (pack->conflicts || pack->fixed || !pack->columns) return ASH_OK;
+    if (pack->clocks || pack->fixed || !pack->columns) return ASH_OK;
     outward o = {.pack = pack,
                  .classes = classes,
                  .budget = l->budget,

@@ -64,7 +64,7 @@ typedef enum sort_key { END, SIZE, SPAN, AREA, BIRTH, DEATH, DISTANCE, SIZE_CLAS
 static uint64_t key_of(const search *s, uint32_t i, sort_key key) {
     const ash_memory__item *item = &s->pack->items[i];
     uint64_t span = item->end - item->begin;
-    uint32_t peak = s->pack->conflicts ? s->pack->items[s->pack->load_at].begin : s->pack->load_at;
+    uint32_t peak = s->pack->clocks ? s->pack->items[s->pack->load_at].begin : s->pack->load_at;
     uint32_t distance = item->begin > peak  ? item->begin - peak
                         : item->end <= peak ? peak - item->end + 1
                                             : 0;
@@ -205,7 +205,7 @@ ash_status ash_memory__search(ash_memory__lowering *l, ash_diag *diag) {
     s.has_shelf = ash_memory__shelf_init(&s.shelf, a, pack, s.offsets);
     ASH_FAIL_IF_DONE(!s.has_shelf, diag, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
     try_orders(&s);
-    bool components = !pack->fixed && !pack->conflicts;
+    bool components = !pack->fixed && !pack->clocks;
     if (!done(&s) && components) {
         ASH_TRY_DONE(ash_memory__descent_create(a, pack, budget, l->best, &descent, diag));
         ASH_TRY_DONE(ash_memory__descend(descent, &l->proven, diag));

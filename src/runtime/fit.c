@@ -48,7 +48,7 @@ struct fitter {
     struct fit_part parts[ASH_MOST_DEVICES];
     struct fit_way ways[WAYS];
     uint32_t refused; /* the device that the last refusal was about */
-    bool copy_states; /* the parts cannot be joined otherwise */
+    bool apart; /* the parts cannot be joined otherwise */
 };
 
 static bool has_winograd(const ash_graph *graph) {
@@ -84,7 +84,7 @@ static ash_status lower_part(const struct fitter *f, struct fit_part *part, ash_
                              .keep = options->keep,
                              .n_keep = options->keep_count,
                              .seeds = part->given->seeds,
-                             .copy_states = f->copy_states,
+                             .apart = f->apart,
                              .uncut = f->job->count > 1,
                              .progress = &options->progress};
     ASH_TRY(ash_program__lower(part->optimised[direct], part->given->target, &low, out, diag));
@@ -113,8 +113,8 @@ static ash_status lower_and_join(struct fitter *f, ash_program **out, ash_diag *
 static ash_status lower(struct fitter *f, ash_program **out, ash_diag *diag) {
     ash_diag own;
     ash_status status = lower_and_join(f, out, &own);
-    if (status == ASH_ERROR_UNSUPPORTED && f->job->count > 1 && !f->copy_states) {
-        f->copy_states = true;
+    if (status == ASH_ERROR_UNSUPPORTED && f->job->count > 1 && !f->apart) {
+        f->apart = true;
         status = lower_and_join(f, out, &own);
     }
     if (status != ASH_OK && diag) *diag = own;
