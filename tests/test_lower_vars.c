@@ -664,6 +664,51 @@ static void parts_are_copied(void **state) {
     }
 }
 
+/* --- sums of rows ------------------------------------------------------------------------------------- */
+
+/* Of h rows of w numbers their softmax, or their sums of squares. */
+static ash_graph *summed(bool soft, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim rows = size(g, "h", 1, 300, h), columns = size(g, "w", 1, WIDEST, w);
+    ash_value x = INPUT(g, "x", rows, columns);
+    ash_graph_output(g, "y",
+                     soft ? ash_softmax(g, x, 1)
+                          : ash_reduce_sum(g, ash_mul(g, x, x), (int64_t[]){1}, 1, false));
+    return g;
+}
+
+/* Rows of less than a vector are side by side, and the vector goes across them; longer ones go along it. */
+static void short_sums_go_across(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 15, 16, 17, 100};
+    for (size_t l = 0; l < ASH_COUNT(levels); l++)
+        for (int soft = 0; soft < 2; soft++) {
+            ash_target target;
+            target_of(levels[l], &target);
+            ash_graph *open = summed(soft, 0, 0);
+            ash_program *p = lowered(open, &target);
+            size_t across = 0, along = 0;
+            for (size_t k = 0; k < p->nests.at[0].code.len; k++) {
+                across += p->nests.at[0].code.at[k].op == ASH_NEST_GATHER;
+                along += p->nests.at[0].code.at[k].op == ASH_NEST_HREDUCE;
+            }
+            assert_int_equal(p->nests.len, 1);
+            assert_true(along > 0);
+            assert_int_equal(across > 0, target.masks == 1 || (target.masks && soft));
+            for (int64_t w = 1; w <= WIDEST; w += w < 18 ? 1 : 11) {
+                const int64_t vars[] = {rows[w % 5], w};
+                ash_wide *inputs = test_inputs(open, vars), *expected = test_expected(open, inputs, vars);
+                void **memory = interpret(p, vars, inputs);
+                test_compare_outputs(p, memory, expected, 1e-6);
+                free_memory(p, memory);
+                test_free_expected(open, expected);
+                test_free_inputs(open, inputs);
+            }
+            ash_program__free(p);
+            ash_graph_destroy(open);
+        }
+}
+
 /* --- columns that are picked -------------------------------------------------------------------------- */
 
 /* Twice w columns of h rows: column i takes column i * step / by, modulo w. */
@@ -734,6 +779,11 @@ static void compiled(void **state) {
     ash_graph *g = repeated(0, 0);
     test_differential(context, g, (int64_t[]){17, 39}, 0);
     ash_graph_destroy(g);
+    for (int64_t w = 5; w < WIDEST; w += 11) {
+        g = summed(w % 2, 0, 0);
+        test_differential(context, g, (int64_t[]){37, w}, 1e-6);
+        ash_graph_destroy(g);
+    }
     for (int64_t step = 1; step < 12; step += 10) {
         g = picked(step, 2, 0, 0);
         test_differential(context, g, (int64_t[]){290, 39}, 0);
@@ -757,6 +807,7 @@ int main(void) {
         cmocka_unit_test(groups_are_read_in_order),
         cmocka_unit_test(padding_of_every_width),
         cmocka_unit_test(parts_are_copied),
+        cmocka_unit_test(short_sums_go_across),
         cmocka_unit_test(picked_columns),
         cmocka_unit_test(compiled),
     };

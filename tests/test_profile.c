@@ -11,7 +11,7 @@ static int setup(void **state) {
 }
 
 #define BERT     ASH_SOURCE_DIR "/tests/data/onnx/bert_like/model.onnx"
-#define BRANCHES ASH_SOURCE_DIR "/tests/data/onnx/recurrent/model.onnx"
+#define BRANCHES ASH_SOURCE_DIR "/tests/data/onnx/ml_classifiers/model.onnx"
 #define NET      ASH_SOURCE_DIR "/tests/data/onnx/resnet_like/model.onnx"
 
 /* The number in a line of room.out that begins with `start`, after `before`. */

@@ -390,6 +390,16 @@ static void any_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
     while (opened--) ash_nest_end(n);
 }
 
+/* Rows whose sums are those of less than a vector, side by side: a vector goes across them. */
+static void across_rows(ash_loops *l, const some_rows *rows) {
+    ash_loops own = *l;
+    own.vector_inner = false;
+    own.across = true;
+    own.lanes = l->narrow;
+    own.masked = l->k->low->target->masks == 1; /* what is gathered, too */
+    along(&own, &own.outer[0], rows->from, rows->to);
+}
+
 /* The rows of a chunk. Short ones have code of their own: those that are less than a vector, and those with
  * one full vector, where vectors begin at numbers. */
 static void chunk_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
@@ -397,6 +407,15 @@ static void chunk_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
     ash_nest *n = &k->nest;
     unsigned opened = 0;
     bool others = true;
+    if (l->short_sums) {
+        ash_ref length = ash_kern_dim(k, l->inner[0].extent);
+        size_t mark = ash_kern_mark(k);
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, length, ash_nest_index(n, l->narrow)));
+        across_rows(l, rows);
+        ash_kern_forget(k, mark);
+        ash_nest_else(n);
+        opened++;
+    }
     for (unsigned full = 0; full < 2 && l->short_rows && others; full++) {
         const int64_t end = (int64_t)(full + 1) * l->narrow;
         size_t mark = ash_kern_mark(k);
@@ -441,10 +460,11 @@ static ash_dim emit(ash_loops *l) {
     ash_dim rows = 1;
     for (unsigned i = 0; i < n_rows; i++) rows = ash_kern_product(k, rows, l->outer[i].extent);
     int64_t work = ASH_MAX(k->group->n_nodes, 1);
-    for (unsigned i = 0; i < l->n_inner; i++)
+    for (unsigned i = 0; i < l->n_inner && !l->short_sums; i++)
         if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work))
             work = INT64_MAX / 2;
-    int64_t row_length = v ? ASH_MAX(ash_kern_max(k, v->extent), 1) : 1,
+    const ash_dim length = v ? v->extent : l->short_sums ? l->inner[0].extent : 1;
+    int64_t row_length = ASH_MAX(ash_kern_max(k, length), 1),
             per = single ? 1 : ASH_MAX(c->chunk_elements / work, 1),
             least = l->across ? (int64_t)l->lanes : c->chunk_vectors * l->lanes;
     ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
@@ -462,13 +482,12 @@ static ash_dim emit(ash_loops *l) {
         return ash_kern_product(k, rows, parts);
     }
     /* rows that are gone down stay in the first-level cache, beside what they are made of */
-    const bool varies =
-        n_rows && v && !ash_dim_is_const(v->extent) && k->low->target->kind == ASH_TARGET_CPU;
+    const bool varies = n_rows && !ash_dim_is_const(length) && k->low->target->kind == ASH_TARGET_CPU;
     if (l->by_columns)
         per = ASH_MIN(per, k->low->target->l1_bytes / (varies ? 8 : 2) /
                                (int64_t)ash_dtype_size(ash_graph__type(k->graph, l->target)->dtype));
-    const int64_t longest = l->threads ? 1 : ASH_MAX(per / row_length, 1);
-    const ash_dim some = varies ? rows_per_chunk(k, v->extent, per, longest) : longest;
+    const int64_t longest = l->threads ? 1 : ASH_MAX(per / row_length, l->short_sums ? l->narrow / 4 : 1);
+    const ash_dim some = varies ? rows_per_chunk(k, length, per, longest) : longest;
     n->threads = l->threads;
     ash_ref size = ash_kern_dim(k, some), chunk = ash_nest_loop(n, first, end, 1, 1);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size);

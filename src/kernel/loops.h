@@ -52,6 +52,7 @@ typedef struct ash_loops {
         threads; /* of a block that takes a row together, a vector each in turn; 0: a row is one thread's */
     bool by_columns; /* a vector goes down the rows of a chunk: what it reads from a table is the same */
     bool short_rows; /* rows may be less than two vectors: these have code of their own */
+    bool short_sums; /* so may be what is reduced along a vector: the more rows are then side by side */
     unsigned full;   /* so many full vectors of one register each has a row that is being made; 0: any */
     int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
     ash_kept kept[ASH_MAX_KEPT];

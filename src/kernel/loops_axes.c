@@ -268,6 +268,18 @@ static bool has_short_rows(const ash_loops *l, const ash_loops *trial, const ash
            ash_loops__work(k) <= k->low->target->costs.overlap_body;
 }
 
+/* Whether what is reduced may be less than a vector, along the only inner axis, and rows are along the only
+ * outer one, so that a vector can go across them instead. Where masks have no registers, what is gathered
+ * costs more than lanes that come together, unless much is computed of it. */
+static bool has_short_sums(const ash_loops *l, const ash_loops *trial, const ash_axis *a, bool inner) {
+    const ash_kern *k = l->k;
+    const ash_target *target = k->low->target;
+    return inner && target->kind == ASH_TARGET_CPU && l->masked && l->narrow > 1 && l->turn < 0 &&
+           l->reduced && !l->anchor && trial->n_outer == 1 && trial->n_inner == 1 &&
+           !ash_dim_is_const(a->extent) && ash_kern_max(k, trial->outer[0].extent) > 1 &&
+           (target->masks == 1 || ash_loops__work(k) > target->costs.work_gather);
+}
+
 enum { SHORT_LANES = 4 }; /* of the shortest vectors that are worth having */
 
 void ash_loops__choose_axes(ash_loops *l) {
@@ -307,6 +319,7 @@ void ash_loops__choose_axes(ash_loops *l) {
         l->by_columns = l->turn < 0 && !inner && !l->reduced && !l->anchor && trial->n_outer > 1 &&
                         l->k->low->target->kind == ASH_TARGET_CPU && dry->close && is_by_table(dry, a);
         l->short_rows = has_short_rows(l, trial, a, inner);
+        l->short_sums = has_short_sums(l, trial, a, inner);
         l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow, l->across, l->n_values);
     }
     ash_kern_free(&run->kern);

@@ -102,6 +102,7 @@ void ash_loops__choose_kept(ash_loops *l) {
     }
     if (ash_loops__root_is_full(l)) visit(&s, l->value);
     for (unsigned i = 0; i < l->n_inner; i++) count = ash_kern_product(k, count, l->inner[i].extent);
+    if (l->short_sums) count = ash_kern_larger(k, count, (int64_t)l->narrow * l->narrow);
     int64_t bytes, all = 0, most = ash_kern_max(k, count);
     for (unsigned i = 0; i < l->n_kept; i++)
         if (!ash_mul_i64(most, (int64_t)ash_dtype_size(l->kept[i].dtype), &bytes) ||
