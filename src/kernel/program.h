@@ -195,7 +195,7 @@ typedef struct ash_lower_options {
     const bool *seeds; /* per input of the graph: the program is cut (cut.h), and this is known after its
                           first part; or NULL */
     bool apart; /* new values of states and parts of concatenations are computed apart, and copied there */
-    bool uncut;        /* with seeds: steps, inputs and outputs keep their order, for who joins programs */
+    bool uncut; /* with seeds: steps, inputs and outputs keep their order, for who joins programs */
     const ash_progress *progress; /* told between kernels; NULL: nobody asks */
 } ash_lower_options;
 

@@ -48,7 +48,7 @@ struct fitter {
     struct fit_part parts[ASH_MOST_DEVICES];
     struct fit_way ways[WAYS];
     uint32_t refused; /* the device that the last refusal was about */
-    bool apart; /* the parts cannot be joined otherwise */
+    bool apart;       /* the parts cannot be joined otherwise */
 };
 
 static bool has_winograd(const ash_graph *graph) {
