@@ -4,7 +4,10 @@
  * and L2 KiB. Every test program is linked with --wrap for what the library asks about its processor, so
  * that all of it follows: lowering, code generation, which tests are skipped because a machine cannot run
  * their code. The library itself knows nothing of this. Exit status 77, as ctest's "skipped", where the
- * real machine could not run the code. */
+ * real machine could not run the code.
+ *
+ * With ASHLAR_TEST_CODE=quick machine code of processors is made in half the time: neither the choice of
+ * instructions nor that of registers is optimised. Sanitizers, which do not see into it, have it so. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +15,7 @@
 #include <unistd.h>
 
 #include "code/code.h"
+#include "code/llvm.h"
 
 char *__real_LLVMGetHostCPUName(void);
 char *__real_LLVMGetHostCPUFeatures(void);
@@ -19,6 +23,10 @@ long __real_sysconf(int name);
 char *__wrap_LLVMGetHostCPUName(void);
 char *__wrap_LLVMGetHostCPUFeatures(void);
 long __wrap_sysconf(int name);
+ash_status __real_ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLevel level,
+                                           ash_llvm_machine *out, ash_diag *diag);
+ash_status __wrap_ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLevel level,
+                                           ash_llvm_machine *out, ash_diag *diag);
 
 enum { SKIPPED = 77 };
 
@@ -74,4 +82,11 @@ long __wrap_sysconf(int name) {
     if (name != _SC_LEVEL1_DCACHE_SIZE && name != _SC_LEVEL2_CACHE_SIZE) return __real_sysconf(name);
     long bytes = wished_bytes(name == _SC_LEVEL1_DCACHE_SIZE ? 1 : 2);
     return bytes ? bytes : __real_sysconf(name);
+}
+
+ash_status __wrap_ash_llvm__machine_create(const ash_target *target, LLVMCodeGenOptLevel level,
+                                           ash_llvm_machine *out, ash_diag *diag) {
+    const char *code = getenv("ASHLAR_TEST_CODE");
+    if (code && strcmp(code, "quick") == 0 && target->kind == ASH_TARGET_CPU) level = LLVMCodeGenLevelNone;
+    return __real_ash_llvm__machine_create(target, level, out, diag);
 }

@@ -144,16 +144,14 @@ static double start_on(const struct assigning *w, uint32_t stream) {
     return start;
 }
 
-/* How long it would take there. Intervals of parts that lie between each other's elements meet: no more
- * comes from there than the step touches. */
+/* How long it would take there. */
 static double cost_on(const struct assigning *w, uint32_t step, uint32_t stream) {
     const ash_step *s = step_at(w, step);
-    double pulled = 0;
+    double cost = ash_schedule__cost(&ash_program__target(w->program, s->device)->costs, s);
     for (size_t i = 0; i < w->pulls.len; i++)
         if (!(w->touches.at[w->pulls.at[i].touch].near >> stream & 1))
-            pulled += (double)w->pulls.at[i].bytes;
-    return ash_schedule__cost(&ash_program__target(w->program, s->device)->costs, s) +
-           w->program->target.costs.pull_ns * ASH_MIN(pulled, s->bytes);
+            cost += w->program->target.costs.pull_ns * (double)w->pulls.at[i].bytes;
+    return cost;
 }
 
 /* The streams that a step may go to: [first, *end). Those without a step are all alike. */
