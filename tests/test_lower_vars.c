@@ -320,7 +320,7 @@ typedef struct shape {
 
 enum { SAME = -1 }; /* padding so that there are ceil(size / stride) results, the odd element behind */
 
-enum { WIDEST = 40 };
+enum { WIDEST = 40, FINE = TEST_SANITIZED ? 2 : 1 /* between narrow widths */ };
 
 static int64_t least_size(const shape *s, unsigned d) {
     return s->before == SAME ? 1 : ASH_MAX((s->window[d] - 1) * s->dilation + 1 - s->before - s->after, 1);
@@ -410,7 +410,7 @@ static void convolutions_of_every_width(void **state) {
         const int64_t lanes = ash_target_lanes(&target, sizeof(float)), least = least_size(s, 0);
         ash_graph *open = conv(s, lanes, 0, 0);
         ash_program *p = lowered(open, &target);
-        for (int64_t w = least_size(s, 1), turn = 0; w <= WIDEST; w += w < 20 ? 1 : 3, turn++) {
+        for (int64_t w = least_size(s, 1), turn = 0; w <= WIDEST; w += w < 20 ? FINE : 3, turn++) {
             if (turn % 2 != (int64_t)(i % 2)) continue;
             const int64_t h = ASH_MIN(least + turn % 3, WIDEST);
             ash_graph *known = conv(s, lanes, h, w);
@@ -507,7 +507,7 @@ static const shape pools[] = {
 static void pools_of_every_width(void **state) {
     (void)state;
     for (size_t i = 0; i < ASH_COUNT(pools); i++)
-        for (int64_t w = least_size(&pools[i], 1), turn = 0; w <= WIDEST; w += w < 20 ? 1 : 3, turn++) {
+        for (int64_t w = least_size(&pools[i], 1), turn = 0; w <= WIDEST; w += w < 20 ? FINE : 3, turn++) {
             ash_target target;
             target_of(levels[(size_t)turn % 3], &target);
             const int64_t lanes = turn % 4 == 3 ? ash_target_lanes(&target, sizeof(float)) : 0,
@@ -654,7 +654,7 @@ static void parts_are_copied(void **state) {
         for (size_t i = 0; i < p->nests.len; i++)
             for (size_t k = 0; k < p->nests.at[i].code.len; k++)
                 assert_int_not_equal(p->nests.at[i].code.at[k].op, ASH_NEST_GATHER);
-        for (int64_t w = 1; w <= WIDEST; w += w < 20 ? 1 : 5) {
+        for (int64_t w = 1; w <= WIDEST; w += w < 20 ? FINE : 5) {
             ash_graph *known = repeated(1 + w % 4, w);
             compare(open, p, known, (int64_t[]){1 + w % 4, w});
             ash_graph_destroy(known);
