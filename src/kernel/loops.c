@@ -396,6 +396,7 @@ static void across_rows(ash_loops *l, const some_rows *rows) {
     own.vector_inner = false;
     own.across = true;
     own.lanes = l->narrow;
+    own.n_kept += l->n_gathered;
     own.masked = l->k->low->target->masks == 1; /* what is gathered, too */
     along(&own, &own.outer[0], rows->from, rows->to);
 }
@@ -410,7 +411,7 @@ static void chunk_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
     if (l->short_sums) {
         ash_ref length = ash_kern_dim(k, l->inner[0].extent);
         size_t mark = ash_kern_mark(k);
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, length, ash_nest_index(n, l->narrow)));
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, length, ash_nest_index(n, ash_loops__short(l))));
         across_rows(l, rows);
         ash_kern_forget(k, mark);
         ash_nest_else(n);

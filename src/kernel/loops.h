@@ -21,7 +21,8 @@ typedef struct ash_kept {
     unsigned loop; /* the one that computes it */
     ash_dtype dtype;
     uint16_t buf;
-    ash_ref first; /* index of the worker's row */
+    ash_ref first;          /* index of the worker's row */
+    const ash_node *reader; /* of what lies in memory: the reduction whose operand it is; else NULL */
 } ash_kept;
 
 typedef struct ash_loops {
@@ -52,11 +53,12 @@ typedef struct ash_loops {
         threads; /* of a block that takes a row together, a vector each in turn; 0: a row is one thread's */
     bool by_columns; /* a vector goes down the rows of a chunk: what it reads from a table is the same */
     bool short_rows; /* rows may be less than two vectors: these have code of their own */
-    bool short_sums; /* so may be what is reduced along a vector: the more rows are then side by side */
+    bool short_sums; /* so may be what is reduced along a vector, which then goes across rows instead */
     unsigned full;   /* so many full vectors of one register each has a row that is being made; 0: any */
     int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
     ash_kept kept[ASH_MAX_KEPT];
     unsigned n_kept, loop; /* the loop over the reduced axes that is being made */
+    unsigned n_gathered;   /* 1: behind those that are kept, what is so where it is gathered */
 } ash_loops;
 
 /* --- loops_value.c ------------------------------------------------------------------------------------ */
@@ -66,6 +68,8 @@ ash_op ash_loops__combine_of(const ash_node *node, ash_dtype dtype);
 /* The index of the group's root; of the anchor's result. */
 void ash_loops__root_index(const ash_loops *l, ash_ix *idx);
 void ash_loops__anchor_index(const ash_loops *l, ash_ix *idx);
+/* The index of a reduction's first operand. */
+void ash_loops__operand_index(const ash_loops *l, const ash_node *node, ash_ix *idx);
 /* Where the element that a pool reads lies in the stored value behind its operand; false when that is
  * computed on the way. */
 bool ash_loops__pool_address(ash_loops *l, ash_value *stored, ash_ix *linear);
@@ -149,6 +153,9 @@ ash_dim ash_loops__emit_crossed(ash_loops *l);
 bool ash_loops__root_is_full(const ash_loops *l);
 /* Instructions to a vector of all that the group computes, about. */
 int64_t ash_loops__work(const ash_kern *k);
+/* Elements of the shortest sums that vectors go along (short_sums): fewer than a vector has, or, where much
+ * is computed of them, than one and three quarters. */
+int64_t ash_loops__short(const ash_loops *l);
 /* Chooses the values to keep and makes their memory. */
 void ash_loops__choose_kept(ash_loops *l);
 /* Around the body of one of the loops: what earlier ones have kept becomes known; what this one is the

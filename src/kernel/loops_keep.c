@@ -89,6 +89,65 @@ static int64_t visit(keep_survey *s, ash_value value) {
     return runs_along_row(l, info->node, &info->type) ? cost : 0;
 }
 
+static const ash_node *first_reduction(const ash_loops *l) {
+    const ash_kern *k = l->k;
+    const uint32_t *nodes = k->group->nodes;
+    while (!ash_loops__is_reduction(k, &k->graph->nodes.at[*nodes])) nodes++;
+    return &k->graph->nodes.at[*nodes];
+}
+
+/* Whether an operand of a node of the group shows a value, moved. */
+static bool moves(const ash_kern *k, ash_value operand, ash_value value) {
+    const ash_value_info *info = ash_graph__value(k->graph, operand);
+    while (info->kind == ASH_VALUE_NODE && k->low->fusion.group_of[info->node] == ASH_NO_GROUP) {
+        const ash_node *node = &k->graph->nodes.at[info->node];
+        for (unsigned i = 1; i < node->n_ins; i++)
+            if (node->ins[i] == value || moves(k, node->ins[i], value)) return true;
+        if (!node->n_ins) return false;
+        if (node->ins[0] == value) return true;
+        info = ash_graph__value(k->graph, node->ins[0]);
+    }
+    return false;
+}
+
+/* Whether the operand of the first reduction lies in memory, and what comes after reads it again, at the
+ * same places and no others. */
+static bool is_read_again(ash_loops *l) {
+    const ash_kern *k = l->k;
+    const ash_node *first = first_reduction(l);
+    const ash_value value = first->ins[0];
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    ash_ix idx[ASH_MAX_RANK], other[ASH_MAX_RANK];
+    bool again = false;
+    if (first->n_ins != 1 || l->n_kept == ASH_MAX_KEPT) return false;
+    if (info->kind == ASH_VALUE_NODE) {
+        const uint32_t group = k->low->fusion.group_of[info->node];
+        if (group == ASH_NO_GROUP || group == k->group_id) return false;
+    }
+    ash_loops__operand_index(l, first, idx);
+    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+        const uint32_t id = k->group->nodes[i];
+        const ash_node *node = &k->graph->nodes.at[id];
+        for (unsigned o = 0; o < node->n_ins; o++) {
+            if (moves(k, node->ins[o], value)) return false;
+            if (node == first || node->ins[o] != value) continue;
+            if (ash_loops__is_reduction(k, node))
+                ash_loops__operand_index(l, node, other);
+            else if (ash_op_is_elementwise(node->op))
+                index_of(l, id, &info->type, other);
+            else
+                return false;
+            if (memcmp(idx, other, info->type.rank * sizeof *idx) != 0) return false;
+            again = true;
+        }
+    }
+    return again;
+}
+
+int64_t ash_loops__short(const ash_loops *l) {
+    return l->n_kept ? l->narrow * 7 / 4 : l->narrow;
+}
+
 void ash_loops__choose_kept(ash_loops *l) {
     ash_kern *k = l->k;
     ash_dim count = l->vector_inner ? 1 : l->lanes;
@@ -101,15 +160,21 @@ void ash_loops__choose_kept(ash_loops *l) {
         s.loop++;
     }
     if (ash_loops__root_is_full(l)) visit(&s, l->value);
+    l->n_gathered = l->short_sums && is_read_again(l);
     for (unsigned i = 0; i < l->n_inner; i++) count = ash_kern_product(k, count, l->inner[i].extent);
-    if (l->short_sums) count = ash_kern_larger(k, count, (int64_t)l->narrow * l->narrow);
+    if (l->short_sums) count = ash_kern_larger(k, count, l->narrow * ash_loops__short(l));
     int64_t bytes, all = 0, most = ash_kern_max(k, count);
     for (unsigned i = 0; i < l->n_kept; i++)
         if (!ash_mul_i64(most, (int64_t)ash_dtype_size(l->kept[i].dtype), &bytes) ||
             !ash_add_i64(all, bytes, &all))
             all = INT64_MAX;
     if (all > ash_share_of(k->low->target->l2_bytes, k->low->target->costs.row_share)) l->n_kept = 0;
-    for (unsigned i = 0; i < l->n_kept; i++)
+    if (l->n_gathered) {
+        const ash_node *first = first_reduction(l);
+        const ash_dtype dtype = ash_kern_dtype(ash_graph__type(k->graph, first->ins[0])->dtype);
+        l->kept[l->n_kept] = (ash_kept){.value = first->ins[0], .dtype = dtype, .reader = first};
+    }
+    for (unsigned i = 0; i < l->n_kept + l->n_gathered; i++)
         l->kept[i].buf = ash_kern_scratch(k, l->kept[i].dtype, count, &l->kept[i].first);
 }
 
@@ -140,7 +205,10 @@ void ash_loops__keep(ash_loops *l) {
         if (v->loop != l->loop) continue;
         ash_ix idx[ASH_MAX_RANK];
         const ash_value_info *info = ash_graph__value(k->graph, v->value);
-        index_of(l, info->node, &info->type, idx);
+        if (v->reader)
+            ash_loops__operand_index(l, v->reader, idx);
+        else
+            index_of(l, info->node, &info->type, idx);
         ash_ref ref = ash_kern_splat(k, ash_kern_eval(k, v->value, idx));
         ash_nest_store(&k->nest, v->buf, position(l, v), ref, k->mask);
     }

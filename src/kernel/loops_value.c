@@ -16,9 +16,8 @@ void ash_loops__root_index(const ash_loops *l, ash_ix *idx) {
     idx[last] = ash_ix_add(ixs, ash_ix_mul(ixs, idx[last], l->extents[last + 1]), l->index[last + 1]);
 }
 
-/* The index of a reduction's operand: kept dims as labelled, reduced dims along the reduced axes in
- * order. */
-static void reduction_index(const ash_loops *l, const ash_node *node, ash_ix *idx) {
+/* Kept dims are as labelled, reduced dims along the reduced axes in order. */
+void ash_loops__operand_index(const ash_loops *l, const ash_node *node, ash_ix *idx) {
     const ash_kern *k = l->k;
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     const int8_t *labels = k->low->fusion.labels[node - k->graph->nodes.at];
@@ -255,7 +254,7 @@ ash_ref ash_loops__accumulate(ash_loops *l, const ash_node *node, unsigned opera
         a = pool_element(l, &hit);
     } else {
         ash_ix idx[ASH_MAX_RANK];
-        reduction_index(l, node, idx);
+        ash_loops__operand_index(l, node, idx);
         a = ash_kern_eval(k, node->ins[operand], idx);
     }
     if (k->collecting || ash_kern_lost(k)) return acc;
