@@ -390,8 +390,6 @@ static void any_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
     while (opened--) ash_nest_end(n);
 }
 
-enum { ACROSS = 3, ALONG = 4 }; /* what an element takes across a vector of rows, to a row along one */
-
 /* Rows whose sums are those of less than a vector, side by side: a vector goes across them. */
 static void across_rows(ash_loops *l, const some_rows *rows) {
     ash_loops own = *l;
@@ -411,11 +409,12 @@ static void chunk_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
     unsigned opened = 0;
     bool others = true;
     if (l->short_sums) {
+        const ash_costs *c = &k->low->target->costs;
         ash_ref length = ash_kern_dim(k, l->inner[0].extent);
         ash_ref some = ash_nest_binary(n, ASH_OP_SUB, rows->to, rows->from);
         ash_ref is_short = ash_nest_binary(n, ASH_OP_LT, length, ash_nest_index(n, ash_loops__short(l)));
-        ash_ref taken = ash_nest_binary(n, ASH_OP_MUL, length, ash_nest_index(n, ACROSS)),
-                saved = ash_nest_binary(n, ASH_OP_MUL, some, ash_nest_index(n, ALONG));
+        ash_ref taken = ash_nest_binary(n, ASH_OP_MUL, length, ash_nest_index(n, c->sums_column)),
+                saved = ash_nest_binary(n, ASH_OP_MUL, some, ash_nest_index(n, c->sums_row));
         ash_ref pays = ash_nest_binary(n, ASH_OP_LE, taken, saved);
         size_t mark = ash_kern_mark(k);
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_AND, is_short, pays));

@@ -153,8 +153,8 @@ ash_dim ash_loops__emit_crossed(ash_loops *l);
 bool ash_loops__root_is_full(const ash_loops *l);
 /* Instructions to a vector of all that the group computes, about. */
 int64_t ash_loops__work(const ash_kern *k);
-/* Elements of the shortest sums that vectors go along (short_sums): fewer than a vector has, or, where much
- * is computed of them, than one and three quarters. */
+/* Elements of the shortest sums that vectors go along (short_sums): as many as a vector has, or more where
+ * much is computed of them. */
 int64_t ash_loops__short(const ash_loops *l);
 /* Chooses the values to keep and makes their memory. */
 void ash_loops__choose_kept(ash_loops *l);

@@ -145,7 +145,7 @@ static bool is_read_again(ash_loops *l) {
 }
 
 int64_t ash_loops__short(const ash_loops *l) {
-    return l->n_kept ? l->narrow * 7 / 4 : l->narrow;
+    return l->n_kept ? l->narrow * l->k->low->target->costs.sums_quarters / 4 : l->narrow;
 }
 
 void ash_loops__choose_kept(ash_loops *l) {
