@@ -23,7 +23,7 @@ cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
 failed=0
 table=$(mktemp) names=$(mktemp)
-trap 'rm -f "$table" "$table.log" "$names"' EXIT
+trap 'rm -f "$table" "$table.log" "$table.err" "$names"' EXIT
 
 say() { printf '\n=== %s\n' "$*"; }
 
@@ -85,9 +85,13 @@ configure() {
     local tree=$1 again
     shift
     for again in 1 2; do
-        cmake -S . -B "$tree" -G Ninja --log-level=WARNING "$@" >"$table.log" 2>&1 || { cat "$table.log"; return 1; }
-        grep -q "require your cache to be deleted" "$table.log" || break
+        cmake -S . -B "$tree" -G Ninja --log-level=WARNING "$@" >"$table.log" 2>"$table.err" || {
+            cat "$table.log" "$table.err"
+            return 1
+        }
+        grep -q "require your cache to be deleted" "$table.err" || break
     done
+    cat "$table.err" >&2
 }
 
 # NAME, then cmake's arguments: builds it; of what the thread sanitizer looks at, only that
