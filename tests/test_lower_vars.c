@@ -668,8 +668,8 @@ static void parts_are_copied(void **state) {
 
 enum { SQUARES, SOFT, TURNED, SUMS };
 
-/* Of h rows of w numbers their sums of squares, their softmax, or the numbers times the exponentials of what
- * those from the other end lack to the greatest: so each is read in two places. */
+/* Of h rows of w numbers their sums of squares, their softmax, or the numbers times the exponentials of
+ * what those from the other end lack to the greatest: so each is read in two places. */
 static ash_graph *summed(int kind, int64_t h, int64_t w) {
     ash_graph *g = new_graph();
     const ash_dim rows = size(g, "h", 1, 300, h), columns = size(g, "w", 1, WIDEST, w);
