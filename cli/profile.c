@@ -155,6 +155,19 @@ static void show_rows(const struct row *rows, const struct sorted *order, size_t
     printf("              all %zu; %s from first to last\n", count, show_time(wall).text);
 }
 
+/* Says at which sizes operations and bytes are counted, where these are not the present ones. */
+static void show_maxima(ash_plan *plan) {
+    unsigned shown = 0;
+    for (size_t i = 0; i < ash_plan_var_count(plan); i++) {
+        ash_plan_var var = ASH_INIT(ash_plan_var);
+        if (ash_plan_var_at(plan, i, &var, NULL) != ASH_OK || var.value < 0 || var.value >= var.max)
+            continue;
+        printf("%s%s=%lld (now %lld)", shown++ ? ", " : "GFLOP/s, GB/s and bytes count the work at ",
+               var.name, (long long)var.max, (long long)var.value);
+    }
+    if (shown) printf("\n");
+}
+
 struct wishes {
     unsigned repeat, limit;
     const struct key *key;
@@ -172,6 +185,7 @@ static bool profile_plan(struct session *s, const struct wishes *w) {
     if (good) {
         qsort(order, count, sizeof *order, by_value);
         show_rows(rows, order, count, w->limit ? w->limit : count, wall);
+        show_maxima(s->plan);
         printf("\n");
         good = show_timeline(s) && (!w->trace || write_trace(s, w->trace));
     }

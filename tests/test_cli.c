@@ -184,6 +184,13 @@ static void check_dynamic_dims(void **state) {
         ashlar("run %s/dynamic/model.onnx --no-cache --repeat 1 --var rows=1..9 --input x=%s/short.npy"),
         0);
     says("y: f32[2, 12]");
+    assert_int_equal(
+        ashlar(
+            "profile %s/dynamic/model.onnx --no-cache --repeat 1 --var rows=1..9 --input x=%s/short.npy"),
+        0);
+    says("bytes count the work at rows=9 (now ");
+    assert_int_equal(ashlar("profile %s/dynamic/model.onnx --no-cache --repeat 1 --var rows=5"), 0);
+    assert_null(strstr(room.out, "count the work at"));
     assert_int_equal(ashlar("run --check %s/dynamic --no-cache --repeat 1 --var rows=4..9"), 1);
     says("f32[3, 12]");
     /* Of what is not said there is one element, and the output says so. */
