@@ -222,10 +222,12 @@ static void choose_sizes(winograd *g) {
     const ash_costs *c = &target->costs;
     int64_t scratch = ASH_MIN(ASH_MAX(target->l2_bytes, c->wino_least_scratch), c->wino_most_scratch);
     int64_t all = ASH_MIN(ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1), LARGE);
-    int64_t few = 1; /* of an image a quarter of the bounds long and wide */
-    for (unsigned s = 0; s < 2; s++) {
-        const int64_t apart = ash_dim_is_const(g->tiles[s]) ? 1 : 4;
-        if (!ash_mul_i64(few, ash_ceil_div(ash_kern_max(g->k, g->tiles[s]), apart), &few)) few = LARGE;
+    const ash_dim extents_of[] = {ash_graph__type(g->k->graph, g->node->out)->dims[0], g->tiles[0],
+                                  g->tiles[1]};
+    int64_t few = 1; /* of a quarter of as many images as there can be, a quarter as long and wide */
+    for (size_t i = 0; i < ASH_COUNT(extents_of); i++) {
+        const int64_t apart = ash_dim_is_const(extents_of[i]) ? 1 : ASH_TILE_USUAL;
+        if (!ash_mul_i64(few, ash_ceil_div(ash_kern_max(g->k, extents_of[i]), apart), &few)) few = LARGE;
     }
     if (g->channel_blocks * g->x_lanes > LARGE || g->vectors > LARGE) {
         g->k->failed = g->k->too_large = true;
