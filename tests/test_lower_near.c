@@ -468,9 +468,21 @@ static void test_signed_zeros(void **state) {
 
 /* --- asking ahead ----------------------------------------------------------------------------------- */
 
+/* What the first-level cache is asked for. */
+static unsigned count_near(const ash_program *p) {
+    unsigned found = 0;
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
+            const ash_inst *inst = &p->nests.at[i].code.at[k];
+            found += inst->op == ASH_NEST_PREFETCH && inst->i == 0;
+        }
+    return found;
+}
+
 /* A product of some rows by packed columns, which are no multiple of a vector: what its kernels ask for,
- * with lines asked for so many times from so many bytes on. */
-static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64_t ahead) {
+ * with lines asked for so many times from so many bytes on; *near, if not NULL, of these the first-level
+ * cache. */
+static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64_t ahead, unsigned *near) {
     const int64_t vars[8] = {0}, terms = 96, blocks = 12, n = blocks * 16 - 3;
     const ash_attr attrs[] = {ASH_ATTR_I(N, n), ASH_ATTR_I(B_BLOCK, 16)};
     ash_graph *g = new_graph();
@@ -486,6 +498,7 @@ static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64
     test_interpreted(g, &target, NULL, vars, inputs, expected, 1e-6);
     assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
     unsigned found = count(p, ASH_NEST_PREFETCH);
+    if (near) *near = count_near(p);
     ash_program__free(p);
     test_free_expected(g, expected);
     test_free_inputs(g, inputs);
@@ -497,20 +510,28 @@ static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64
 static void test_streams_are_asked_for(void **state) {
     (void)state;
     const ash_target *wide = &targets[2], *narrow = &targets[1];
-    unsigned once = count_asked(8, *wide, 1, 4096);
+    unsigned once = count_asked(8, *wide, 1, 4096, NULL);
     assert_true(once >= 1);
-    assert_int_equal(count_asked(8, *wide, 3, 4096), 3 * once);
-    assert_int_equal(count_asked(8, *wide, 3, wide->costs.line_bytes), once); /* not nearer than a line */
-    assert_int_equal(count_asked(8, *wide, 0, 4096), 0);
-    assert_int_equal(count_asked(1, *wide, 2, 4096), 0);
+    assert_int_equal(count_asked(8, *wide, 3, 4096, NULL), 3 * once);
+    for (int64_t near = 0; near < 4; near++) {
+        ash_target other = *wide;
+        other.costs.stream_near = near;
+        unsigned found;
+        assert_int_equal(count_asked(8, other, 3, 4096, &found), 3 * once);
+        assert_int_equal(found, (int64_t)once * near);
+        assert_int_equal(count_asked(8, other, 3, wide->costs.line_bytes, &found), once);
+        assert_int_equal(found, near ? once : 0); /* the others are too near */
+    }
+    assert_int_equal(count_asked(8, *wide, 0, 4096, NULL), 0);
+    assert_int_equal(count_asked(1, *wide, 2, 4096, NULL), 0);
     ash_target eager = *wide;
     eager.costs.stream_work = 1;
-    assert_true(count_asked(1, eager, 2, 4096) >= 2);
+    assert_true(count_asked(1, eager, 2, 4096, NULL) >= 2);
     eager.l1_bytes = 1 << 20; /* what stays in the first-level cache is not asked for */
-    assert_int_equal(count_asked(1, eager, 2, 4096), 0);
-    once = count_asked(6, *narrow, 1, 4096); /* two vectors to a line */
+    assert_int_equal(count_asked(1, eager, 2, 4096, NULL), 0);
+    once = count_asked(6, *narrow, 1, 4096, NULL); /* two vectors to a line */
     assert_true(once >= 1);
-    assert_int_equal(count_asked(6, *narrow, 2, 4096), once);
+    assert_int_equal(count_asked(6, *narrow, 2, 4096, NULL), once);
 }
 
 /* --- ends --------------------------------------------------------------------------------------------- */

@@ -129,31 +129,50 @@ static void every_row_is_in_one_tile(void **state) {
     }
 }
 
-/* Cut evenly, each row is in one tile of a height that there is, and none is low but that of few rows. */
+/* The heights that rows in tiles of `shape` are cut into evenly, beside tiles that take `few` rows. */
+static void check_even(const ash_target *target, ash_tile_shape shape, int64_t steps, unsigned few) {
+    const ash_tile_heights h = ash_tile_cut_evenly(target, shape, steps, few);
+    assert_int_equal(h.at[0], shape.rows);
+    assert_int_equal(h.at[h.n - 1], 1);
+    for (unsigned i = 2; i < h.n; i++) assert_int_equal(h.at[i], h.at[i - 1] - 1);
+    assert_true(!few || h.hides > few);
+    for (int64_t count = few ? few + 1 : 0; count < 4 * (int64_t)shape.rows && h.hides; count++) {
+        int64_t first, whole = ash_tile_whole_rows(&h, count, &first);
+        const int64_t second = count - whole - first;
+        assert_int_equal(whole % shape.rows, 0);
+        assert_true(first >= second && second >= 0 && first <= h.at[h.n > 1]);
+        const int64_t least = ASH_MIN((int64_t)h.hides, (shape.rows + 1) / 2); /* two in h.at[0] + 1 */
+        if (count >= h.hides && first) assert_true(first >= least);
+        if (second) assert_true(second >= least);
+        if (first) assert_true(first > few);
+        if (second) assert_true(second > few);
+    }
+}
+
+/* Cut evenly, each row is in one tile of a height that there is, and none is low but that of few rows.
+ * What other tiles take of few rows has registers, and no other tile is as low. */
 static void even_tiles_are_not_low(void **state) {
     (void)state;
+    unsigned others = 0;
     for (size_t l = 0; l < ASH_COUNT(levels); l++) {
         ash_target target;
         target_of(levels[l], &target);
         for (unsigned vectors = 1; vectors <= 8; vectors++)
-            for (unsigned rows = 1; rows * vectors <= ASH_TILE_MAX; rows++) {
-                const ash_tile_heights h =
-                    ash_tile_cut_evenly(&target, (ash_tile_shape){rows, vectors}, 900);
-                assert_int_equal(h.at[0], rows);
-                assert_int_equal(h.at[h.n - 1], 1);
-                for (unsigned i = 2; i < h.n; i++) assert_int_equal(h.at[i], h.at[i - 1] - 1);
-                for (int64_t count = 0; count < 4 * (int64_t)rows && h.hides; count++) {
-                    int64_t first, whole = ash_tile_whole_rows(&h, count, &first);
-                    const int64_t second = count - whole - first;
-                    assert_int_equal(whole % rows, 0);
-                    assert_true(first >= second && second >= 0 && first <= h.at[h.n > 1]);
-                    const int64_t least =
-                        ASH_MIN((int64_t)h.hides, (rows + 1) / 2); /* two in h.at[0] + 1 */
-                    if (count >= h.hides && first) assert_true(first >= least);
-                    if (second) assert_true(second >= least);
+            for (unsigned rows = 1; rows * vectors <= ASH_TILE_MAX; rows++)
+                for (int64_t steps = 4; steps <= 900; steps *= 15) {
+                    const ash_tile_extents extents = {
+                        .rows = 40, .blocks = 7, .open_rows = true, .evenly = true};
+                    const ash_tile_shape shape = {rows, vectors},
+                                         few = ash_tile_choose_few(&target, shape, &extents, steps);
+                    check_even(&target, shape, steps, 0);
+                    if (!few.rows) continue;
+                    others++;
+                    check_even(&target, shape, steps, few.rows);
+                    assert_true(few.vectors % vectors == 0 && few.vectors > vectors && few.vectors <= 7);
+                    assert_true(few.rows * few.vectors + few.vectors < target.vector_registers);
                 }
-            }
     }
+    assert_true(others > 0);
 }
 
 /* --- products ----------------------------------------------------------------------------------------- */
@@ -398,6 +417,16 @@ static const shape shapes[] = {
     {16, 16, {3, 3}, 2, SAME, SAME, 1, 16, 1},
     {16, 16, {3, 3}, 3, SAME, SAME, 2, 1, 1},
     {16, 16, {1, 12}, 7, SAME, SAME, 1, 1, 1}, /* of many kinds */
+    {16,
+     80,
+     {3, 3},
+     2,
+     SAME,
+     SAME,
+     1,
+     1,
+     1}, /* short lines take several strips at once, and what is left */
+    {16, 112, {1, 3}, 1, 2, 1, 1, 1, 1},
 };
 
 /* Every other width for one level, the rest for the other. */
@@ -445,27 +474,29 @@ static void convolutions_are_tiles(void **state) {
 /* Sums that wait in memory between slices of the channels: each tile has its own. */
 static void sums_survive_between_slices(void **state) {
     (void)state;
-    const shape s = {256, 32, {3, 3}, 1, 1, 1, 1, 1, 1};
+    const shape sliced[] = {{256, 32, {3, 3}, 1, 1, 1, 1, 1, 1}, {96, 112, {3, 3}, 1, 1, 1, 1, 1, 1}};
     ash_target target;
     ash_diag diag;
     ash_program *p;
     target_of("x86-64-v4", &target);
     target.l1_bytes = 32 << 10;
     const int64_t lanes = ash_target_lanes(&target, sizeof(float));
-    ash_graph *open = conv(&s, lanes, 0, 0);
-    assert_ok(ash_program__lower(open, &target, NULL, &p, &diag));
-    bool scratch = false;
-    for (size_t i = 0; i < p->buffers.len; i++) scratch |= p->buffers.at[i].kind == ASH_BUFFER_SCRATCH;
-    assert_true(scratch);
-    ash_program__free(p);
-    for (int64_t w = 1; w < WIDEST; w += 12) {
-        ash_wide *inputs = test_inputs(open, (int64_t[]){2, w}),
-                 *expected = test_expected(open, inputs, (int64_t[]){2, w});
-        test_interpreted(open, &target, NULL, (int64_t[]){2, w}, inputs, expected, 1e-6);
-        test_free_expected(open, expected);
-        test_free_inputs(open, inputs);
+    for (size_t k = 0; k < ASH_COUNT(sliced); k++) {
+        ash_graph *open = conv(&sliced[k], lanes, 0, 0);
+        assert_ok(ash_program__lower(open, &target, NULL, &p, &diag));
+        bool scratch = false;
+        for (size_t i = 0; i < p->buffers.len; i++) scratch |= p->buffers.at[i].kind == ASH_BUFFER_SCRATCH;
+        assert_true(scratch);
+        ash_program__free(p);
+        for (int64_t w = 1; w < WIDEST; w += w < 5 ? 2 : 10) {
+            ash_wide *inputs = test_inputs(open, (int64_t[]){2, w}),
+                     *expected = test_expected(open, inputs, (int64_t[]){2, w});
+            test_interpreted(open, &target, NULL, (int64_t[]){2, w}, inputs, expected, 1e-6);
+            test_free_expected(open, expected);
+            test_free_inputs(open, inputs);
+        }
+        ash_graph_destroy(open);
     }
-    ash_graph_destroy(open);
 }
 
 /* --- pools -------------------------------------------------------------------------------------------- */

@@ -98,10 +98,13 @@ static void set_pairs(ash_target *target) {
 
 /* What a make of processors costs otherwise than the table says. A Zen 4 drops what it is asked for while
  * it waits for as many lines as it can, so that all is asked for again, nearer (docs/codegen.md, "One
- * stream"). */
+ * stream" and "Few rows"). */
 static void set_costs(ash_target *target) {
-    target->costs = ash_costs__cpu;
-    if (is_make(target, "znver")) target->costs.bits_ahead = 16 << 10, target->costs.bits_asks = 3;
+    ash_costs *c = &target->costs;
+    *c = ash_costs__cpu;
+    if (!is_make(target, "znver")) return;
+    c->bits_ahead = 16 << 10, c->bits_asks = 3;
+    c->stream_work = 8, c->stream_ahead = 4096, c->stream_asks = 2, c->stream_near = 0;
 }
 
 void ash_target__fill(ash_target *target) {

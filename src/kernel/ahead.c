@@ -54,9 +54,13 @@ void ash_ahead_ask_stream(ash_kern *k, const ash_ahead *ahead, unsigned rows, un
     if (!ahead->streams || work * ahead->line < c->stream_work * vectors * elements) return;
     int64_t asks = c->stream_asks * elements / ahead->line; /* a line's vectors share them */
     asks = ASH_MAX(asks, ASH_MIN(c->stream_asks, 1));
-    for (int64_t i = 0; i < asks && c->stream_ahead >> i >= c->line_bytes; i++) {
-        int64_t lines = (c->stream_ahead >> i) / c->line_bytes;
-        ash_nest_prefetch_far(n, ahead->buf,
-                              ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, lines * ahead->line)));
+    while (asks > 0 && c->stream_ahead >> (asks - 1) < c->line_bytes) asks--;
+    for (int64_t i = 0; i < asks; i++) {
+        const int64_t lines = (c->stream_ahead >> i) / c->line_bytes;
+        const ash_ref then = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_index(n, lines * ahead->line));
+        if (i < asks - c->stream_near)
+            ash_nest_prefetch_far(n, ahead->buf, then);
+        else
+            ash_nest_prefetch(n, ahead->buf, then, false);
     }
 }

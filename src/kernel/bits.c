@@ -486,8 +486,7 @@ static ash_dim emit(ash_bits *b) {
     bool few = is_few(b);
     int64_t vector_bytes = b->inner * b->lanes * (int64_t)sizeof(float);
     int64_t near = ASH_MAX(ash_share_of(target->l2_bytes, c->near_share) / ASH_MAX(vector_bytes, 1), 1);
-    bool apart = b->inner * (int64_t)sizeof(float) % c->set_bytes;
-    unsigned most_rows = apart ? ASH_TILE_MAX : (unsigned)c->set_rows;
+    const unsigned most_rows = ash_tile_most_rows(target, b->inner * (int64_t)sizeof(float));
     ash_tile_extents extents = {.rows = m, .blocks = vectors};
     b->shape = few ? (ash_tile_shape){1, b->per}
                    : ash_tile_choose(target, &extents, b->inner, most_rows, ASH_TILE_F32);

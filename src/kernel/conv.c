@@ -535,6 +535,8 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     }
     if (c->tiles.height)
         ash_conv__emit_registers(c, vectors, first_vector, ash_nest_index(n, 0), ash_kern_dim(k, c->width));
+    else if (c->takes_few)
+        ash_conv__emit_few_line(c, vectors, first_vector);
     else if (ash_dim_is_const(c->width))
         ash_conv__emit_line(c, shape, vectors, first_vector);
     else
@@ -542,6 +544,51 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_tile_slices_close(k, &c->slices);
+}
+
+/* The same in `strips` strips of `vectors` vectors, of which the last one may have fewer. */
+static void emit_known_strips(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref strip,
+                              ash_ref first_vector, ash_ref from, ash_ref to) {
+    ash_nest *n = &c->k->nest;
+    const int64_t blocks = blocks_of(c), strips = ash_ceil_div(blocks, vectors);
+    const unsigned last = (unsigned)(blocks % vectors);
+    if (last) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
+    emit_lines(c, shape, vectors, first_vector, from, to);
+    if (!last) return;
+    ash_nest_else(n);
+    emit_lines(c, shape, last, first_vector, from, to);
+    ash_nest_end(n);
+}
+
+/* Strips of `shape` side by side, as many as tiles of short lines have vectors, or the last ones: short
+ * lines take all of them at once, others strip by strip. The former's slices are as much shorter as their
+ * strips are wider. */
+static void emit_strips(conv *c, ash_tile_shape shape, ash_ref strip, ash_ref first_vector, ash_ref from,
+                        ash_ref to) {
+    ash_kern *k = c->k;
+    ash_nest *n = &k->nest;
+    const conv all = *c;
+    const int64_t blocks = blocks_of(c);
+    const unsigned rest = (unsigned)(blocks % shape.vectors);
+    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, first_vector, ash_nest_index(n, c->few.vectors)),
+            whole = ash_nest_binary(n, ASH_OP_MIN, end, ash_nest_index(n, blocks - rest));
+    ash_nest_if(n,
+                ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(k, c->width), ash_nest_index(n, c->few.rows)));
+    c->takes_few = true;
+    c->ahead.asks = false;
+    c->sums = c->few.vectors * c->lanes;
+    if (c->slices.count > 1) c->slices.size = ash_ceil_div(c->slices.size, c->few.vectors / shape.vectors);
+    emit_known_strips(c, shape, c->few.vectors, strip, first_vector, from, to);
+    *c = all;
+    ash_nest_else(n);
+    emit_lines(c, shape, shape.vectors, ash_nest_loop(n, first_vector, whole, shape.vectors, 1), from, to);
+    ash_nest_end(n);
+    if (rest) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, whole, end));
+        emit_lines(c, shape, rest, whole, from, to);
+        ash_nest_end(n);
+    }
+    ash_nest_end(n);
 }
 
 /* The most that a dim can be, or is where the kernel is for small images alone. */
@@ -566,6 +613,17 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
                                          (c->merged || ash_dim_is_const(c->width) ? 1 : ASH_TILE_USUAL),
                            .strips = c->in_lanes ? 1 : strips,
                            .strip_bytes = steps * c->terms * strip * c->number_bytes};
+}
+
+/* Tiles of short lines, of several strips side by side, if lines may be short. */
+static ash_tile_shape choose_few(const conv *c, ash_tile_shape shape, const ash_tile_extents *extents) {
+    const ash_tile_shape few =
+        ash_tile_choose_few(c->k->low->target, shape, extents, ash_conv__inner_steps(c));
+    int64_t least, most;
+    ash_dims_bounds(c->k->ixs.dims, c->width, &least, &most);
+    const bool may_be = extents->open_rows && !c->in_lanes && !c->tiles.height &&
+                        !ash_conv__is_by_rows(c) && ash_conv__may_be_few(c);
+    return may_be && least <= few.rows && few.rows < most ? few : (ash_tile_shape){0};
 }
 
 bool ash_conv__prepare(ash_conv *c) {
@@ -596,25 +654,31 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
                                       .blocks = c->in_lanes ? 1 : blocks,
                                       .open_rows = open,
                                       .lines = open,
+                                      .whole_lines = open && ash_conv__has_long_edges(c),
                                       .edges = open ? (c->pad[1] > 0) + (c->past[1] > 0) : 0};
     ash_tile_shape shape =
         ash_tile_choose(k->low->target, &extents, ash_conv__inner_steps(c), most_rows, c->math);
     ash_conv__choose_registers(c, &extents, &shape);
-    int64_t strips = ash_ceil_div(blocks, shape.vectors);
+    c->few = choose_few(c, shape, &extents);
+    const unsigned vectors = c->few.rows ? c->few.vectors : shape.vectors;
+    int64_t strips = ash_ceil_div(blocks, vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c->space; s++) lines = ash_kern_product(k, lines, c->out[s]);
     if (c->merged) lines = c->width;
-    ash_tile_work work = work_of(c, shape, strips, lines);
+    ash_tile_work work = work_of(c, (ash_tile_shape){shape.rows, vectors}, strips, lines);
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
     int64_t channel_blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     int64_t positions = per * (c->merged ? 1 : ash_kern_max(k, c->width));
+    if (c->few.rows) /* see emit_strips */
+        work = work_of(c, shape, ash_ceil_div(blocks, shape.vectors), lines);
     c->sums = shape.vectors * c->lanes;
+    const int64_t sums = ASH_MAX(positions * c->sums, per * c->few.rows * c->few.vectors * c->lanes);
     c->slices = (ash_tile_slices){.count = 1, .size = channel_blocks, .total = channel_blocks};
     if (!c->tiles.height)
         c->slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
-                                   positions / shape.rows, positions * c->sums, ash_tile_dtype(c->math));
+                                   positions / shape.rows, sums, ash_tile_dtype(c->math));
     plan_sums(c);
     c->from_all = !cut.lines_stay;
     if (!c->in_lanes && c->x_block > c->terms) {
@@ -639,17 +703,11 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
                         ash_kern_dim(k, lines));
-    ash_ref first_vector = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
-    unsigned last = (unsigned)(blocks % shape.vectors);
-    if (last) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, strips - 1)));
-        emit_lines(c, shape, shape.vectors, first_vector, from, to);
-        ash_nest_else(n);
-        emit_lines(c, shape, last, first_vector, from, to);
-        ash_nest_end(n);
-    } else {
-        emit_lines(c, shape, shape.vectors, first_vector, from, to);
-    }
+    ash_ref first_vector = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, vectors));
+    if (c->few.rows)
+        emit_strips(c, shape, strip, first_vector, from, to);
+    else
+        emit_known_strips(c, shape, vectors, strip, first_vector, from, to);
     ash_nest_end(n);
 }
 

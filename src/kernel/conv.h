@@ -47,7 +47,9 @@ typedef struct ash_conv {
     ash_sym channel_block, channel, step[ASH_CONV_SPACE]; /* of the sum; channel counts inside a block */
     ash_sym four, four_lane;     /* of the weights: the step inside a block, and the lane */
     ash_ix anchor[ASH_MAX_RANK]; /* index of the result */
-    ash_tile_slices slices;      /* of the channel blocks */
+    ash_tile_shape few; /* tiles of short lines, of several strips side by side; rows 0: there are none */
+    bool takes_few;     /* the present ones are such */
+    ash_tile_slices slices; /* of the channel blocks */
     unsigned put; /* tiles are put in memory, as those of so many positions; 0: each is stored by itself */
     ash_partial_blocks
         sum_blocks[1 + ASH_CONV_SPACE]; /* partial sums: of the channel blocks, then of the window */
@@ -91,6 +93,11 @@ void ash_conv__emit_tile(ash_conv *c, const ash_conv_pattern *p, unsigned vector
  * from `first_vector` on; or of positions [from, to) of one, at most `most`, all of them inside. */
 void ash_conv__emit_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
+/* Whether the edges of a line are longer than a tile needs to be. */
+bool ash_conv__has_long_edges(const ash_conv *c);
+/* The same of a line that is no longer than tiles of few positions (`few`), which such lines may have. */
+bool ash_conv__may_be_few(const ash_conv *c);
+void ash_conv__emit_few_line(ash_conv *c, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
                            ash_ref first_vector, ash_ref from, ash_ref to);
 

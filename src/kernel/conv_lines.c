@@ -13,6 +13,8 @@
  *     width 27     | 7: left | 14 | 6: right |
  *     width 7      | 7: both |
  *
+ * The shortest ones take several strips of output channels at once (ash_tile_choose_few).
+ *
  * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the
  * right end, or on padding that is an expression. The tile is then there for each case. Where these are
  * many, the edges go position by position, with the window cut to what lies inside, and so do the longer
@@ -347,6 +349,7 @@ static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vector
     ash_ref width = ash_kern_dim(c->k, c->width);
     int64_t least, largest, sizes = most_sizes(c, heights, most);
     ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
+    least = ASH_MAX(least, (int64_t)c->few.rows + (c->few.rows > 0)); /* shorter ones are done */
     const bool own = sizes >= ASH_MAX(least, 1), both = own && sizes < most;
     if (both) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, width, ash_nest_index(n, sizes)));
     if (own) emit_own_sizes(c, heights, vectors, first_vector, ASH_MIN(ASH_MAX(least, 0), sizes), sizes);
@@ -355,10 +358,34 @@ static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vector
     if (both) ash_nest_end(n);
 }
 
+bool ash_conv__has_long_edges(const conv *c) {
+    const int64_t longest = ash_ceil_div(ASH_MAX(c->pad[1], c->past[1]), c->stride[c->space - 1]);
+    return longest > c->k->low->target->costs.line_edge;
+}
+
 /* The longest line with a tile of its own size. With edges a line has some more of them, which is little
- * where they are long. */
+ * where they have many steps, but for long edges, whose columns have few positions inside. */
 static int64_t longest_whole(const conv *c, const ash_tile_heights *heights) {
-    return ash_tile_is_short(c->k->low->target, ash_conv__inner_steps(c)) ? heights->at[0] : 0;
+    const bool few_steps = ash_tile_is_short(c->k->low->target, ash_conv__inner_steps(c));
+    return few_steps || ash_conv__has_long_edges(c) ? heights->at[0] : 0;
+}
+
+/* How far padding and the window reach out of the present line, where that is not known. */
+static void find_margins(conv *c) {
+    if (c->pad[0] < c->pad[1]) c->begins = ash_kern_dim(c->k, c->before[c->space - 1]);
+    if (c->past[0] < c->past[1]) c->reaches = ash_kern_dim(c->k, c->over);
+}
+
+bool ash_conv__may_be_few(const conv *c) {
+    return are_few(c);
+}
+
+void ash_conv__emit_few_line(conv *c, unsigned vectors, ash_ref first_vector) {
+    const ash_tile_heights heights = {.n = 1, .at = {c->few.rows}};
+    int64_t least, largest;
+    ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
+    find_margins(c);
+    emit_own_sizes(c, &heights, vectors, first_vector, ASH_MAX(least, 1), c->few.rows);
 }
 
 /* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
@@ -371,8 +398,7 @@ void ash_conv__emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, a
     int64_t left = edge(c, c->pad[1], least), right = edge(c, c->past[1], least);
     int64_t enough = ASH_MAX(left + right, 2 * least), whole = longest_whole(c, &heights);
     if (has_sizes(c, &heights, whole)) enough = ASH_MAX(enough, whole + 1);
-    if (c->pad[0] < c->pad[1]) c->begins = ash_kern_dim(k, c->before[c->space - 1]);
-    if (c->past[0] < c->past[1]) c->reaches = ash_kern_dim(k, c->over);
+    find_margins(c);
     bool both = enough <= most;
     if (both) {
         ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->width)));

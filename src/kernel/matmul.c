@@ -38,6 +38,7 @@ typedef struct product {
     int64_t far;          /* elements from a vector of the second operand to the next one */
     int64_t run;          /* terms of the first operand that lie side by side */
     bool one_by_one;      /* vectors of few rows in tiles */
+    ash_tile_shape few;   /* the highest tile of several strips side by side; rows 0: there is none such */
     unsigned put; /* tiles are put in memory, as those of so many rows; 0: each is stored by itself */
     ash_sym batch[ASH_MAX_RANK];
 } product;
@@ -292,7 +293,21 @@ static void emit_height(product *p, const any_tile *t, unsigned first, unsigned 
     ash_nest_end(n);
 }
 
-/* Rows [from, to), whose number is known at run time alone, cut evenly. */
+/* The same, and what follows its sums. */
+static void emit_any_tile(product *p, const any_tile *any, unsigned first, unsigned end) {
+    ash_tile t = make_tile(p, any->heights->at[first], any->vectors, any->block0);
+    const bool one_of = ash_tile_is_worth_a_loop(&t);
+    if (one_of) p->put = t.rows;
+    emit_height(p, any, first, end);
+    if (one_of) {
+        ash_tile_set_root(&t, p->out);
+        ash_tile_store_put(&t, p->row, any->row0, any->height);
+    }
+    p->put = 0;
+}
+
+/* Rows [from, to), whose number is known at run time alone, cut evenly. Where there are tiles of few rows
+ * they are more than these have. */
 static void emit_even_rows(product *p, const ash_tile_heights *h, unsigned vectors, ash_ref from,
                            ash_ref to, ash_ref block0) {
     ash_nest *n = &p->k->nest;
@@ -304,15 +319,10 @@ static void emit_even_rows(product *p, const ash_tile_heights *h, unsigned vecto
     ash_ref row0 = ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_binary(n, ASH_OP_MUL, tile, high));
     ash_ref height = ash_nest_binary(n, ASH_OP_MIN, high, ash_nest_binary(n, ASH_OP_SUB, to, row0));
     const any_tile rest = {h, vectors, height, row0, block0};
-    ash_tile t = make_tile(p, h->at[1], vectors, block0);
-    const bool one_of = ash_tile_is_worth_a_loop(&t);
-    if (one_of) p->put = t.rows;
-    emit_height(p, &rest, 1, h->n);
-    if (one_of) {
-        ash_tile_set_root(&t, p->out);
-        ash_tile_store_put(&t, p->row, row0, height);
-    }
-    p->put = 0;
+    const ash_ahead ahead = p->ahead;
+    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams;
+    emit_any_tile(p, &rest, 1, h->n - p->few.rows);
+    p->ahead = ahead;
     ash_nest_end(n);
 }
 
@@ -322,8 +332,9 @@ static void emit_vector_rows(product *p, ash_tile_shape shape, unsigned vectors,
     /* blocks of rows are whole tiles: only the last has a rest, always the same where m is a number */
     int64_t steps = ash_ceil_div(ash_kern_max(p->k, p->inner), p->terms);
     const bool open = !ash_dim_is_const(p->m);
-    const ash_tile_heights heights = open ? ash_tile_cut_evenly(p->k->low->target, shape, steps)
-                                          : ash_tile_cut_rows(p->k->low->target, shape, p->m, steps);
+    const ash_target *target = p->k->low->target;
+    const ash_tile_heights heights = open ? ash_tile_cut_evenly(target, shape, steps, p->few.rows)
+                                          : ash_tile_cut_rows(target, shape, p->m, steps);
     if (heights.hides) {
         emit_even_rows(p, &heights, vectors, from, to, block0);
         return;
@@ -395,6 +406,49 @@ static void emit_known_strip(product *p, ash_tile_shape shape, ash_ref strip, as
     if (!last) return;
     ash_nest_else(n);
     emit_rows(p, shape, last, from, to, block0);
+    ash_nest_end(n);
+}
+
+/* Rows [from, to), no more than a tile of few has. */
+static void emit_few(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
+    ash_tile_heights heights = {0};
+    while (heights.n < p->few.rows) heights.at[heights.n] = p->few.rows - heights.n, heights.n++;
+    const ash_ahead ahead = p->ahead;
+    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams; /* one tile takes all of them */
+    const any_tile any = {&heights, vectors, ash_nest_binary(&p->k->nest, ASH_OP_SUB, to, from), from,
+                          block0};
+    emit_any_tile(p, &any, 0, heights.n);
+    p->ahead = ahead;
+}
+
+/* Strips of `shape` side by side, as many as tiles of few rows have vectors, or the last ones: few rows
+ * take all of them at once, more take strip by strip. */
+static void emit_strips(product *p, ash_tile_shape shape, ash_ref strip, ash_ref from, ash_ref to,
+                        ash_ref block0) {
+    ash_nest *n = &p->k->nest;
+    const int64_t blocks = ash_ceil_div(p->n, p->lanes), all = ash_ceil_div(blocks, p->few.vectors);
+    const unsigned last = (unsigned)(blocks % p->few.vectors), rest = (unsigned)(blocks % shape.vectors);
+    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, p->few.vectors)),
+            whole = ash_nest_binary(n, ASH_OP_MIN, end, ash_nest_index(n, blocks - rest)),
+            is_whole = ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, all - 1)),
+            most = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, p->few.rows));
+    p->columns = p->n;
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, to, most));
+    if (last) ash_nest_if(n, is_whole);
+    emit_few(p, p->few.vectors, from, to, block0);
+    if (last) {
+        ash_nest_else(n);
+        emit_few(p, last, from, to, block0);
+        ash_nest_end(n);
+    }
+    ash_nest_else(n);
+    emit_vector_rows(p, shape, shape.vectors, from, to, ash_nest_loop(n, block0, whole, shape.vectors, 1));
+    ash_nest_end(n);
+    if (rest) {
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, whole, end));
+        emit_vector_rows(p, shape, rest, from, to, whole);
+        ash_nest_end(n);
+    }
     ash_nest_end(n);
 }
 
@@ -482,25 +536,27 @@ static ash_dim emit_columns(product *p) {
     int64_t m = ash_kern_max(k, p->m), blocks = ash_ceil_div(ash_kern_max(k, p->n), p->lanes), apart;
     int64_t steps = ash_ceil_div(ash_kern_max(k, p->inner), p->terms);
     int64_t step_bytes = p->terms * p->size;
-    /* Rows that share the few lines of one cache set: no more of them than leave room for the rest. As many
-     * where their distance is an expression, and each has an address of its own. */
-    const ash_costs *c = &k->low->target->costs;
-    bool many = stride_along(p, p->a.linear, p->row, &apart) && apart * p->size % c->set_bytes;
-    unsigned most_rows = many ? ASH_TILE_MAX : (unsigned)c->set_rows;
+    /* where their distance is an expression each row has an address of its own */
+    const bool known = stride_along(p, p->a.linear, p->row, &apart);
+    const unsigned most_rows = known ? ash_tile_most_rows(k->low->target, apart * p->size)
+                                     : (unsigned)k->low->target->costs.set_rows;
     const ash_tile_extents extents = {.rows = ASH_MAX(m, 1),
                                       .blocks = ASH_MAX(blocks, 1),
                                       .open_rows = !ash_dim_is_const(p->m),
+                                      .whole_strips = true,
                                       .evenly = true,
                                       .open_blocks = !ash_dim_is_const(p->n)};
     ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows, p->math);
     choose_registers(p, &extents, steps, &shape);
-    int64_t strips = ash_ceil_div(blocks, shape.vectors), width = shape.vectors * p->lanes;
+    if (!p->tiles.height) p->few = ash_tile_choose_few(k->low->target, shape, &extents, steps);
+    const unsigned vectors = p->few.rows ? p->few.vectors : shape.vectors;
+    const int64_t width = vectors * p->lanes;
     ash_tile_work work = {.lines = m,
                           .unit = shape.rows,
                           .line_bytes = steps * step_bytes,
                           .line_flops = 2 * ASH_MAX(steps, 1) * width,
                           .usual_part = extents.open_rows ? ASH_TILE_USUAL : 1,
-                          .strips = strips,
+                          .strips = ash_ceil_div(blocks, vectors),
                           .strip_bytes = steps * width * step_bytes};
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     if (p->tiles.height && extents.open_rows)
@@ -508,10 +564,13 @@ static ash_dim emit_columns(product *p) {
             n, (ash_nest_tiles){.height = p->tiles.height, .tall = 1, .wide = 1},
             ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, p->m), ash_nest_index(n, 1)));
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per),
-            all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), shape.vectors);
+            all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), vectors);
     if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner)) {
         if (p->tiles.height && extents.open_rows && p->tiles.tall > 1) /* see emit_open_registers */
             work.strip_bytes = work.strip_bytes / p->tiles.tall;
+        if (p->few.rows) /* see emit_strips */
+            work.strips = ash_ceil_div(blocks, shape.vectors),
+            work.strip_bytes = work.strip_bytes / vectors * shape.vectors;
         p->ahead = ash_ahead_plan(k, p->b.buf, &work, p->size, cut.lines_stay ? cut.per : p->m, shape.rows);
     }
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
@@ -524,9 +583,11 @@ static ash_dim emit_columns(product *p) {
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, cut.per)),
                         ash_kern_dim(k, p->m));
-    ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
+    ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, vectors));
     p->ahead_row = cut.lines_stay ? from : ash_nest_index(n, 0);
-    if (ash_dim_is_const(p->n))
+    if (p->few.rows)
+        emit_strips(p, shape, strip, from, to, block0);
+    else if (ash_dim_is_const(p->n))
         emit_known_strip(p, shape, strip, from, to, block0);
     else
         emit_open_strip(p, shape, from, to, block0);

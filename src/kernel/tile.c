@@ -29,14 +29,16 @@ static bool reads_far(const ash_target *target, unsigned vectors, int64_t steps)
     return strip_bytes(target, vectors, steps) > (double)target->l1_bytes * target->costs.slice_share;
 }
 
-/* The same where low tiles are many, and each may read all of a strip that is larger than the first-level
- * cache. */
-static double open_tile_cycles(const ash_target *target, unsigned rows, unsigned vectors, int64_t steps,
-                               ash_tile_math math) {
+/* The same of tiles that may read all of a strip that is larger than the first-level cache: where rows are
+ * `open`, low ones are many, and wait for it. */
+static double far_tile_cycles(const ash_target *target, ash_tile_shape tile, const ash_tile_extents *e,
+                              int64_t steps, ash_tile_math math) {
     const ash_costs *c = &target->costs;
-    double cycles = tile_cycles(target, rows, vectors, steps, math);
-    if (!reads_far(target, vectors, steps)) return cycles;
-    return ASH_MAX(cycles, strip_bytes(target, vectors, steps) / c->tile_stream);
+    const double bytes = strip_bytes(target, tile.vectors, steps);
+    double cycles = tile_cycles(target, tile.rows, tile.vectors, steps, math);
+    if (!reads_far(target, tile.vectors, steps)) return cycles;
+    if (e->open_rows) cycles = ASH_MAX(cycles, bytes / c->tile_stream);
+    return e->whole_strips ? cycles + bytes / c->tile_pass : cycles;
 }
 
 /* The lowest height whose sums hide the time until one of them can be used again. */
@@ -59,9 +61,11 @@ static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape sh
     return heights_from(shape, hiding_height(target, shape, steps), MOST);
 }
 
-ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape shape, int64_t steps) {
+ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape shape, int64_t steps,
+                                     unsigned few) {
     const unsigned room = ASH_COUNT(((ash_tile_heights *)NULL)->at), below = ASH_MAX(shape.rows, 2) - 1;
-    const unsigned hides = ASH_MAX(ASH_MIN(hiding_height(target, shape, steps), below), 1);
+    const unsigned lowest = ASH_MAX(hiding_height(target, shape, steps), few + 1);
+    const unsigned hides = ASH_MAX(ASH_MIN(lowest, below), 1);
     /* two tiles of half of these and more hide it, and so do those of a whole tile and a low rest */
     unsigned second = ASH_MAX(2 * hides - 1, (shape.rows + hides) / 2);
     if (reads_far(target, shape.vectors, steps)) second = below; /* two would read the strip twice */
@@ -69,6 +73,20 @@ ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape sh
     ash_tile_heights h = heights_from(shape, second, room);
     h.hides = hides;
     return h;
+}
+
+ash_tile_shape ash_tile_choose_few(const ash_target *target, ash_tile_shape shape,
+                                   const ash_tile_extents *e, int64_t steps) {
+    const unsigned streams = (unsigned)target->costs.tile_streams,
+                   vectors = ash_ceil_div(streams, shape.vectors) * shape.vectors;
+    const bool whole = !e->open_rows || e->open_blocks || shape.vectors >= streams || vectors > e->blocks;
+    if (whole || shape.rows < 2 || (e->evenly && !ash_tile_cut_evenly(target, shape, steps, 0).hides))
+        return (ash_tile_shape){0};
+    unsigned rows = (target->vector_registers - vectors - 1) / vectors;
+    rows = ASH_MIN(rows, ASH_MIN(hiding_height(target, shape, steps), shape.rows - 1));
+    /* cut evenly, two tiles behind the whole ones have half of more rows than a whole one, each */
+    if (e->evenly) rows = ASH_MIN(rows, (shape.rows + 1) / 2 - 1);
+    return (ash_tile_shape){rows, vectors};
 }
 
 int64_t ash_tile_whole_rows(const ash_tile_heights *h, int64_t rows, int64_t *first) {
@@ -141,7 +159,7 @@ static void count_tiles(const ash_tile_heights *h, int64_t rows, const ash_tile_
 
 double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *e,
                        int64_t steps, ash_tile_math math) {
-    const ash_tile_heights h = e->open_rows && e->evenly ? ash_tile_cut_evenly(target, shape, steps)
+    const ash_tile_heights h = e->open_rows && e->evenly ? ash_tile_cut_evenly(target, shape, steps, 0)
                                : e->open_rows
                                    ? open_heights(target, shape, steps)
                                    : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1), steps);
@@ -156,18 +174,23 @@ double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash
     int64_t usual = ash_tile_usual_rows(e), near = e->open_rows ? ASH_MIN(usual / 2, USUAL_NEAR) : 0,
             all = 0, most = ASH_MIN(e->open_rows ? ASH_MAX(usual + near, 2 * USUAL_ROWS) : usual, e->rows);
     for (int64_t rows = usual - near; rows <= most; all += rows++)
-        count_tiles(&h, rows, e, ash_tile_is_short(target, steps), counts);
-    double (*cycles_of)(const ash_target *, unsigned, unsigned, int64_t, ash_tile_math) =
-        e->open_rows ? open_tile_cycles : tile_cycles;
+        count_tiles(&h, rows, e, e->whole_lines || ash_tile_is_short(target, steps), counts);
     for (unsigned height = 1; height <= shape.rows; height++) {
         if (counts[height] <= 0) continue;
-        double cycles = whole * cycles_of(target, height, shape.vectors, steps, math);
-        if (rest) cycles += cycles_of(target, height, rest, steps, math);
-        if (single > 0) cycles += single * cycles_of(target, height, 1, steps, math);
+        const ash_tile_shape tile = {height, shape.vectors}, last = {height, rest}, one = {height, 1};
+        double cycles = whole * far_tile_cycles(target, tile, e, steps, math);
+        if (rest) cycles += far_tile_cycles(target, last, e, steps, math);
+        if (single > 0) cycles += single * far_tile_cycles(target, one, e, steps, math);
         cost += counts[height] * cycles;
     }
     cost *= (double)usual / (double)ASH_MAX(all, 1);
     return rest ? cost * target->costs.tile_rest : cost;
+}
+
+unsigned ash_tile_most_rows(const ash_target *target, int64_t apart) {
+    const ash_costs *c = &target->costs;
+    const bool few_ways = target->l1_bytes < c->set_ways * c->set_bytes;
+    return few_ways && apart % c->set_bytes == 0 ? (unsigned)c->set_rows : ASH_TILE_MAX;
 }
 
 ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,

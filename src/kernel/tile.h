@@ -37,14 +37,26 @@ typedef enum ash_tile_math {
 typedef struct ash_tile_extents {
     int64_t rows, blocks;
     bool open_rows, open_blocks;
-    bool evenly;    /* open rows are cut evenly (ash_tile_cut_evenly) */
-    bool lines;     /* open rows are lines of a convolution, short ones with tiles of their own */
-    unsigned edges; /* of the others, tiles of the second height: 0, 1, 2 */
+    bool whole_strips; /* each tile reads all of its strip, which nothing cuts into slices */
+    bool evenly;       /* open rows are cut evenly (ash_tile_cut_evenly) */
+    bool lines;        /* open rows are lines of a convolution, short ones with tiles of their own */
+    bool whole_lines;  /* all that fit a tile have one */
+    unsigned edges;    /* of the others, tiles of the second height: 0, 1, 2 */
 } ash_tile_extents;
 
 /* The cheapest shape for `steps` inner steps; of at most `most_rows` rows. */
 ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,
                                unsigned most_rows, ash_tile_math math);
+
+/* How many rows a tile may have that lie so many bytes apart: those that share a set of the first-level
+ * cache push each other out of it. */
+unsigned ash_tile_most_rows(const ash_target *target, int64_t apart);
+
+/* Of open rows, or lines, in tiles of `shape`: the highest of the tiles that take several strips side by
+ * side, where there are no more rows. These wait for their sums, and for their strip, which comes quicker
+ * as several streams. rows 0: tiles of `shape` do as well. */
+ash_tile_shape ash_tile_choose_few(const ash_target *target, ash_tile_shape shape,
+                                   const ash_tile_extents *extents, int64_t steps);
 
 /* Cycles of all tiles of a shape. */
 double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *extents,
@@ -105,8 +117,10 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
  *
  *     14 14 ... 14 | 9 or 8 or ... 5          14 14 ... | 9 8          3
  *
- * so that no tile waits for its sums but that of fewer rows than would hide them. */
-ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape shape, int64_t steps);
+ * so that no tile waits for its sums but that of fewer rows than would hide them. Up to `few` rows are
+ * computed otherwise: then no tile is as low. */
+ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape shape, int64_t steps,
+                                     unsigned few);
 /* How many of so many rows are in whole tiles of such heights; *first: the height of the tile behind them,
  * if there is one, and what is left then is in another one. */
 int64_t ash_tile_whole_rows(const ash_tile_heights *heights, int64_t rows, int64_t *first);
