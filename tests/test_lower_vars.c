@@ -163,7 +163,8 @@ static void even_tiles_are_not_low(void **state) {
                     const ash_tile_extents extents = {
                         .rows = 40, .blocks = 7, .open_rows = true, .evenly = true};
                     const ash_tile_shape shape = {rows, vectors},
-                                         few = ash_tile_choose_few(&target, shape, &extents, steps);
+                                         few = ash_tile_choose_few(&target, shape, &extents, steps,
+                                                                   ASH_TILE_F32);
                     check_even(&target, shape, steps, 0);
                     if (!few.rows) continue;
                     others++;

@@ -546,7 +546,7 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
     ash_tile_slices_close(k, &c->slices);
 }
 
-/* The same in `strips` strips of `vectors` vectors, of which the last one may have fewer. */
+/* The same of a strip of `vectors` vectors, of which the last one may have fewer. */
 static void emit_known_strips(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref strip,
                               ash_ref first_vector, ash_ref from, ash_ref to) {
     ash_nest *n = &c->k->nest;
@@ -618,7 +618,7 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
 /* Tiles of short lines, of several strips side by side, if lines may be short. */
 static ash_tile_shape choose_few(const conv *c, ash_tile_shape shape, const ash_tile_extents *extents) {
     const ash_tile_shape few =
-        ash_tile_choose_few(c->k->low->target, shape, extents, ash_conv__inner_steps(c));
+        ash_tile_choose_few(c->k->low->target, shape, extents, ash_conv__inner_steps(c), c->math);
     int64_t least, most;
     ash_dims_bounds(c->k->ixs.dims, c->width, &least, &most);
     const bool may_be = extents->open_rows && !c->in_lanes && !c->tiles.height &&

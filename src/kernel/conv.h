@@ -93,13 +93,14 @@ void ash_conv__emit_tile(ash_conv *c, const ash_conv_pattern *p, unsigned vector
  * from `first_vector` on; or of positions [from, to) of one, at most `most`, all of them inside. */
 void ash_conv__emit_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
-/* Whether the edges of a line are longer than a tile needs to be. */
-bool ash_conv__has_long_edges(const ash_conv *c);
-/* The same of a line that is no longer than tiles of few positions (`few`), which such lines may have. */
-bool ash_conv__may_be_few(const ash_conv *c);
-void ash_conv__emit_few_line(ash_conv *c, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
                            ash_ref first_vector, ash_ref from, ash_ref to);
+/* Whether lines of a size that is a variable may have tiles of few positions, which take several strips; all
+ * of a line that is no longer than these (`few`). */
+bool ash_conv__may_be_few(const ash_conv *c);
+void ash_conv__emit_few_line(ash_conv *c, unsigned vectors, ash_ref first_vector);
+/* Whether the edges of such a line are longer than a tile needs to be. */
+bool ash_conv__has_long_edges(const ash_conv *c);
 
 /* A tile of so many positions and vectors of output channels, from that vector on. */
 ash_tile ash_conv__tile(const ash_conv *c, unsigned rows, unsigned vectors, ash_ref first_vector);

@@ -548,7 +548,7 @@ static ash_dim emit_columns(product *p) {
                                       .open_blocks = !ash_dim_is_const(p->n)};
     ash_tile_shape shape = ash_tile_choose(k->low->target, &extents, steps, most_rows, p->math);
     choose_registers(p, &extents, steps, &shape);
-    if (!p->tiles.height) p->few = ash_tile_choose_few(k->low->target, shape, &extents, steps);
+    if (!p->tiles.height) p->few = ash_tile_choose_few(k->low->target, shape, &extents, steps, p->math);
     const unsigned vectors = p->few.rows ? p->few.vectors : shape.vectors;
     const int64_t width = vectors * p->lanes;
     ash_tile_work work = {.lines = m,

@@ -75,18 +75,29 @@ ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape sh
     return h;
 }
 
+/* Whether sums have registers beside what a step loads. Pairs of bytes, even and odd ones, have their
+ * register each. Four bytes of the first operand take one beside those of the sums, since no instruction
+ * repeats them as it reads them, and the next four, too, while they are loaded: with all registers taken,
+ * every step stores its sums. Pairs of bf16 likewise. */
+static bool has_registers(const ash_target *target, ash_tile_shape s, ash_tile_math math) {
+    const bool bytes = math == ASH_TILE_BYTES;
+    const unsigned registers = target->vector_registers - (bytes || math == ASH_TILE_PAIRS ? 2 : 0),
+                   each = bytes && target->dot4 != 1 ? 2 : 1, sums = s.rows * s.vectors;
+    return sums + each * (s.vectors + 1) <= registers && sums <= ASH_TILE_MAX;
+}
+
 ash_tile_shape ash_tile_choose_few(const ash_target *target, ash_tile_shape shape,
-                                   const ash_tile_extents *e, int64_t steps) {
+                                   const ash_tile_extents *e, int64_t steps, ash_tile_math math) {
     const unsigned streams = (unsigned)target->costs.tile_streams,
                    vectors = ash_ceil_div(streams, shape.vectors) * shape.vectors;
     const bool whole = !e->open_rows || e->open_blocks || shape.vectors >= streams || vectors > e->blocks;
     if (whole || shape.rows < 2 || (e->evenly && !ash_tile_cut_evenly(target, shape, steps, 0).hides))
         return (ash_tile_shape){0};
-    unsigned rows = (target->vector_registers - vectors - 1) / vectors;
-    rows = ASH_MIN(rows, ASH_MIN(hiding_height(target, shape, steps), shape.rows - 1));
+    ash_tile_shape few = {ASH_MIN(hiding_height(target, shape, steps), shape.rows - 1), vectors};
     /* cut evenly, two tiles behind the whole ones have half of more rows than a whole one, each */
-    if (e->evenly) rows = ASH_MIN(rows, (shape.rows + 1) / 2 - 1);
-    return (ash_tile_shape){rows, vectors};
+    if (e->evenly) few.rows = ASH_MIN(few.rows, (shape.rows + 1) / 2 - 1);
+    while (few.rows && !has_registers(target, few, math)) few.rows--;
+    return few;
 }
 
 int64_t ash_tile_whole_rows(const ash_tile_heights *h, int64_t rows, int64_t *first) {
@@ -195,21 +206,14 @@ unsigned ash_tile_most_rows(const ash_target *target, int64_t apart) {
 
 ash_tile_shape ash_tile_choose(const ash_target *target, const ash_tile_extents *extents, int64_t steps,
                                unsigned most_rows, ash_tile_math math) {
-    /* Pairs of bytes, even and odd ones, have their register each. Four bytes of the first operand take one
-     * beside those of the sums, since no instruction repeats them as it reads them, and the next four, too,
-     * while they are loaded: with all registers taken, every step stores its sums.
-     * Pairs of bf16 likewise. */
-    bool bytes = math == ASH_TILE_BYTES;
-    unsigned registers = target->vector_registers - (bytes || math == ASH_TILE_PAIRS ? 2 : 0),
-             each = bytes && target->dot4 != 1 ? 2 : 1;
     ash_tile_shape best = {1, 1};
     double least = 1e300;
     int64_t blocks = extents->blocks / (extents->open_blocks ? ASH_TILE_USUAL : 1), rows = extents->rows;
     most_rows = (unsigned)ASH_MIN(ASH_MIN((int64_t)ASH_TILE_MAX, most_rows), ASH_MAX(rows, 1));
     for (unsigned v = 1; v <= 8 && v <= ASH_MAX(blocks, 1); v++) {
         for (unsigned r = 1; r <= most_rows; r++) {
-            if (r * v + each * (v + 1) > registers || r * v > ASH_TILE_MAX) break;
             const ash_tile_shape shape = {r, v};
+            if (!has_registers(target, shape, math)) break;
             double cost = ash_tile_cycles(target, shape, extents, steps, math);
             if (cost >= least) continue;
             least = cost;

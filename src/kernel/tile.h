@@ -56,7 +56,7 @@ unsigned ash_tile_most_rows(const ash_target *target, int64_t apart);
  * side, where there are no more rows. These wait for their sums, and for their strip, which comes quicker
  * as several streams. rows 0: tiles of `shape` do as well. */
 ash_tile_shape ash_tile_choose_few(const ash_target *target, ash_tile_shape shape,
-                                   const ash_tile_extents *extents, int64_t steps);
+                                   const ash_tile_extents *extents, int64_t steps, ash_tile_math math);
 
 /* Cycles of all tiles of a shape. */
 double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash_tile_extents *extents,
