@@ -95,8 +95,8 @@ void ash_conv__emit_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, as
 void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
                            ash_ref first_vector, ash_ref from, ash_ref to);
-/* Whether lines of a size that is a variable may have tiles of few positions, which take several strips; all
- * of a line that is no longer than these (`few`). */
+/* Whether lines of a size that is a variable may have tiles of few positions, which take several strips;
+ * all of a line that is no longer than these (`few`). */
 bool ash_conv__may_be_few(const ash_conv *c);
 void ash_conv__emit_few_line(ash_conv *c, unsigned vectors, ash_ref first_vector);
 /* Whether the edges of such a line are longer than a tile needs to be. */
