@@ -381,7 +381,7 @@ bool ash_conv__may_be_few(const conv *c) {
 }
 
 void ash_conv__emit_few_line(conv *c, unsigned vectors, ash_ref first_vector) {
-    const ash_tile_heights heights = {.n = 1, .at = {c->few.rows}};
+    const ash_tile_heights heights = {.n = 1, .at = {ASH_MAX(c->few.rows, 1)}};
     int64_t least, largest;
     ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
     find_margins(c);
