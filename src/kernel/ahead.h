@@ -19,6 +19,9 @@
  *     for each step
  *         for each vector: load; ask for what is `stream_ahead` bytes behind, and at half of that, ...
  *
+ * the nearest `stream_near` times into the first-level cache. So do tiles of one of several heights, behind
+ * whole ones: they may be all that there is.
+ *
  * Asking is a hint: an address past the operand is allowed, and results do not depend on it. */
 #ifndef ASH_AHEAD_H
 #define ASH_AHEAD_H

@@ -293,12 +293,15 @@ static void emit_height(product *p, const any_tile *t, unsigned first, unsigned 
     ash_nest_end(n);
 }
 
-/* The same, and what follows its sums. */
+/* The same, and what follows its sums. It asks for its own lines: often no other tile has time to. */
 static void emit_any_tile(product *p, const any_tile *any, unsigned first, unsigned end) {
     ash_tile t = make_tile(p, any->heights->at[first], any->vectors, any->block0);
     const bool one_of = ash_tile_is_worth_a_loop(&t);
+    const ash_ahead ahead = p->ahead;
+    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams;
     if (one_of) p->put = t.rows;
     emit_height(p, any, first, end);
+    p->ahead = ahead;
     if (one_of) {
         ash_tile_set_root(&t, p->out);
         ash_tile_store_put(&t, p->row, any->row0, any->height);
@@ -319,10 +322,7 @@ static void emit_even_rows(product *p, const ash_tile_heights *h, unsigned vecto
     ash_ref row0 = ash_nest_binary(n, ASH_OP_ADD, middle, ash_nest_binary(n, ASH_OP_MUL, tile, high));
     ash_ref height = ash_nest_binary(n, ASH_OP_MIN, high, ash_nest_binary(n, ASH_OP_SUB, to, row0));
     const any_tile rest = {h, vectors, height, row0, block0};
-    const ash_ahead ahead = p->ahead;
-    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams;
     emit_any_tile(p, &rest, 1, h->n - p->few.rows);
-    p->ahead = ahead;
     ash_nest_end(n);
 }
 
@@ -413,12 +413,9 @@ static void emit_known_strip(product *p, ash_tile_shape shape, ash_ref strip, as
 static void emit_few(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
     ash_tile_heights heights = {0};
     while (heights.n < p->few.rows) heights.at[heights.n] = p->few.rows - heights.n, heights.n++;
-    const ash_ahead ahead = p->ahead;
-    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams; /* one tile takes all of them */
     const any_tile any = {&heights, vectors, ash_nest_binary(&p->k->nest, ASH_OP_SUB, to, from), from,
                           block0};
     emit_any_tile(p, &any, 0, heights.n);
-    p->ahead = ahead;
 }
 
 /* Strips of `shape` side by side, as many as tiles of few rows have vectors, or the last ones: few rows
