@@ -172,6 +172,32 @@ static void lines_of_small_images_are_one_tile(void **state) {
     }
 }
 
+/* Of shapes that multiply at one rate the one that reads a large strip least often is taken, unless its
+ * rows would push each other out of a set of the first-level cache. */
+static void one_tile_reads_a_large_strip(void **state) {
+    (void)state;
+    const ash_target few_ways = level("x86-64-v4", 32 << 10), many_ways = level("x86-64-v4", 48 << 10);
+    for (int64_t rows = 9; rows <= 14; rows++) {
+        const ash_tile_extents extents = {.rows = rows, .blocks = 256, .whole_strips = true};
+        const unsigned most = ash_tile_most_rows(&many_ways, 16 << 10);
+        assert_int_equal(ash_tile_choose(&many_ways, &extents, 4096, most, ASH_TILE_F32).rows, rows);
+    }
+    assert_int_equal(ash_tile_most_rows(&few_ways, 16 << 10), few_ways.costs.set_rows);
+    assert_int_equal(ash_tile_most_rows(&few_ways, (16 << 10) + 64), ASH_TILE_MAX);
+    assert_int_equal(ash_tile_most_rows(&few_ways, 0), few_ways.costs.set_rows);
+}
+
+/* Lines whose edges are long are one where they fit a tile, and the tile has room for them. */
+static void lines_with_long_edges_are_one_tile(void **state) {
+    (void)state;
+    const ash_target wide = level("x86-64-v4", 48 << 10);
+    ash_tile_extents extents = {
+        .rows = 14, .blocks = 4, .open_rows = true, .lines = true, .whole_lines = true, .edges = 2};
+    assert_int_equal(ash_tile_choose(&wide, &extents, 9 * 64, ASH_TILE_MAX, ASH_TILE_F32).rows, 14);
+    extents.whole_lines = false;
+    assert_true(ash_tile_choose(&wide, &extents, 9 * 64, ASH_TILE_MAX, ASH_TILE_F32).rows < 14);
+}
+
 static void chunks_cover_all_lines(void **state) {
     (void)state;
     uint64_t random = 1;
@@ -366,6 +392,8 @@ int main(void) {
         TILE_TEST(threads_share_what_is_less),
         TILE_TEST(chunks_are_for_usual_sizes),
         TILE_TEST(lines_of_small_images_are_one_tile),
+        TILE_TEST(one_tile_reads_a_large_strip),
+        TILE_TEST(lines_with_long_edges_are_one_tile),
         TILE_TEST(chunks_cover_all_lines),
         TILE_TEST(slices_where_a_strip_is_larger_than_the_cache),
         TILE_TEST(sums_survive_between_slices),
