@@ -335,7 +335,9 @@ static void padding_of_every_width(void **state) {
 /* --- convolutions ------------------------------------------------------------------------------------- */
 
 typedef struct shape {
-    int64_t c, o, window[2], stride, before, after, dilation, groups, x_block;
+    int64_t c, o, window[2], stride, before;
+    int64_t after; /* -n: so much that, with the input, it is a multiple of n */
+    int64_t dilation, groups, x_block;
 } shape;
 
 enum { SAME = -1 }; /* padding so that there are ceil(size / stride) results, the odd element behind */
@@ -343,12 +345,15 @@ enum { SAME = -1 }; /* padding so that there are ceil(size / stride) results, th
 enum { WIDEST = 40, FINE = TEST_SANITIZED ? 2 : 1 /* between narrow widths */ };
 
 static int64_t least_size(const shape *s, unsigned d) {
-    return s->before == SAME ? 1 : ASH_MAX((s->window[d] - 1) * s->dilation + 1 - s->before - s->after, 1);
+    const int64_t span = (s->window[d] - 1) * s->dilation + 1, fixed = ASH_MAX(s->after, 0);
+    return s->before == SAME || s->after <= -span ? 1 : ASH_MAX(span - s->before - fixed, 1);
 }
 
 /* The padding before or behind a dim of that size. */
 static ash_dim pad(ash_graph *g, const shape *s, unsigned d, ash_dim size, bool behind) {
     const int64_t span = (s->window[d] - 1) * s->dilation + 1;
+    if (s->before != SAME && s->after < 0 && behind)
+        return ash_graph_dim_sub(g, ash_graph_dim_mul(g, up(g, size, -s->after), -s->after), size);
     if (s->before != SAME) return behind ? s->after : s->before;
     if (span == 1) return 0;
     ash_dim all = ash_graph_dim_div(g, ash_graph_dim_add(g, size, s->stride - 1), s->stride);
@@ -428,6 +433,12 @@ static const shape shapes[] = {
      1,
      1}, /* short lines take several strips at once, and what is left */
     {16, 112, {1, 3}, 1, 2, 1, 1, 1, 1},
+    {16, 32, {3, 3}, 1, 0, -8, 1, 1, 1}, /* many that read nothing, behind the others */
+    {16, 16, {3, 3}, 2, 1, -8, 1, 1, 1},
+    {16, 16, {3, 3}, 3, 2, -32, 2, 1, 1},
+    {16, 16, {3, 3}, 1, 0, -64, 1, 16, 1}, /* whose number of positions does not vary */
+    {16, 112, {1, 3}, 1, 0, -64, 1, 1, 1},
+    {16, 16, {1, 23}, 1, 0, -64, 1, 1, 1},
 };
 
 /* Every other width for one level, the rest for the other. */
@@ -462,7 +473,7 @@ static void convolutions_are_tiles(void **state) {
             const survey s = look(g, levels[l]);
             const int64_t span = (shapes[i].window[1] - 1) * shapes[i].dilation + 1;
             const int64_t widest =
-                (WIDEST + shapes[i].before + shapes[i].after - span) / shapes[i].stride + 1;
+                (WIDEST + shapes[i].before + ASH_MAX(shapes[i].after, 0) - span) / shapes[i].stride + 1;
             /* lines that are all short are a tile each */
             if (s.sums < 8 || s.gathers || (s.heights < 2 && widest >= 18))
                 fail_msg("shape %zu for %s: %zu sums, %zu gathers, %u heights", i, levels[l], s.sums,
@@ -475,7 +486,9 @@ static void convolutions_are_tiles(void **state) {
 /* Sums that wait in memory between slices of the channels: each tile has its own. */
 static void sums_survive_between_slices(void **state) {
     (void)state;
-    const shape sliced[] = {{256, 32, {3, 3}, 1, 1, 1, 1, 1, 1}, {96, 112, {3, 3}, 1, 1, 1, 1, 1, 1}};
+    const shape sliced[] = {{256, 32, {3, 3}, 1, 1, 1, 1, 1, 1},
+                            {96, 112, {3, 3}, 1, 1, 1, 1, 1, 1},
+                            {96, 112, {3, 3}, 1, 1, -64, 1, 1, 1}};
     ash_target target;
     ash_diag diag;
     ash_program *p;
@@ -698,10 +711,11 @@ static void parts_are_copied(void **state) {
 
 /* --- sums of rows ------------------------------------------------------------------------------------- */
 
-enum { SQUARES, SOFT, TURNED, SUMS };
+enum { SQUARES, MEANS, SOFT, TURNED, SUMS };
 
-/* Of h rows of w numbers their sums of squares, their softmax, or the numbers times the exponentials of
- * what those from the other end lack to the greatest: so each is read in two places. */
+/* Of h rows of w numbers their sums of squares, their means, whose count is no kernel of its own, their
+ * softmax, or the numbers times the exponentials of what those from the other end lack to the greatest: so
+ * each is read in two places. */
 static ash_graph *summed(int kind, int64_t h, int64_t w) {
     ash_graph *g = new_graph();
     const ash_dim rows = size(g, "h", 1, 300, h), columns = size(g, "w", 1, WIDEST, w);
@@ -709,6 +723,8 @@ static ash_graph *summed(int kind, int64_t h, int64_t w) {
     ash_value x = INPUT(g, "x", rows, columns), y;
     if (kind == SQUARES) {
         y = ash_reduce_sum(g, ash_mul(g, x, x), (int64_t[]){1}, 1, false);
+    } else if (kind == MEANS) {
+        y = ash_reduce_mean(g, x, (int64_t[]){1}, 1, false);
     } else if (kind == SOFT) {
         y = ash_softmax(g, x, 1);
     } else {

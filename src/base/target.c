@@ -98,13 +98,14 @@ static void set_pairs(ash_target *target) {
 
 /* What a make of processors costs otherwise than the table says. A Zen 4 drops what it is asked for while
  * it waits for as many lines as it can, so that all is asked for again, nearer (docs/codegen.md, "One
- * stream" and "Few rows"). */
+ * stream" and "Few rows"). Winograd's blocks were tuned on its forerunner (the same, "Winograd"). */
 static void set_costs(ash_target *target) {
     ash_costs *c = &target->costs;
     *c = ash_costs__cpu;
     if (!is_make(target, "znver")) return;
     c->bits_ahead = 16 << 10, c->bits_asks = 3;
     c->stream_work = 8, c->stream_ahead = 4096, c->stream_asks = 2, c->stream_near = 0;
+    c->wino_share = 20;
 }
 
 void ash_target__fill(ash_target *target) {

@@ -38,30 +38,47 @@ static bool is_exact(const conv *c) {
     return most <= (double)(1 << 24);
 }
 
-/* Sets how far windows reach out of the input along the last spatial dim; false when that is too large. */
+/* How far the window of the last of `positions` reaches past the input; false when that is too large. */
+static bool find_over(conv *c, ash_dim positions, ash_dim *over) {
+    ash_dims *dims = c->k->ixs.dims;
+    unsigned last = c->space - 1;
+    int64_t stride = c->stride[last], span = (c->window[last] - 1) * c->dilation[last];
+    /* (positions - 1) stride + span + 1 - before - in_width */
+    return ash_dims_combine(dims, ASH_DIM_MUL, positions, stride, over, NULL) == ASH_OK &&
+           ash_dims_combine(dims, ASH_DIM_ADD, *over, span + 1, over, NULL) == ASH_OK &&
+           ash_dims_combine(dims, ASH_DIM_SUB, *over, stride, over, NULL) == ASH_OK &&
+           ash_dims_combine(dims, ASH_DIM_SUB, *over, c->before[last], over, NULL) == ASH_OK &&
+           ash_dims_combine(dims, ASH_DIM_SUB, *over, c->in_width, over, NULL) == ASH_OK;
+}
+
+/* Sets how far windows reach out of the input along the last spatial dim; false when that is too large.
+ * What is padded by more than a window spans has positions that read nothing: the last one that reads at
+ * all reaches out by so much at most. */
 static bool read_edges(conv *c, ash_dim after) {
     ash_dims *dims = c->k->ixs.dims;
     unsigned last = c->space - 1;
     int64_t end, stride = c->stride[last], span = (c->window[last] - 1) * c->dilation[last], least, most;
-    ash_dim over;
+    c->inside = c->width;
     ash_dims_bounds(dims, c->before[last], &c->pad[0], &c->pad[1]);
-    if (ash_dim_is_const(c->width)) {
+    if (!c->open) {
         c->padded = c->pad[1] != 0 || !ash_mul_i64(c->width - 1, stride, &end) || end + span >= c->in_width;
         return true;
     }
-    /* (width - 1) stride + span + 1 - before - in_width */
-    if (ash_dims_combine(dims, ASH_DIM_MUL, c->width, stride, &over, NULL) != ASH_OK ||
-        ash_dims_combine(dims, ASH_DIM_ADD, over, span + 1, &over, NULL) != ASH_OK ||
-        ash_dims_combine(dims, ASH_DIM_SUB, over, stride, &over, NULL) != ASH_OK ||
-        ash_dims_combine(dims, ASH_DIM_SUB, over, c->before[last], &over, NULL) != ASH_OK ||
-        ash_dims_combine(dims, ASH_DIM_SUB, over, c->in_width, &over, NULL) != ASH_OK)
-        return false;
-    ash_dims_bounds(dims, over, &c->past[0], &c->past[1]);
+    if (!find_over(c, c->width, &c->over)) return false;
+    ash_dims_bounds(dims, c->over, &c->past[0], &c->past[1]);
     ash_dims_bounds(dims, after, &least, &most);
-    c->over = over;
     c->past[0] = ASH_MAX(ASH_MAX(c->past[0], least - (stride - 1)), 0); /* what strides leave over */
     c->past[1] = ASH_MAX(ASH_MIN(c->past[1], most), c->past[0]);
     c->padded = c->pad[1] > 0 || c->past[1] > 0;
+    if (c->past[1] <= span) return true;
+    ash_dim begin; /* of the positions that read nothing */
+    if (ash_dims_combine(dims, ASH_DIM_ADD, c->in_width, c->before[last], &begin, NULL) != ASH_OK ||
+        ash_dims_combine(dims, ASH_DIM_MIN, c->width, ash_kern_ceil_div(c->k, begin, stride), &c->inside,
+                         NULL) != ASH_OK ||
+        !find_over(c, c->inside, &c->over))
+        return false;
+    c->past[0] = ASH_MIN(c->past[0], ASH_MAX(span + 1 - stride, 0));
+    c->past[1] = span;
     return true;
 }
 
@@ -122,8 +139,8 @@ static bool read_node(conv *c) {
     for (unsigned s = 0; s < c->space && c->merged; s++) count = ash_kern_product(k, count, c->out[s]);
     c->width = c->merged ? count : c->out[last];
     c->in_width = c->merged ? count : c->in[last];
-    if (ash_dim_is_const(c->width) && !(ash_dim_is_const(c->in_width) && ash_dim_is_const(c->before[last])))
-        return false;
+    c->open =
+        !ash_dim_is_const(c->width) || !ash_dim_is_const(c->in_width) || !ash_dim_is_const(c->before[last]);
     if (!read_edges(c, after)) return false;
     if (must_go_by_rows(c)) return c->window[last] <= ASH_CONV_ROWS;
     return c->window[last] <= ASH_CONV_WINDOW || !c->padded;
@@ -328,7 +345,7 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
     if (loop) {
         int64_t steps = c->x_block / c->terms,
-                unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors, !ash_dim_is_const(c->width));
+                unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors, c->open);
         /* Fours never all in a row: inputs that other columns read too would be held in registers. */
         if (c->terms > 1) unroll = ASH_MIN(unroll, ASH_MAX(steps / 2, 1));
         ash_ref step =
@@ -467,24 +484,25 @@ ash_tile ash_conv__tile(const conv *c, unsigned rows, unsigned vectors, ash_ref 
                       .columns = c->in_lanes ? 0 : c->o_group};
 }
 
-/* One tile: a slice of the input channels, the whole window, then the results. */
-void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
+/* Whether no position of a tile reads inside the input, as behind it where padding is wide. */
+static bool reads_nothing(const conv *c, const pattern *p) {
+    int64_t column = 0, window = c->padded ? c->window[c->space - 1] : 1;
+    while (column < window && p->from[column] >= p->to[column]) column++;
+    return column == window;
+}
+
+/* A tile's sums: over a slice of the input channels, and the whole window. */
+static void emit_sums(conv *c, ash_tile *t, const pattern *p, ash_ref first) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
-    ash_sym position = c->position[c->space - 1];
-    ash_tile t = ash_conv__tile(c, p->rows, vectors, first_vector);
-    t.top = c->top;
-    ash_ref slot = ash_nest_binary(n, ASH_OP_MUL, number_of(c, first), ash_nest_index(n, c->sums));
-    ash_tile_set_root(&t, c->anchor);
-    ash_tile_open(&t);
     size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, position, first);
+    ash_kern_set_sym(k, c->position[c->space - 1], first);
     ash_kern_set_sym(k, c->vector_lane, ash_nest_index(n, 0));
     ash_kern_set_sym(k, c->four_lane, ash_nest_index(n, 0));
-    ash_kern_set_sym(k, c->vector, first_vector);
+    ash_kern_set_sym(k, c->vector, t->first);
     int64_t places = 1; /* of the window */
     for (unsigned s = 0; s < c->space; s++) places *= c->window[s];
-    if (c->ahead.asks) c->ask = ash_conv__open_ahead(c, &t, first, c->c_group / c->x_block * places);
+    if (c->ahead.asks) c->ask = ash_conv__open_ahead(c, t, first, c->c_group / c->x_block * places);
     ash_ref from = c->slices.from, to = c->slices.to;
     if (!c->in_lanes) {
         ash_blocks_open(n, &c->sum_blocks[0], 1, &from, &to);
@@ -492,18 +510,29 @@ void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref fi
     }
     unsigned opened = ash_conv__open_window(c);
     if (c->tested)
-        emit_tested(c, &t);
+        emit_tested(c, t);
     else
-        emit_window(c, &t, p);
+        emit_window(c, t, p);
     for (unsigned loop = 1 + opened; loop-- > c->in_lanes;) {
         ash_nest_end(n);
-        ash_tile_close_blocks(&t, &c->sum_blocks[loop]);
+        ash_tile_close_blocks(t, &c->sum_blocks[loop]);
     }
     ash_kern_forget(k, mark);
+}
+
+/* One tile: its sums, then the results. */
+void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref first, ash_ref first_vector) {
+    ash_nest *n = &c->k->nest;
+    ash_tile t = ash_conv__tile(c, p->rows, vectors, first_vector);
+    t.top = c->top;
+    ash_ref slot = ash_nest_binary(n, ASH_OP_MUL, number_of(c, first), ash_nest_index(n, c->sums));
+    ash_tile_set_root(&t, c->anchor);
+    ash_tile_open(&t);
+    if (!reads_nothing(c, p)) emit_sums(c, &t, p, first);
     if (c->put)
         ash_tile_put(&t, c->put);
     else
-        ash_tile_store(&t, position, first, &c->slices, slot);
+        ash_tile_store(&t, c->position[c->space - 1], first, &c->slices, slot);
 }
 
 /* --- chunks --------------------------------------------------------------------------------------- */
@@ -537,10 +566,11 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
         ash_conv__emit_registers(c, vectors, first_vector, ash_nest_index(n, 0), ash_kern_dim(k, c->width));
     else if (c->takes_few)
         ash_conv__emit_few_line(c, vectors, first_vector);
-    else if (ash_dim_is_const(c->width))
-        ash_conv__emit_line(c, shape, vectors, first_vector);
-    else
+    else if (c->open)
         ash_conv__emit_open_line(c, shape, vectors, first_vector);
+    else
+        ash_conv__emit_line(c, shape, vectors, first_vector);
+    if (c->inside != c->width) ash_conv__emit_outside(c, shape.rows, vectors, first_vector);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_tile_slices_close(k, &c->slices);
@@ -573,7 +603,7 @@ static void emit_strips(conv *c, ash_tile_shape shape, ash_ref strip, ash_ref fi
     ash_ref end = ash_nest_binary(n, ASH_OP_ADD, first_vector, ash_nest_index(n, c->few.vectors)),
             whole = ash_nest_binary(n, ASH_OP_MIN, end, ash_nest_index(n, blocks - rest));
     ash_nest_if(n,
-                ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(k, c->width), ash_nest_index(n, c->few.rows)));
+                ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(k, c->inside), ash_nest_index(n, c->few.rows)));
     c->takes_few = true;
     c->ahead.asks = false;
     c->sums = c->few.vectors * c->lanes;
@@ -610,7 +640,7 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
                            .line_bytes = line * (c->in_lanes ? strip : c->c_group) * c->number_bytes,
                            .line_flops = 2 * steps * strip * width,
                            .usual_part = (ash_dim_is_const(all) ? 1 : ASH_TILE_USUAL) *
-                                         (c->merged || ash_dim_is_const(c->width) ? 1 : ASH_TILE_USUAL),
+                                         (c->merged || !c->open ? 1 : ASH_TILE_USUAL),
                            .strips = c->in_lanes ? 1 : strips,
                            .strip_bytes = steps * c->terms * strip * c->number_bytes};
 }
@@ -620,7 +650,7 @@ static ash_tile_shape choose_few(const conv *c, ash_tile_shape shape, const ash_
     const ash_tile_shape few =
         ash_tile_choose_few(c->k->low->target, shape, extents, ash_conv__inner_steps(c), c->math);
     int64_t least, most;
-    ash_dims_bounds(c->k->ixs.dims, c->width, &least, &most);
+    ash_dims_bounds(c->k->ixs.dims, c->inside, &least, &most);
     const bool may_be = extents->open_rows && !c->in_lanes && !c->tiles.height &&
                         !ash_conv__is_by_rows(c) && ash_conv__may_be_few(c);
     return may_be && least <= few.rows && few.rows < most ? few : (ash_tile_shape){0};
@@ -649,8 +679,8 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     unsigned most_rows = ASH_TILE_MAX;
     if (ash_conv__is_by_rows(c)) most_rows = ash_conv__most_rows(c);
     /* all of a merged convolution's positions are one line, of which a rest is little */
-    const bool open = !ash_dim_is_const(c->width) && !c->merged;
-    const ash_tile_extents extents = {.rows = ASH_MAX(usual_most(c, c->width), 1),
+    const bool open = c->open && !c->merged;
+    const ash_tile_extents extents = {.rows = ASH_MAX(usual_most(c, c->inside), 1),
                                       .blocks = c->in_lanes ? 1 : blocks,
                                       .open_rows = open,
                                       .lines = open,
@@ -674,7 +704,9 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     if (c->few.rows) /* see emit_strips */
         work = work_of(c, shape, ash_ceil_div(blocks, shape.vectors), lines);
     c->sums = shape.vectors * c->lanes;
-    const int64_t sums = ASH_MAX(positions * c->sums, per * c->few.rows * c->few.vectors * c->lanes);
+    /* behind few that read something there may be any number that do not */
+    const int64_t few = c->inside != c->width ? positions : per * c->few.rows,
+                  sums = ASH_MAX(positions * c->sums, few * c->few.vectors * c->lanes);
     c->slices = (ash_tile_slices){.count = 1, .size = channel_blocks, .total = channel_blocks};
     if (!c->tiles.height)
         c->slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),

@@ -34,9 +34,12 @@ typedef struct ash_conv {
     ash_dim before[ASH_CONV_SPACE];
     int64_t sums;            /* of one position in a tile, at most */
     ash_dim width, in_width; /* last spatial dim: output, input */
-    int64_t pad[2];          /* padding before it: the least, the most */
-    ash_dim over;    /* how far the last position's window reaches past the input, where `width` is no */
-    int64_t past[2]; /* number: below 0 not at all; the least and the most of it */
+    ash_dim inside;  /* positions of a line that read inside the input at all: the others, behind them, are
+                       those of wide padding */
+    bool open;       /* a line's size, that of its input, or the padding before it is a variable */
+    int64_t pad[2];  /* padding before it: the least, the most */
+    ash_dim over;    /* of open lines, how far the window of the last position inside reaches past the */
+    int64_t past[2]; /* input: below 0 not at all; the least and the most of it */
     ash_ref begins, reaches; /* the present pad and over, where they have several values */
     bool tested;             /* of the present tile, a single position: its window is cut at run time */
     bool padded;             /* some window may reach out of the input along the last spatial dim */
@@ -95,6 +98,8 @@ void ash_conv__emit_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, as
 void ash_conv__emit_open_line(ash_conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector);
 void ash_conv__emit_inside(ash_conv *c, const ash_tile_heights *heights, int64_t most, unsigned vectors,
                            ash_ref first_vector, ash_ref from, ash_ref to);
+/* The positions of such a line that read nothing, behind the others, in tiles of `rows` and of one. */
+void ash_conv__emit_outside(ash_conv *c, unsigned rows, unsigned vectors, ash_ref first_vector);
 /* Whether lines of a size that is a variable may have tiles of few positions, which take several strips;
  * all of a line that is no longer than these (`few`). */
 bool ash_conv__may_be_few(const ash_conv *c);

@@ -246,7 +246,7 @@ static void emit_edged(conv *c, const ash_tile_heights *heights, unsigned vector
                        int64_t left, int64_t right, int64_t most) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
-    ash_ref width = ash_kern_dim(k, c->width), begin = ash_nest_index(n, left),
+    ash_ref width = ash_kern_dim(k, c->inside), begin = ash_nest_index(n, left),
             end = ash_nest_binary(n, ASH_OP_SUB, width, ash_nest_index(n, right));
     const int64_t room[] = {room_of(c, heights, left), room_of(c, heights, right)};
     ash_tile_heights inside = *heights;
@@ -300,7 +300,7 @@ static void emit_sizes(conv *c, const ash_tile_heights *heights, unsigned vector
         return;
     }
     int64_t middle = from + (to - from) / 2;
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(c->k, c->width), ash_nest_index(n, middle)));
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(c->k, c->inside), ash_nest_index(n, middle)));
     emit_sizes(c, heights, vectors, first_vector, from, middle);
     ash_nest_else(n);
     emit_sizes(c, heights, vectors, first_vector, middle + 1, to);
@@ -311,7 +311,7 @@ static void emit_sizes(conv *c, const ash_tile_heights *heights, unsigned vector
 static void emit_own_sizes(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                            int64_t from, int64_t to) {
     ash_nest *n = &c->k->nest;
-    ash_ref width = ash_kern_dim(c->k, c->width);
+    ash_ref width = ash_kern_dim(c->k, c->inside);
     const int64_t single = ASH_MIN((int64_t)heights->at[0], to);
     if (from >= single || !open_one_of(c, (unsigned)single, vectors, first_vector)) {
         emit_sizes(c, heights, vectors, first_vector, from, to);
@@ -346,9 +346,9 @@ static int64_t most_sizes(const conv *c, const ash_tile_heights *heights, int64_
 static void emit_short(conv *c, const ash_tile_heights *heights, unsigned vectors, ash_ref first_vector,
                        int64_t most) {
     ash_nest *n = &c->k->nest;
-    ash_ref width = ash_kern_dim(c->k, c->width);
+    ash_ref width = ash_kern_dim(c->k, c->inside);
     int64_t least, largest, sizes = most_sizes(c, heights, most);
-    ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
+    ash_dims_bounds(c->k->ixs.dims, c->inside, &least, &largest);
     least = ASH_MAX(least, (int64_t)c->few.rows + (c->few.rows > 0)); /* shorter ones are done */
     const bool own = sizes >= ASH_MAX(least, 1), both = own && sizes < most;
     if (both) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, width, ash_nest_index(n, sizes)));
@@ -383,28 +383,40 @@ bool ash_conv__may_be_few(const conv *c) {
 void ash_conv__emit_few_line(conv *c, unsigned vectors, ash_ref first_vector) {
     const ash_tile_heights heights = {.n = 1, .at = {ASH_MAX(c->few.rows, 1)}};
     int64_t least, largest;
-    ash_dims_bounds(c->k->ixs.dims, c->width, &least, &largest);
+    ash_dims_bounds(c->k->ixs.dims, c->inside, &least, &largest);
     find_margins(c);
-    emit_own_sizes(c, &heights, vectors, first_vector, ASH_MAX(least, 1), c->few.rows);
+    emit_own_sizes(c, &heights, vectors, first_vector, ASH_MAX(least, 0), c->few.rows);
 }
 
 /* Positions [0, width) of a line whose size is a variable: with edges that fill a tile, or none. */
 void ash_conv__emit_open_line(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref first_vector) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
-    const ash_tile_heights heights =
-        ash_tile_cut_rows(k->low->target, shape, c->width, ash_conv__inner_steps(c));
-    const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->width);
+    const ash_tile_heights heights = ash_tile_open_heights(k->low->target, shape, ash_conv__inner_steps(c));
+    const int64_t least = heights.at[heights.n > 1], most = ash_kern_max(k, c->inside);
     int64_t left = edge(c, c->pad[1], least), right = edge(c, c->past[1], least);
     int64_t enough = ASH_MAX(left + right, 2 * least), whole = longest_whole(c, &heights);
     if (has_sizes(c, &heights, whole)) enough = ASH_MAX(enough, whole + 1);
     find_margins(c);
     bool both = enough <= most;
     if (both) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->width)));
+        ash_nest_if(n,
+                    ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, enough), ash_kern_dim(k, c->inside)));
         emit_edged(c, &heights, vectors, first_vector, left, right, most);
         ash_nest_else(n);
     }
     emit_short(c, &heights, vectors, first_vector, both ? enough - 1 : most);
     if (both) ash_nest_end(n);
+}
+
+void ash_conv__emit_outside(conv *c, unsigned rows, unsigned vectors, ash_ref first_vector) {
+    ash_nest *n = &c->k->nest;
+    const ash_tile_heights heights = {.n = 1 + (rows > 1), .at = {rows, 1}};
+    ash_ref from = ash_kern_dim(c->k, c->inside), to = ash_kern_dim(c->k, c->width);
+    for (unsigned i = 0; i < heights.n; i++) {
+        const pattern nothing = {.rows = heights.at[i]};
+        ash_ref first = ash_tile_open_height(n, &heights, i, &from, to);
+        ash_conv__emit_tile(c, &nothing, vectors, first, first_vector);
+        ash_nest_end(n);
+    }
 }

@@ -130,19 +130,22 @@ static bool is_broadcast(const ash_graph *graph, ash_value value) {
     return info->kind == ASH_VALUE_NODE && graph->nodes.at[info->node].op == ASH_OP_BROADCAST;
 }
 
+static bool is_one_number(const light_marks *m, ash_value value) {
+    return ash_type_max_count(m->graph->dims, ash_graph__type(m->graph, value)) == 1;
+}
+
 /* Whether a constant operand is one number, or one per channel. */
 static bool is_small(const light_marks *m, ash_value value) {
-    const ash_type *type = ash_graph__type(m->graph, value);
-    return m->constant[value] &&
-           (ash_type_max_count(m->graph->dims, type) == 1 || is_broadcast(m->graph, value));
+    return m->constant[value] && (is_one_number(m, value) || is_broadcast(m->graph, value));
 }
 
 /* Whether a node computes with positions and single numbers alone, by instructions that cost little: a
- * mask of what comes before what. */
+ * mask of what comes before what. One number may be divided, too: that is done once. */
 static bool is_position(const light_marks *m, const ash_node *node) {
     if (node->op == ASH_OP_IOTA) return true;
-    bool simple =
-        ash_op_is_elementwise(node->op) && ash_node__work(m->costs, node) <= m->costs->work_simple;
+    const ash_costs *c = m->costs;
+    const int64_t most = is_one_number(m, node->out) ? c->work_divide : c->work_simple;
+    bool simple = ash_op_is_elementwise(node->op) && ash_node__work(c, node) <= most;
     if (!simple && !ash_op_is_virtual(node->op)) return false;
     bool any = false;
     for (unsigned i = 0; i < node->n_ins; i++) {
@@ -160,8 +163,9 @@ static bool is_one_hot(const light_marks *m, const ash_node *node) {
     return false;
 }
 
-/* Large masks of positions, which take less time to compute than memory to keep, and rows of ones and
- * zeros. */
+/* Large masks of positions, which take less time to compute than memory to keep; one number made of them,
+ * as the count of a mean over dims that are variables, which would be a kernel of its own; and rows of ones
+ * and zeros. */
 static void mark_positions(const light_marks *m) {
     const ash_graph *graph = m->graph;
     for (size_t n = 0; n < graph->nodes.len; n++) {
@@ -170,8 +174,9 @@ static void mark_positions(const light_marks *m) {
         if (node->n_outs != 1) continue;
         m->positions[out] = is_position(m, node);
         int64_t bytes = ash_type_max_bytes(graph->dims, ash_graph__type(graph, out));
-        bool large = m->positions[out] && !ash_op_is_virtual(node->op) && bytes > m->costs->position_bytes;
-        m->light[out] = large || (!m->few && !m->positions[out] && is_one_hot(m, node));
+        bool best = is_one_number(m, out) || bytes > m->costs->position_bytes;
+        m->light[out] = (m->positions[out] && !ash_op_is_virtual(node->op) && best) ||
+                        (!m->few && !m->positions[out] && is_one_hot(m, node));
     }
 }
 

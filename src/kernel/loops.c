@@ -40,14 +40,23 @@ static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref 
     }
 }
 
+/* The lanes of the present vector below a number, which is no larger than there are. Of words it is that in
+ * 32 bits: one comparison, and a mask that is whole. */
+static ash_ref first_lanes(const ash_kern *k, ash_nest *n, ash_ref number) {
+    ash_ref lanes = ash_nest_lanes(n, k->lanes);
+    const bool is_known = !n->failed && ash_nest_at(n, number)->op == ASH_NEST_INT;
+    if (!is_known && k->lanes > ash_target_lanes(k->low->target, sizeof(int64_t)))
+        lanes = ash_nest_cast(n, ASH_I32, lanes), number = ash_nest_cast(n, ASH_I32, number);
+    return ash_nest_binary(n, ASH_OP_LT, lanes, ash_nest_splat(n, number, k->lanes));
+}
+
 /* One vector of the present lanes under a mask. */
 static void masked_vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
                           const ash_loops_inner *inner) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     ash_kern_set_sym(k, a->sym, from);
-    ash_ref rest = ash_nest_splat(n, ash_nest_binary(n, ASH_OP_SUB, to, from), k->lanes);
-    k->mask = ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), rest);
+    k->mask = first_lanes(k, n, ash_nest_binary(n, ASH_OP_SUB, to, from));
     k->context++;
     inner->body(l, inner->arg);
     k->context--;
@@ -268,8 +277,8 @@ static some_rows rows_of(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int
     return rows;
 }
 
-/* Opens the loops over rows; returns how many. */
-static unsigned open_rows(ash_loops *l, const some_rows *rows) {
+/* Opens the loops over rows, of which each goes along `v`; returns how many. */
+static unsigned open_rows(ash_loops *l, const some_rows *rows, const ash_axis *v) {
     ash_kern *k = l->k;
     ash_nest *nest = &k->nest;
     if (!rows->in_lines) {
@@ -284,6 +293,7 @@ static unsigned open_rows(ash_loops *l, const some_rows *rows) {
                                     ash_nest_index(nest, 0));
     ash_ref end =
         ash_nest_binary(nest, ASH_OP_MIN, ash_nest_binary(nest, ASH_OP_SUB, rows->to, start), width);
+    if (v) l->inside_rows = ash_loops__rows_inside(l, a, v);
     ash_kern_loop(k, a->sym, begin, end, 1, 1);
     return 2;
 }
@@ -308,7 +318,16 @@ static row_way open_way(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref t
     ash_value value = ASH_NO_VALUE;
     const ash_sym vsym = k->vsym;
     const ash_ref at = ash_kern_lost(k) ? ASH_NO_REF : k->sym_refs.at[v->sym];
-    const row_way way = {ash_loops__row_inside(l, v, from, to, &value), ash_kern_mark(k)};
+    const ash_loops_inside *rows = &l->inside_rows;
+    row_way way = {ASH_NO_REF, ash_kern_mark(k)};
+    if (rows->row && !ash_kern_lost(k)) {
+        const ash_ref row = k->sym_refs.at[rows->row->sym];
+        way.condition = ash_nest_both(&k->nest, ash_nest_binary(&k->nest, ASH_OP_LE, rows->from, row),
+                                      ash_nest_binary(&k->nest, ASH_OP_LT, row, rows->to));
+        value = rows->value;
+    } else {
+        way.condition = ash_loops__row_inside(l, v, from, to, &value);
+    }
     k->vsym = vsym;
     ash_kern_set_sym(k, v->sym, at);
     if (way.condition == ASH_NO_REF) return way;
@@ -349,8 +368,8 @@ static void along(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to) {
 static void down_rows(ash_loops *l, void *arg) {
     const some_rows *rows = arg;
     size_t mark = ash_kern_mark(l->k);
-    unsigned opened = open_rows(l, rows);
     const ash_axis *v = &l->outer[rows->n];
+    unsigned opened = open_rows(l, rows, v);
     const row_way way = open_way(l, v, ash_nest_index(&l->k->nest, 0), ash_kern_dim(l->k, v->extent));
     if (way.condition != ASH_NO_REF) {
         row(l, NULL);
@@ -359,6 +378,7 @@ static void down_rows(ash_loops *l, void *arg) {
     row(l, NULL);
     close_way(l, &way);
     while (opened--) ash_nest_end(&l->k->nest);
+    l->inside_rows.row = NULL;
     ash_kern_forget(l->k, mark);
 }
 
@@ -378,7 +398,7 @@ static void less_than_a_vector(ash_loops *l, const ash_axis *v, some_rows *rows)
 static void any_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
-    unsigned opened = l->by_columns ? 0 : open_rows(l, rows);
+    unsigned opened = l->by_columns ? 0 : open_rows(l, rows, v);
     if (l->by_columns)
         ash_loops__vector(l, v, ash_nest_index(n, 0), ash_kern_dim(k, v->extent),
                           ash_dim_is_const(v->extent) && v->extent % l->lanes == 0,
@@ -388,6 +408,7 @@ static void any_rows(ash_loops *l, const ash_axis *v, some_rows *rows) {
     else
         row(l, NULL);
     while (opened--) ash_nest_end(n);
+    l->inside_rows.row = NULL;
 }
 
 /* Rows whose sums are those of less than a vector, side by side: a vector goes across them. */

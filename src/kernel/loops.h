@@ -25,6 +25,13 @@ typedef struct ash_kept {
     const ash_node *reader; /* of what lies in memory: the reduction whose operand it is; else NULL */
 } ash_kept;
 
+/* Which rows along an axis have windows that lie inside but for their ends. */
+typedef struct ash_loops_inside {
+    const ash_axis *row; /* NULL: that is looked at row by row */
+    ash_ref from, to;
+    ash_value value; /* whose vectors can be read along them as a whole */
+} ash_loops_inside;
+
 typedef struct ash_loops {
     ash_kern *k;
     /* What is computed, the group's root or an operand of it, and the value in whose place it is stored. */
@@ -45,6 +52,7 @@ typedef struct ash_loops {
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
     bool inside; /* what is being made is for windows that lie wholly inside */
     bool row_inside, row_outside; /* for rows of windows that do, but for their ends; for all other rows */
+    ash_loops_inside inside_rows; /* of the present line, as far as they are one behind the other */
     bool across;                  /* rows are reduced, in vectors along them */
     bool masked;                  /* what full vectors leave is a vector under a mask, and not one by one */
     bool packed;            /* these are rows of few elements, side by side: a vector takes one of each */
@@ -125,6 +133,9 @@ void ash_loops__store_beside(ash_loops *l);
 /* The condition that windows along `v` from `from` to `to` lie inside in all other dims, and that whole
  * vectors can be read along it (*value: of what); ASH_NO_REF where there is no such thing. */
 ash_ref ash_loops__row_inside(ash_loops *l, const ash_axis *v, ash_ref from, ash_ref to, ash_value *value);
+/* The same of whole rows one below the other, along `row`: from which to which one that is so, if it can be
+ * told. */
+ash_loops_inside ash_loops__rows_inside(ash_loops *l, const ash_axis *row, const ash_axis *v);
 /* Emits one reduction at the present position of the outer axes, and makes its result known. */
 void ash_loops__reduce(ash_loops *l, const ash_node *node);
 

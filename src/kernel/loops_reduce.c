@@ -218,6 +218,59 @@ ash_ref ash_loops__row_inside(ash_loops *l, const ash_axis *v, ash_ref from, ash
     return always ? ASH_NO_REF : all;
 }
 
+/* Narrows rows [*from, *to) of a line, along `row`, to those whose windows lie inside a dim. False where
+ * that is no matter of a first row and a last one. */
+static bool narrow_rows(ash_loops *l, const ash_axis *row, const window_dim *w, ash_ref *from,
+                        ash_ref *to) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    ash_ix apart;
+    if (!ash_ix_stride(&k->ixs, w->start, row->sym, &apart)) return false;
+    const ash_sum step = ash_ix_sum(&k->ixs, apart);
+    if (step.min != step.max || step.min < 1) return false;
+    ash_kern_set_sym(k, row->sym, ash_nest_index(n, 0));
+    ash_ref zero = ash_nest_index(n, 0), by = ash_nest_index(n, step.min),
+            up = ash_nest_index(n, step.min - 1), start = ash_kern_index(k, w->start);
+    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, start, ash_nest_index(n, (w->steps - 1) * w->dilation));
+    ash_ref above = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_SUB, zero, start), zero),
+            room = ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, w->extent), end);
+    room = ash_nest_binary(n, ASH_OP_MAX, room, zero);
+    *from = ash_nest_binary(n, ASH_OP_MAX, *from,
+                            ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, above, up), by));
+    *to =
+        ash_nest_binary(n, ASH_OP_MIN, *to, ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_ADD, room, up), by));
+    return true;
+}
+
+ash_loops_inside ash_loops__rows_inside(ash_loops *l, const ash_axis *row, const ash_axis *v) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    const ash_loops_inside unknown = {0};
+    const ash_sym vsym = k->vsym;
+    ash_value value = ASH_NO_VALUE;
+    ash_ref from = ash_nest_index(n, 0), to = ash_kern_dim(k, row->extent);
+    bool always = true, known = l->anchor && ash_op_infos[l->anchor->op].class == ASH_CLASS_POOL;
+    k->vsym = v->sym; /* as in ash_loops__row_inside */
+    for (unsigned i = 0; i < l->n_inner && known; i++) {
+        const window_dim w = window_at(l, i);
+        const bool inside = is_inside(l, &w);
+        always = always && inside;
+        if (!w.spread && !inside) known = narrow_rows(l, row, &w, &from, &to);
+    }
+    k->vsym = vsym;
+    if (!known || always) return unknown;
+    ash_ref last = ash_nest_binary(n, ASH_OP_ADD, ash_kern_dim(k, v->extent),
+                                   ash_nest_index(n, (int64_t)l->narrow - 2));
+    ash_ref ends[] = {from, ash_nest_binary(n, ASH_OP_SUB, to, ash_nest_index(n, 1))}, room = ASH_NO_REF;
+    for (unsigned i = 0; i < 2; i++) {
+        ash_kern_set_sym(k, row->sym, ends[i]);
+        ash_ref here = find_room(l, v, ash_nest_index(n, 0), last, &value);
+        if (here == ASH_NO_REF) return unknown;
+        room = ash_nest_both(n, room, here);
+    }
+    return (ash_loops_inside){row, from, ash_nest_select(n, room, to, from), value};
+}
+
 /* The steps of a window that lie inside the input: s with 0 <= at + s * dilation < size, where `at` is the
  * window's start. Where that does not depend on the lane, elements then need no test. Where it does, they
  * do, and the steps that no lane has inside are only left out if they may be many: of a window that is

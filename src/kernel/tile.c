@@ -56,7 +56,7 @@ static ash_tile_heights heights_from(ash_tile_shape shape, unsigned second, unsi
     return h;
 }
 
-static ash_tile_heights open_heights(const ash_target *target, ash_tile_shape shape, int64_t steps) {
+ash_tile_heights ash_tile_open_heights(const ash_target *target, ash_tile_shape shape, int64_t steps) {
     enum { MOST = 12 };
     return heights_from(shape, hiding_height(target, shape, steps), MOST);
 }
@@ -69,7 +69,7 @@ ash_tile_heights ash_tile_cut_evenly(const ash_target *target, ash_tile_shape sh
     /* two tiles of half of these and more hide it, and so do those of a whole tile and a low rest */
     unsigned second = ASH_MAX(2 * hides - 1, (shape.rows + hides) / 2);
     if (reads_far(target, shape.vectors, steps)) second = below; /* two would read the strip twice */
-    if (second >= room) return open_heights(target, shape, steps);
+    if (second >= room) return ash_tile_open_heights(target, shape, steps);
     ash_tile_heights h = heights_from(shape, second, room);
     h.hides = hides;
     return h;
@@ -127,7 +127,7 @@ ash_ref ash_tile_open_evenly(ash_nest *n, const ash_tile_heights *h, ash_ref fro
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps) {
-    if (!ash_dim_is_const(rows)) return open_heights(target, shape, steps);
+    if (!ash_dim_is_const(rows)) return ash_tile_open_heights(target, shape, steps);
     unsigned rest = (unsigned)(rows % shape.rows);
     return (ash_tile_heights){.n = 1 + (rest != 0), .at = {shape.rows, rest}, .known = true};
 }
@@ -172,7 +172,7 @@ double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash
                        int64_t steps, ash_tile_math math) {
     const ash_tile_heights h = e->open_rows && e->evenly ? ash_tile_cut_evenly(target, shape, steps, 0)
                                : e->open_rows
-                                   ? open_heights(target, shape, steps)
+                                   ? ash_tile_open_heights(target, shape, steps)
                                    : ash_tile_cut_rows(target, shape, ASH_MAX(e->rows, 1), steps);
     double counts[ASH_TILE_MAX + 1] = {0}, cost = 0, whole = (double)(e->blocks / shape.vectors),
                                  single = 0;

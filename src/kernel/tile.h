@@ -110,6 +110,8 @@ typedef struct ash_tile_heights {
 
 ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shape, ash_dim rows,
                                    int64_t steps);
+/* The same of any number of rows, whatever is known of it. */
+ash_tile_heights ash_tile_open_heights(const ash_target *target, ash_tile_shape shape, int64_t steps);
 /* The same of rows that are cut evenly, where code for more heights is worth it: the first one, and all
  * from the second one down to 1; all below the first where each tile reads its strip from beyond the
  * first-level cache. What whole tiles leave is one tile, or two, as even as can be, where it is

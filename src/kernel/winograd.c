@@ -186,48 +186,77 @@ static int64_t point_stride(const winograd *g, int64_t elements) {
     return (lines + !(lines % 2)) * line;
 }
 
-/* Sizes of blocks, and what they cost past the products: cycles for each tile, input channel and vector of
- * outputs. */
+/* Tiles of a block, vectors of a range, blocks of channels, and cycles for each tile, input channel and
+ * vector of outputs that they cost whatever is computed. */
 typedef struct sizes {
     int64_t block, range, depth;
-    double cost;
+    double more;
 } sizes;
 
-/* The largest block of tiles that fits the scratch memory with these ranges and depths; for `all` tiles,
- * and as well for `few`, where these are more than a block. */
-static sizes with_block(const winograd *g, int64_t all, int64_t few, int64_t range, int64_t depth,
-                        int64_t scratch) {
+/* The largest block of `all` tiles that fits the scratch memory with these ranges and depths. */
+static sizes with_block(const winograd *g, int64_t all, int64_t range, int64_t depth, int64_t scratch) {
     const ash_costs *c = &g->k->low->target->costs;
     int64_t strip = ASH_MIN(range, g->shape.vectors), part = depth == g->channel_blocks ? strip : range;
     int64_t floats = scratch / (int64_t)(g->t.size * g->t.size * sizeof(float));
     int64_t left = floats - depth * g->x_lanes * strip * g->lanes / g->t.size;
     int64_t block = left / (depth * g->x_lanes + part * g->lanes);
     block = ASH_MIN(ASH_MIN(ASH_MAX(block, 1), c->wino_most_tiles), all);
-    int64_t blocks = ash_ceil_div(all, block);
-    double points = g->t.size * g->t.size, share = (double)blocks / (double)all;
-    if (few < all && few > 2 * g->shape.rows)
-        share = (share + (double)ash_ceil_div(few, block) / (double)few) / 2;
+    const int64_t blocks = ash_ceil_div(all, block);
     sizes s = {ash_ceil_div(all, blocks), range, depth, 0}; /* of one size, as far as possible */
-    s.cost = points * (c->wino_weights * share + c->wino_share / (double)(range * g->x_lanes));
-    if (depth < g->channel_blocks)
-        s.cost += points * c->wino_sums / (double)(depth * g->x_lanes); /* M, back and forth */
     if (blocks * ash_ceil_div(g->vectors, range) < c->wino_chunks && range * g->lanes > c->wino_channels)
-        s.cost += points;
-    if (left <= 0) s.cost *= 1e3; /* more scratch than asked for */
+        s.more += g->t.size * g->t.size;
+    if (left <= 0) s.more += 1e6; /* more scratch than asked for */
     return s;
+}
+
+/* Cycles for each of `count` tiles, input channel and vector of outputs. */
+static double cycles_of(const winograd *g, sizes s, int64_t count) {
+    const ash_costs *c = &g->k->low->target->costs;
+    const double points = g->t.size * g->t.size, products = 0.5, /* two multiply-adds a cycle */
+        share = (double)ash_ceil_div(count, s.block) / (double)count;
+    double cycles = products + c->wino_weights * share + c->wino_share / (double)(s.range * g->x_lanes);
+    if (s.depth < g->channel_blocks)
+        cycles += c->wino_sums / (double)(s.depth * g->x_lanes); /* M, back and forth */
+    return points * cycles + s.more;
+}
+
+/* How many tiles there may be: the most, and those of images half and a quarter as long and wide. */
+enum { COUNTS = 3 };
+
+/* The sizes that cost least; where there are several counts of tiles, those that cost least more than the
+ * best for each count. */
+static sizes cheapest(const winograd *g, const sizes *s, size_t n, const int64_t *counts) {
+    double best[COUNTS], least = 1e300;
+    sizes found = {0};
+    unsigned used = 1; /* blocks of other numbers do not matter to fewer tiles */
+    while (used < COUNTS && counts[used] < counts[used - 1] && counts[used] > 2 * g->shape.rows) used++;
+    for (unsigned i = 0; i < used; i++) {
+        best[i] = 1e300;
+        for (size_t k = 0; k < n; k++) best[i] = ASH_MIN(best[i], cycles_of(g, s[k], counts[i]));
+    }
+    for (size_t k = 0; k < n; k++) {
+        double worst = 0;
+        for (unsigned i = 0; i < used; i++) worst = ASH_MAX(worst, cycles_of(g, s[k], counts[i]) / best[i]);
+        if (worst < least) least = worst, found = s[k];
+    }
+    return found;
 }
 
 static void choose_sizes(winograd *g) {
     const ash_target *target = g->k->low->target;
     const ash_costs *c = &target->costs;
     int64_t scratch = ASH_MIN(ASH_MAX(target->l2_bytes, c->wino_least_scratch), c->wino_most_scratch);
-    int64_t all = ASH_MIN(ASH_MAX(ash_kern_max(g->k, g->all_tiles), 1), LARGE);
     const ash_dim extents_of[] = {ash_graph__type(g->k->graph, g->node->out)->dims[0], g->tiles[0],
                                   g->tiles[1]};
-    int64_t few = 1; /* of a quarter of as many images as there can be, a quarter as long and wide */
-    for (size_t i = 0; i < ASH_COUNT(extents_of); i++) {
-        const int64_t apart = ash_dim_is_const(extents_of[i]) ? 1 : ASH_TILE_USUAL;
-        if (!ash_mul_i64(few, ash_ceil_div(ash_kern_max(g->k, extents_of[i]), apart), &few)) few = LARGE;
+    int64_t counts[COUNTS];
+    for (int64_t part = 0; part < COUNTS; part++) {
+        counts[part] = 1;
+        for (size_t i = 0; i < ASH_COUNT(extents_of); i++) {
+            const int64_t most = ash_kern_max(g->k, extents_of[i]),
+                          apart = ash_dim_is_const(extents_of[i]) ? 1 : INT64_C(1) << part;
+            if (!ash_mul_i64(counts[part], ash_ceil_div(most, apart), &counts[part])) counts[part] = LARGE;
+        }
+        counts[part] = ASH_MIN(ASH_MAX(counts[part], 1), LARGE);
     }
     if (g->channel_blocks * g->x_lanes > LARGE || g->vectors > LARGE) {
         g->k->failed = g->k->too_large = true;
@@ -235,19 +264,19 @@ static void choose_sizes(winograd *g) {
     }
     ash_tile_extents extents = {.rows = c->wino_most_tiles, .blocks = c->wino_strip};
     g->shape = ash_tile_choose(target, &extents, c->wino_most_tiles, ASH_TILE_MAX, ASH_TILE_F32);
-    sizes best = {.cost = 1e300};
-    for (int64_t ranges = 1; ranges <= 64; ranges++) {
-        int64_t range = ash_ceil_div(g->vectors, ranges);
-        for (int64_t depth = 1; depth < 2 * g->channel_blocks; depth *= 2) {
-            sizes s = with_block(g, all, few, range, ASH_MIN(depth, g->channel_blocks), scratch);
-            if (s.cost < best.cost) best = s;
-        }
-    }
+    enum { MOST_RANGES = 64, MOST_SIZES = MOST_RANGES * 16 };
+    sizes some[MOST_SIZES];
+    size_t n = 0;
+    for (int64_t ranges = 1; ranges <= MOST_RANGES; ranges++)
+        for (int64_t depth = 1; depth < 2 * g->channel_blocks && n < MOST_SIZES; depth *= 2)
+            some[n++] = with_block(g, counts[0], ash_ceil_div(g->vectors, ranges),
+                                   ASH_MIN(depth, g->channel_blocks), scratch);
+    const sizes best = cheapest(g, some, n, counts);
     bool whole = best.depth == g->channel_blocks;
     g->depth = best.depth;
     extents = (ash_tile_extents){.rows = best.block, .blocks = ASH_MIN(best.range, g->shape.vectors)};
     g->shape = ash_tile_choose(target, &extents, g->depth * g->x_lanes, ASH_TILE_MAX, ASH_TILE_F32);
-    g->block = ASH_MIN(ash_ceil_div(best.block, g->shape.rows) * g->shape.rows, all);
+    g->block = ASH_MIN(ash_ceil_div(best.block, g->shape.rows) * g->shape.rows, counts[0]);
     g->range = ash_ceil_div(best.range, g->shape.vectors) * g->shape.vectors;
     g->part = whole ? g->shape.vectors : g->range;
     int64_t narrow = ASH_MAX(c->wino_channels / g->lanes / g->shape.vectors, 1) * g->shape.vectors;

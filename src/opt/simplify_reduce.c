@@ -239,11 +239,14 @@ typedef struct padding {
     unsigned count;
 } padding;
 
-/* Padding that is an expression, and perhaps more than a window spans: kernels look at each size of it. */
-static bool is_wide(ash_rewrite *rw, ash_dim pad, int64_t span) {
+/* Padding that is an expression, and perhaps more than a window spans: kernels look at each size of it. Of
+ * what lies behind the input of a convolution only as much counts as the window spans, which may be
+ * little. */
+static bool is_wide(ash_rewrite *rw, ash_dim pad, int64_t span, bool counts) {
+    enum { LITTLE = 6 };
     int64_t min, max;
     ash_dims_bounds(rw->to->dims, pad, &min, &max);
-    return !ash_dim_is_const(pad) && max >= span;
+    return !ash_dim_is_const(pad) && max >= span && (counts || span > LITTLE);
 }
 
 /* Adds what the pad does to the windowed axes; false when it does anything else. `axes` NULL: from dim 2
@@ -265,7 +268,8 @@ static bool absorb(ash_rewrite *rw, const ash_node *window, const ash_node *pad,
         if (!windowed) continue;
         p->before[next] = ash_graph_dim_add(rw->to, before->list[next], front);
         p->after[next] = ash_graph_dim_add(rw->to, after[next], back);
-        if (is_wide(rw, p->before[next], spans[next]) || is_wide(rw, p->after[next], spans[next]))
+        if (is_wide(rw, p->before[next], spans[next], true) ||
+            is_wide(rw, p->after[next], spans[next], axes != NULL))
             return false;
         next++;
     }
