@@ -570,7 +570,8 @@ static void emit_lines(conv *c, ash_tile_shape shape, unsigned vectors, ash_ref 
         ash_conv__emit_open_line(c, shape, vectors, first_vector);
     else
         ash_conv__emit_line(c, shape, vectors, first_vector);
-    if (c->inside != c->width) ash_conv__emit_outside(c, shape.rows, vectors, first_vector);
+    const unsigned rows = c->takes_few ? c->few.rows : shape.rows;
+    if (c->inside != c->width) ash_conv__emit_outside(c, rows, vectors, first_vector);
     ash_nest_end(n);
     ash_kern_forget(k, mark);
     ash_tile_slices_close(k, &c->slices);
