@@ -113,6 +113,10 @@ static int64_t reflected(int64_t i) {
     int64_t at = i - 12;
     return at < 0 ? -at : at >= FROM ? 2 * FROM - 2 - at : at;
 }
+static int64_t bounced(int64_t i) { /* between 0 and 19 */
+    int64_t at = i < 6 ? 6 - i : i - 6;
+    return at >= 20 ? 38 - at : at;
+}
 static int64_t scattered(int64_t i) {
     return i * 17 % FROM;
 }
@@ -166,17 +170,16 @@ static void test_tables_are_not_gathered(void **state) {
     assert_true(compare(g, ash_gather(g, x, table(g, scattered, TO, ASH_I64), 1), 0).gathers > 0);
 }
 
-/* Of an image that grows one vector has all that another's lanes take, and of a short axis whatever they
- * take: in other places, under masks too, and for rows that are gone down. */
+/* Of an image that grows, and of a row with short ends that come back, one vector has all that another's
+ * lanes take, and of a short axis whatever they take: in other places, under masks too, and for rows that
+ * are gone down. */
 static void test_close_ones_are_permuted(void **state) {
     (void)state;
     static const struct {
         int64_t (*entry)(int64_t);
         int64_t rows, from, length;
-    } cases[] = {{corners, 5, FROM, TO},
-                 {corners, 3, FROM, TO - 7},
-                 {corners, 400, FROM, TO - 1},
-                 {mixed, 7, SHORT, 45},
+    } cases[] = {{corners, 5, FROM, TO},  {corners, 3, FROM, TO - 7}, {corners, 400, FROM, TO - 1},
+                 {mixed, 7, SHORT, 45},   {bounced, 5, 20, 32},       {bounced, 9, 20, 31},
                  {scattered, 5, FROM, TO}};
     for (size_t i = 0; i < ASH_COUNT(cases); i++) {
         ash_graph *g = new_graph();

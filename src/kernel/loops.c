@@ -240,13 +240,6 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
     }
 }
 
-/* Whether all that the number of a row is divided by are numbers. */
-static bool divides_by_numbers(const ash_loops *l, unsigned n) {
-    for (unsigned i = 1; i < n; i++)
-        if (!ash_dim_is_const(l->outer[i].extent)) return false;
-    return true;
-}
-
 /* Rows of a chunk, at most `most` of them. */
 typedef struct some_rows {
     unsigned n; /* of their axes */
@@ -256,16 +249,14 @@ typedef struct some_rows {
     ash_ref first, lines; /* these lines have them: [first, lines) */
 } some_rows;
 
-/* Where the axes have extents that are numbers, each row is decoded: a division by a number is a
- * multiplication. One by a variable is not, nor by a number of the prologue, which many shapes may share a
- * kernel of (share.c): so there rows go line by line, and what depends on the line alone leaves the inner
- * loop. */
+/* Several rows go line by line, and what depends on the line alone leaves the inner loop: to find out which
+ * row a number is takes divisions, which are multiplications where extents are numbers, and as long as a
+ * vector or two all the same. Threads of GPUs have a row each. */
 static some_rows rows_of(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
     ash_kern *k = l->k;
     ash_nest *nest = &k->nest;
     some_rows rows = {.n = n, .from = from, .to = to, .most = most};
-    rows.in_lines = n > 1 && most > 1 && k->low->target->kind != ASH_TARGET_GPU &&
-                    (!divides_by_numbers(l, n) || k->group->constant);
+    rows.in_lines = n > 1 && most > 1 && k->low->target->kind != ASH_TARGET_GPU;
     if (!rows.in_lines) return rows;
     ash_ref width = ash_kern_dim(k, l->outer[n - 1].extent);
     rows.first = ash_nest_idiv(nest, from, width);

@@ -4,9 +4,9 @@
  * A table that is a line (every second element) or stairs (each element twice) becomes an expression, and
  * nothing is loaded. Of others it is known that they name elements that there are, so that nothing is
  * brought inside; and where a long part of one counts up (what lies between reflected ends), vectors of
- * that part are loaded as neighbours, where the others are gathered. Where none is more than one above the
- * one before it (an image that grows), one vector has all that another's lanes want, in other places; of
- * tables that are computed and have more entries than there are elements that is tested. */
+ * that part are loaded as neighbours, where the others are gathered. Where neighbours are one apart at most
+ * (an image that grows, short reflected rows), one vector has all that another's lanes want, in other
+ * places; of tables that are computed and have more entries than there are elements that is tested. */
 #include "kern.h"
 
 enum {
@@ -61,11 +61,15 @@ static void longest_run(const table *t, int64_t *from, int64_t *to) {
     }
 }
 
-/* Whether each entry is the one before it, or the next number. */
-static bool climbs(const table *t) {
-    int64_t i = 1;
-    while (i < t->count && (uint64_t)(entry(t, i) - entry(t, i - 1)) <= 1) i++;
-    return i >= t->count;
+/* Whether neighbours are one apart at most. *up: none is less than the one before it. */
+static bool is_gentle(const table *t, bool *up) {
+    *up = true;
+    for (int64_t i = 1; i < t->count; i++) {
+        const int64_t step = entry(t, i) - entry(t, i - 1);
+        if (step < -1 || step > 1) return false;
+        *up = *up && step >= 0;
+    }
+    return true;
 }
 
 /* Whether lanes have neighbours of a table. */
@@ -196,14 +200,15 @@ bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_
     int64_t from, to;
     longest_run(&t, &from, &to);
     const int64_t lanes = ash_kern_lanes(k);
-    const bool close = most <= lanes || (to - from < LEAST_RUN * lanes && climbs(&t));
+    bool up, gentle = is_gentle(&t, &up);
+    const bool close = most <= lanes || (gentle && to - from < LEAST_RUN * lanes);
     k->close |= close;
     ash_ref raw = ash_kern_eval(k, indices, at);
     if (ash_kern_lost(k) || k->collecting) return false;
     if (ash_nest_at(&k->nest, raw)->dtype != ASH_I64) raw = ash_nest_cast(&k->nest, ASH_I64, raw);
     *out = ash_ix_loaded(ixs, raw, most - 1, ash_ix_syms(ixs, at[0]));
     if (close)
-        ash_kern_note_close(k, at[0], raw, size, ASH_CLOSE_UP);
+        ash_kern_note_close(k, at[0], raw, size, gentle && !up ? ASH_CLOSE_BY_ONE : ASH_CLOSE_UP);
     else
         note_run(k, at[0], raw, from, to, entry(&t, from) - from);
     return true;
