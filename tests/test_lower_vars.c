@@ -570,8 +570,17 @@ static void pools_of_every_width(void **state) {
         }
 }
 
-/* Comparisons of vectors, as masks are, in loops within the one over chunks. */
-static unsigned masks_in_rows(const ash_nest *n) {
+/* Comparisons of vectors, as masks are. */
+static bool is_mask(const ash_inst *inst) {
+    return inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_LT && inst->lanes > 1;
+}
+
+static bool is_division(const ash_inst *inst) {
+    return inst->op == ASH_NEST_IDIV || inst->op == ASH_NEST_IMOD;
+}
+
+/* How many such instructions there are in loops within the one over chunks. */
+static unsigned count_in_rows(const ash_nest *n, bool (*is)(const ash_inst *)) {
     unsigned found = 0, depth = 0, loops[64] = {0};
     for (ash_ref k = 0; k < n->code.len; k++) {
         const ash_inst *inst = &n->code.at[k];
@@ -580,8 +589,7 @@ static unsigned masks_in_rows(const ash_nest *n) {
             depth++;
         }
         depth -= inst->op == ASH_NEST_END;
-        found +=
-            inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_LT && inst->lanes > 1 && loops[depth] > 1;
+        found += is(inst) && loops[depth] > 1;
     }
     return found;
 }
@@ -595,10 +603,23 @@ static void short_rows_have_one_mask(void **state) {
         ash_graph *g = pool_up_to(&pools[1], ASH_OP_POOL_MAX, 0, 0, 0, most);
         ash_program *p = lowered(g, &target);
         assert_int_equal(p->nests.len, 1);
-        assert_int_equal(masks_in_rows(&p->nests.at[0]) != 0, most == 32);
+        assert_int_equal(count_in_rows(&p->nests.at[0], is_mask) != 0, most == 32);
         ash_program__free(p);
         ash_graph_destroy(g);
     }
+}
+
+/* Where a row lies is not found by dividing its number, though sizes are numbers. */
+static void rows_go_line_by_line(void **state) {
+    (void)state;
+    ash_target target;
+    target_of("x86-64-v4", &target);
+    ash_graph *g = pool(&pools[0], ASH_OP_POOL_MAX, 0, 14, 14);
+    ash_program *p = lowered(g, &target);
+    assert_int_equal(p->nests.len, 1);
+    assert_int_equal(count_in_rows(&p->nests.at[0], is_division), 0);
+    ash_program__free(p);
+    ash_graph_destroy(g);
 }
 
 /* As many chunks as with a number, whatever the bound is: up to four times as much. */
@@ -863,6 +884,7 @@ int main(void) {
         cmocka_unit_test(sums_survive_between_slices),
         cmocka_unit_test(pools_of_every_width),
         cmocka_unit_test(short_rows_have_one_mask),
+        cmocka_unit_test(rows_go_line_by_line),
         cmocka_unit_test(chunks_follow_the_size),
         cmocka_unit_test(groups_are_read_in_order),
         cmocka_unit_test(padding_of_every_width),

@@ -18,7 +18,10 @@
  * How many positions an edge leaves out may depend on sizes as well: on what strides leave over at the
  * right end, or on padding that is an expression. The tile is then there for each case. Where these are
  * many, the edges go position by position, with the window cut to what lies inside, and so do the longer
- * ones of the lines that are too short for edges that padding makes long. */
+ * ones of the lines that are too short for edges that padding makes long.
+ *
+ * Padding behind that is wider than a window leaves positions that read nothing: lines end in front of
+ * them, and they are tiles without sums. */
 #include "conv.h"
 
 typedef ash_conv conv;

@@ -240,8 +240,8 @@ typedef struct padding {
 } padding;
 
 /* Padding that is an expression, and perhaps more than a window spans: kernels look at each size of it. Of
- * what lies behind the input of a convolution only as much counts as the window spans, which may be
- * little. */
+ * what lies behind the input of a convolution only as much counts as the window spans, which may be little:
+ * as many cases as edges are tiles for (are_few, conv_lines.c). */
 static bool is_wide(ash_rewrite *rw, ash_dim pad, int64_t span, bool counts) {
     enum { LITTLE = 6 };
     int64_t min, max;
