@@ -579,10 +579,12 @@ static ash_value in_stairs(ash_graph *g, ash_value x, unsigned axis, int64_t beg
     return ash_slice_axis(g, ash_reshape(g, x, dims, 3), axis, shift, out);
 }
 
-/* Both axes of an image laid in pieces, in one of six ways. */
-static ash_graph *laid_out(unsigned way, int64_t most) {
+/* Both axes of an image laid in pieces, in one of six ways; variables from `least` on, or numbers. */
+static ash_graph *laid_out(unsigned way, int64_t least, int64_t most) {
     ash_graph *g = new_graph();
-    const ash_dim dims[] = {ash_graph_var(g, "h", 4, most), ash_graph_var(g, "w", 4, most)};
+    const bool number = least == most;
+    const ash_dim dims[] = {number ? most : ash_graph_var(g, "h", least, most),
+                            number ? most : ash_graph_var(g, "w", least, most)};
     ash_value x = INPUT(g, "x", 3, dims[0], dims[1]);
     for (unsigned d = 0; d < 2; d++) {
         const ash_dim twice = ash_graph_dim_mul(g, dims[d], 2), thrice = ash_graph_dim_mul(g, dims[d], 3);
@@ -608,7 +610,7 @@ static void test_ends_are_permuted(void **state) {
             const int64_t most = way == 5 ? 40 : way % 2 ? 26 : 14;
             ash_diag diag;
             ash_program *p;
-            ash_graph *g = laid_out(way, most), *fast;
+            ash_graph *g = laid_out(way, 4, most), *fast;
             assert_ok(ash_opt__run(g, target, NULL, &fast, &diag));
             assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
             assert_int_equal(count(p, ASH_NEST_PERMUTE) != 0, target->masks != 0);
@@ -629,8 +631,8 @@ static void test_ends_are_permuted(void **state) {
         }
 }
 
-/* Pieces of other types are copied as they are; and so is what is read in parts, an axis that is a
- * number, and, where masks have no registers, a long one. */
+/* Pieces of other types are copied as they are; and so is what is read in parts, the ends of an axis that
+ * is a number, and, where masks have no registers, a long one. */
 static void test_other_pieces_stay(void **state) {
     (void)state;
     for (unsigned way = 0; way < 6; way++) {
@@ -655,6 +657,29 @@ static void test_other_pieces_stay(void **state) {
     }
 }
 
+/* Elements of an image that are there several times are permuted, though its sizes are numbers. */
+static void test_numbers_are_permuted(void **state) {
+    (void)state;
+    const int64_t sizes[] = {13, 14, 28, 31};
+    for (size_t i = 0; i < ASH_COUNT(sizes) * 2; i++) {
+        const unsigned way = i % 2 ? 5 : 4;
+        const int64_t size = sizes[i / 2];
+        ash_diag diag;
+        ash_program *p;
+        ash_graph *g = laid_out(way, size, size), *fast;
+        assert_ok(ash_opt__run(g, &targets[2], NULL, &fast, &diag));
+        assert_ok(ash_program__lower(fast, &targets[2], NULL, &p, &diag));
+        assert_true(count(p, ASH_NEST_PERMUTE) > 0);
+        ash_program__free(p);
+        ash_wide *inputs = test_inputs(g, NULL), *expected = test_expected(g, inputs, NULL);
+        test_interpreted(fast, &targets[2], NULL, NULL, inputs, expected, 0);
+        test_free_expected(g, expected);
+        test_free_inputs(g, inputs);
+        ash_graph_destroy(fast);
+        ash_graph_destroy(g);
+    }
+}
+
 /* Rows from the last to the first: what a tile reads lies before its operand's first element. */
 static void test_backwards(void **state) {
     (void)state;
@@ -672,6 +697,7 @@ int main(void) {
         cmocka_unit_test(test_gathers_of_gathers),
         cmocka_unit_test(test_ends_are_permuted),
         cmocka_unit_test(test_other_pieces_stay),
+        cmocka_unit_test(test_numbers_are_permuted),
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_runs_in_turn),

@@ -63,15 +63,12 @@ static void masked_vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref
     k->mask = ASH_NO_REF;
 }
 
-/* Whether half a vector is worth code of its own, where the rest is no more: of pools whose elements lie
- * apart, the second half is loads of its own. */
+/* Whether half a vector is worth code of its own, where the rest is no more: of pools, whose windows are
+ * loads in every row. */
 static bool halves_pay(const ash_loops *l) {
     const ash_kern *k = l->k;
-    if (!l->anchor || ash_op_infos[l->anchor->op].class != ASH_CLASS_POOL ||
-        k->low->target->kind != ASH_TARGET_CPU || k->lanes < 8)
-        return false;
-    const ash_attr *strides = ash_node_attr(l->anchor, ASH_ATTR_STRIDES);
-    return strides->count && strides->list[strides->count - 1] > 1; /* of no axis: nothing is pooled */
+    return l->anchor && ash_op_infos[l->anchor->op].class == ASH_CLASS_POOL &&
+           k->low->target->kind == ASH_TARGET_CPU && k->lanes >= 8;
 }
 
 /* What full vectors leave, less than one of them: under a mask. `left`: how much that is; 0: a variable. */
@@ -99,6 +96,61 @@ static void masked_rest(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref t
     ash_nest_end(n);
 }
 
+/* What is left of [from, to) behind so many whole vectors of it. */
+static ash_ref behind_whole(ash_nest *n, ash_ref from, ash_ref to, unsigned lanes) {
+    ash_ref step = ash_nest_index(n, lanes);
+    ash_ref count = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_SUB, to, from), step);
+    return ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_binary(n, ASH_OP_MUL, count, step));
+}
+
+/* The vector at `from`, if that lies in front of `to`: as it is no loop's variable, its masks are those of
+ * all rows. */
+static void one_vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
+                       const ash_loops_inner *inner) {
+    ash_kern *k = l->k;
+    ash_nest_if(&k->nest, ash_nest_binary(&k->nest, ASH_OP_LT, from, to));
+    ash_kern_set_sym(k, a->sym, from);
+    inner->body(l, inner->arg);
+    ash_nest_end(&k->nest);
+}
+
+/* Full vectors of windows that lie inside from one position to another: nothing is tested of them there,
+ * and those at the ends are of one register. Returns where full vectors end. */
+static ash_ref between_edges(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
+                             const ash_loops_columns *inside, const ash_loops_inner *inner) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    const size_t mark = ash_kern_mark(k);
+    const ash_ref zero = ash_nest_index(n, 0), up = ash_nest_index(n, (int64_t)l->narrow - 1);
+    const ash_ref end = behind_whole(n, from, to, l->narrow);
+    ash_ref first = behind_whole(n, zero, ash_nest_binary(n, ASH_OP_ADD, inside->from, up), l->narrow);
+    first = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_MAX, first, from), end);
+    const ash_ref last =
+        ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, inside->to, to), first);
+    const ash_ref wide = behind_whole(n, first, last, l->lanes),
+                  all = behind_whole(n, wide, last, l->narrow);
+    const struct {
+        unsigned lanes;
+        bool inside, one;
+        ash_ref from, to;
+    } parts[] = {{l->narrow, false, inside->before <= l->narrow, from, first},
+                 {l->lanes, true, false, first, wide},
+                 {l->narrow, true, false, wide, all},
+                 {l->narrow, false, inside->behind <= l->narrow, all, end}};
+    for (unsigned i = 0; i < ASH_COUNT(parts); i++) {
+        if (i == 2 && l->lanes == l->narrow) continue;
+        k->lanes = parts[i].lanes;
+        l->column_inside = parts[i].inside;
+        l->column_outside = !parts[i].inside;
+        k->aligned = k->lanes == l->narrow;
+        (parts[i].one ? one_vector : full_vectors)(l, a, parts[i].from, parts[i].to, inner);
+        ash_kern_forget(k, mark);
+    }
+    l->column_inside = l->column_outside = false;
+    k->aligned = true;
+    return end;
+}
+
 void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to, bool whole,
                        const ash_loops_inner *inner) {
     ash_kern *k = l->k;
@@ -108,14 +160,20 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
     k->vsym = a->sym;
     k->aligned = true;
     size_t mark = ash_kern_mark(k);
-    for (unsigned i = 0; i < ASH_COUNT(widths) && left > 0; i++) {
+    ash_loops_columns inside;
+    const bool edges =
+        !l->full && l->row_inside && l->lanes > 1 && ash_loops__columns_inside(l, a, &inside);
+    if (edges) {
+        from = between_edges(l, a, from, to, &inside, inner);
+        left = ash_dim_is_const(a->extent) ? a->extent % l->narrow : l->narrow - 1;
+    }
+    for (unsigned i = 0; i < ASH_COUNT(widths) && left > 0 && !edges; i++) {
         unsigned lanes = k->lanes = widths[i];
         if (lanes == 1 || (i && lanes == widths[i - 1]) || left < lanes) continue;
         if (l->full && lanes > l->narrow) continue;
-        ash_ref size = ash_nest_binary(n, ASH_OP_SUB, to, from), step = ash_nest_index(n, lanes);
-        ash_ref full = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, size, step), step);
-        if (l->full) full = ash_nest_index(n, (int64_t)l->full * lanes);
-        ash_ref middle = whole ? to : ash_nest_binary(n, ASH_OP_ADD, from, full);
+        ash_ref middle = whole ? to : behind_whole(n, from, to, lanes);
+        if (l->full)
+            middle = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, (int64_t)l->full * lanes));
         full_vectors(l, a, from, middle, inner);
         ash_kern_forget(k, mark);
         left = whole ? 0 : ash_dim_is_const(a->extent) ? a->extent % lanes : lanes - 1;
@@ -240,22 +298,28 @@ static void decode_row(ash_loops *l, unsigned n, ash_ref number) {
     }
 }
 
-/* Rows of a chunk, at most `most` of them. */
+/* The positions of the first outer axes. */
+static ash_dim count_of(ash_loops *l, unsigned n) {
+    ash_dim count = 1;
+    for (unsigned i = 0; i < n; i++) count = ash_kern_product(l->k, count, l->outer[i].extent);
+    return count;
+}
+
+/* Rows of a chunk. */
 typedef struct some_rows {
-    unsigned n; /* of their axes */
-    ash_ref from, to;
-    int64_t most;
-    bool in_lines;        /* they go line by line: along the last axis */
+    unsigned n;           /* of their axes */
+    ash_ref from, to;     /* unless they are whole lines */
+    bool in_lines, whole; /* they go line by line, along the last axis; these are whole */
     ash_ref first, lines; /* these lines have them: [first, lines) */
 } some_rows;
 
-/* Several rows go line by line, and what depends on the line alone leaves the inner loop: to find out which
- * row a number is takes divisions, which are multiplications where extents are numbers, and as long as a
- * vector or two all the same. Threads of GPUs have a row each. */
+/* Rows [from, to), at most `most` of them. Several go line by line, and what depends on the line alone
+ * leaves the inner loop: to find out which row a number is takes divisions, which are multiplications where
+ * extents are numbers, and as long as a vector or two all the same. Threads of GPUs have a row each. */
 static some_rows rows_of(ash_loops *l, unsigned n, ash_ref from, ash_ref to, int64_t most) {
     ash_kern *k = l->k;
     ash_nest *nest = &k->nest;
-    some_rows rows = {.n = n, .from = from, .to = to, .most = most};
+    some_rows rows = {.n = n, .from = from, .to = to};
     rows.in_lines = n > 1 && most > 1 && k->low->target->kind != ASH_TARGET_GPU;
     if (!rows.in_lines) return rows;
     ash_ref width = ash_kern_dim(k, l->outer[n - 1].extent);
@@ -279,11 +343,13 @@ static unsigned open_rows(ash_loops *l, const some_rows *rows, const ash_axis *v
     const ash_axis *a = &l->outer[rows->n - 1];
     ash_ref width = ash_kern_dim(k, a->extent), line = ash_nest_loop(nest, rows->first, rows->lines, 1, 1);
     decode_row(l, rows->n - 1, line);
-    ash_ref start = ash_nest_binary(nest, ASH_OP_MUL, line, width);
-    ash_ref begin = ash_nest_binary(nest, ASH_OP_MAX, ash_nest_binary(nest, ASH_OP_SUB, rows->from, start),
-                                    ash_nest_index(nest, 0));
-    ash_ref end =
-        ash_nest_binary(nest, ASH_OP_MIN, ash_nest_binary(nest, ASH_OP_SUB, rows->to, start), width);
+    ash_ref begin = ash_nest_index(nest, 0), end = width;
+    if (!rows->whole) {
+        ash_ref start = ash_nest_binary(nest, ASH_OP_MUL, line, width);
+        begin =
+            ash_nest_binary(nest, ASH_OP_MAX, ash_nest_binary(nest, ASH_OP_SUB, rows->from, start), begin);
+        end = ash_nest_binary(nest, ASH_OP_MIN, ash_nest_binary(nest, ASH_OP_SUB, rows->to, start), end);
+    }
     if (v) l->inside_rows = ash_loops__rows_inside(l, a, v);
     ash_kern_loop(k, a->sym, begin, end, 1, 1);
     return 2;
@@ -466,6 +532,38 @@ static ash_dim rows_per_chunk(ash_kern *k, ash_dim length, int64_t per, int64_t 
     return ash_kern_larger(k, ash_kern_smaller(k, fit, longest * MOST), 1);
 }
 
+/* Chunks of rows that have about `per` elements, each row `length`. Of whole lines, where these are no
+ * longer than that: nothing is divided to find them. */
+static ash_dim emit_rows(ash_loops *l, unsigned n_rows, const ash_axis *v, ash_dim length, int64_t per) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    const bool cpu = k->low->target->kind == ASH_TARGET_CPU;
+    unsigned n_axes = n_rows;
+    int64_t longest = ASH_MAX(ash_kern_max(k, length), 1), line = INT64_MAX;
+    if (n_rows > 1 && cpu && !ash_mul_i64(longest, ash_kern_max(k, l->outer[n_rows - 1].extent), &line))
+        line = INT64_MAX;
+    const bool whole = line <= per;
+    if (whole) {
+        longest = ASH_MAX(line, 1);
+        length = ash_kern_product(k, length, l->outer[--n_axes].extent);
+    }
+    const ash_dim all = count_of(l, n_axes);
+    const int64_t least = l->threads ? 1 : ASH_MAX(per / longest, l->short_sums ? l->narrow / 4 : 1);
+    const bool varies = n_rows && !ash_dim_is_const(length) && cpu;
+    const ash_dim some = varies ? rows_per_chunk(k, length, per, least) : least;
+    n->threads = l->threads;
+    ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
+    ash_ref size = ash_kern_dim(k, some), chunk = ash_nest_loop(n, first, end, 1, 1);
+    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size), last = ash_kern_dim(k, all);
+    if (varies) from = ash_nest_binary(n, ASH_OP_MIN, from, last); /* as it is, and is seen to be */
+    ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), last);
+    some_rows rows = {.n = n_rows, .in_lines = true, .whole = true, .first = from, .lines = to};
+    if (!whole) rows = rows_of(l, n_rows, from, to, ash_kern_max(k, some));
+    chunk_rows(l, v, &rows);
+    ash_nest_end(n);
+    return ash_kern_ceil_div(k, all, some);
+}
+
 /* The chunk loop: rows, or parts of rows. */
 static ash_dim emit(ash_loops *l) {
     ash_kern *k = l->k;
@@ -476,8 +574,6 @@ static ash_dim emit(ash_loops *l) {
     if (!l->vector_inner && n_rows) v = &l->outer[--n_rows];
     bool single = n_rows && is_uneven(l, v);
     if (single) l->lanes = l->narrow = 1;
-    ash_dim rows = 1;
-    for (unsigned i = 0; i < n_rows; i++) rows = ash_kern_product(k, rows, l->outer[i].extent);
     int64_t work = ASH_MAX(k->group->n_nodes, 1);
     for (unsigned i = 0; i < l->n_inner && !l->short_sums; i++)
         if (!ash_mul_i64(work, ASH_MAX(ash_kern_max(k, l->inner[i].extent), 1), &work))
@@ -498,26 +594,12 @@ static ash_dim emit(ash_loops *l) {
                                      ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, part)));
         along(l, v, from, to);
         ash_nest_end(n);
-        return ash_kern_product(k, rows, parts);
+        return ash_kern_product(k, count_of(l, n_rows), parts);
     }
-    /* rows that are gone down stay in the first-level cache, beside what they are made of */
-    const bool varies = n_rows && !ash_dim_is_const(length) && k->low->target->kind == ASH_TARGET_CPU;
-    if (l->by_columns)
-        per = ASH_MIN(per, k->low->target->l1_bytes / (varies ? 8 : 2) /
+    if (l->by_columns) /* they stay in the first-level cache, beside what they are made of */
+        per = ASH_MIN(per, k->low->target->l1_bytes / 8 /
                                (int64_t)ash_dtype_size(ash_graph__type(k->graph, l->target)->dtype));
-    const int64_t longest = l->threads ? 1 : ASH_MAX(per / row_length, l->short_sums ? l->narrow / 4 : 1);
-    const ash_dim some = varies ? rows_per_chunk(k, length, per, longest) : longest;
-    n->threads = l->threads;
-    ash_ref size = ash_kern_dim(k, some), chunk = ash_nest_loop(n, first, end, 1, 1);
-    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size);
-    if (varies) /* as it is, and is seen to be */
-        from = ash_nest_binary(n, ASH_OP_MIN, from, ash_kern_dim(k, rows));
-    ash_ref to =
-        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, rows));
-    some_rows all = rows_of(l, n_rows, from, to, ash_kern_max(k, some));
-    chunk_rows(l, v, &all);
-    ash_nest_end(n);
-    return ash_kern_ceil_div(k, rows, some);
+    return emit_rows(l, n_rows, v, length, per);
 }
 
 static ash_status finish(ash_loops *l, ash_dim *chunks) {

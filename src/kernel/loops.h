@@ -32,6 +32,12 @@ typedef struct ash_loops_inside {
     ash_value value; /* whose vectors can be read along them as a whole */
 } ash_loops_inside;
 
+/* Which positions along such a row do. */
+typedef struct ash_loops_columns {
+    ash_ref from, to;
+    int64_t before, behind; /* at most so many do not */
+} ash_loops_columns;
+
 typedef struct ash_loops {
     ash_kern *k;
     /* What is computed, the group's root or an operand of it, and the value in whose place it is stored. */
@@ -52,6 +58,8 @@ typedef struct ash_loops {
         bounded; /* bit per inner axis: a window whose loop runs only over positions inside the input */
     bool inside; /* what is being made is for windows that lie wholly inside */
     bool row_inside, row_outside; /* for rows of windows that do, but for their ends; for all other rows */
+    bool column_inside,
+        column_outside;           /* for positions along those rows that are none of their ends; that are */
     ash_loops_inside inside_rows; /* of the present line, as far as they are one behind the other */
     bool across;                  /* rows are reduced, in vectors along them */
     bool masked;                  /* what full vectors leave is a vector under a mask, and not one by one */
@@ -136,6 +144,9 @@ ash_ref ash_loops__row_inside(ash_loops *l, const ash_axis *v, ash_ref from, ash
 /* The same of whole rows one below the other, along `row`: from which to which one that is so, if it can be
  * told. */
 ash_loops_inside ash_loops__rows_inside(ash_loops *l, const ash_axis *row, const ash_axis *v);
+/* Which positions of a row along the vector axis have windows that lie inside, where the row does but for
+ * its ends. False where that cannot be told, or where all do. */
+bool ash_loops__columns_inside(ash_loops *l, const ash_axis *v, ash_loops_columns *columns);
 /* Emits one reduction at the present position of the outer axes, and makes its result known. */
 void ash_loops__reduce(ash_loops *l, const ash_node *node);
 

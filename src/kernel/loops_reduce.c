@@ -127,7 +127,7 @@ static bool find_inside(ash_loops *l, ash_ref *condition) {
         const window_dim w = window_at(l, i);
         int64_t apart = 0, span = (w.steps - 1) * w.dilation;
         if (!ash_mul_i64(all, w.steps, &all) || all > MOST) return false;
-        if ((l->row_inside && !w.spread) || is_inside(l, &w)) continue;
+        if ((l->row_inside && (!w.spread || l->column_inside)) || is_inside(l, &w)) continue;
         if (k->mask != ASH_NO_REF) return false;
         if (w.spread && !ash_ix_lane_stride(&k->ixs, w.start, k->vsym, k->lanes, k->aligned, &apart))
             return false;
@@ -271,6 +271,38 @@ ash_loops_inside ash_loops__rows_inside(ash_loops *l, const ash_axis *row, const
     return (ash_loops_inside){row, from, ash_nest_select(n, room, to, from), value};
 }
 
+/* At most so many positions of windows along `v` reach behind the end of a dim. */
+static int64_t reach_behind(ash_loops *l, const ash_axis *v, const window_dim *w) {
+    const ash_ixs *ixs = &l->k->ixs;
+    int64_t least, most;
+    const ash_dim steps = ash_kern_product(l->k, v->extent, w->stride);
+    ash_dim over = 0;
+    if (ash_dims_combine(ixs->dims, ASH_DIM_SUB, steps, w->extent, &over, NULL) != ASH_OK) return INT64_MAX;
+    ash_dims_bounds(ixs->dims, over, &least, &most);
+    const ash_sum start = ash_ix_sum(ixs, w->start); /* of the first position, as its least value */
+    if (most > INT32_MAX || start.min < -INT32_MAX) return INT64_MAX;
+    const int64_t beyond = most - w->stride + start.min + (w->steps - 1) * w->dilation + 1;
+    return ash_ceil_div(ASH_MAX(beyond, 0), w->stride);
+}
+
+bool ash_loops__columns_inside(ash_loops *l, const ash_axis *v, ash_loops_columns *columns) {
+    ash_kern *k = l->k;
+    const ash_ref at = ash_kern_lost(k) ? ASH_NO_REF : k->sym_refs.at[v->sym];
+    bool known = l->anchor && ash_op_infos[l->anchor->op].class == ASH_CLASS_POOL, always = true;
+    *columns = (ash_loops_columns){.from = ash_nest_index(&k->nest, 0), .to = ash_kern_dim(k, v->extent)};
+    for (unsigned i = 0; i < l->n_inner && known; i++) {
+        const window_dim w = window_at(l, i);
+        if (!w.spread || is_inside(l, &w)) continue;
+        always = false;
+        known = narrow_rows(l, v, &w, &columns->from, &columns->to);
+        const int64_t before = ash_ceil_div(ASH_MAX(-ash_ix_sum(&k->ixs, w.start).min, 0), w.stride);
+        columns->before = ASH_MAX(columns->before, before);
+        columns->behind = ASH_MAX(columns->behind, reach_behind(l, v, &w));
+    }
+    ash_kern_set_sym(k, v->sym, at);
+    return known && !always;
+}
+
 /* The steps of a window that lie inside the input: s with 0 <= at + s * dilation < size, where `at` is the
  * window's start. Where that does not depend on the lane, elements then need no test. Where it does, they
  * do, and the steps that no lane has inside are only left out if they may be many: of a window that is
@@ -352,7 +384,7 @@ static void reduce_anywhere(ash_loops *l, reduction *r) {
     ash_ref condition;
     size_t mark = ash_kern_mark(k);
     unsigned opened = 0;
-    if (!l->row_outside && find_inside(l, &condition)) {
+    if (!l->row_outside && !l->column_outside && find_inside(l, &condition)) {
         if (condition != ASH_NO_REF) ash_nest_if(n, condition), opened++;
         l->inside = true;
         inner_loops(l, 0, r);

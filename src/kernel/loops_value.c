@@ -124,15 +124,15 @@ static bool is_window_known(const ash_kern *k, const ash_node *node) {
     return true;
 }
 
-/* A pool's accumulator with one more element where `hit` holds. Where masks are free, lanes that are off
- * keep what they have: of maxima, a NaN, which an instruction for the larger one drops as its second
+/* A pool's accumulator with one more element where `hit` holds. Where masks have registers, lanes that are
+ * off keep what they have: of maxima, a NaN, which an instruction for the larger one drops as its second
  * operand, is then looked for under the same mask. Of masks that are numbers code generation makes more of
- * a choice between values. */
+ * a choice between values, and where they lie in vectors, what is chosen is not waited for. */
 static ash_ref combine_where(ash_kern *k, const ash_node *node, ash_op combine, ash_ref hit, ash_ref acc,
                              ash_ref value) {
     ash_nest *n = &k->nest;
     if (hit == ASH_NO_REF || k->nest.failed) return ash_nest_binary(n, combine, acc, value);
-    if (!k->low->target->masks || ash_nest_at(n, hit)->lanes == 1 || is_window_known(k, node))
+    if (k->low->target->masks != 1 || ash_nest_at(n, hit)->lanes == 1 || is_window_known(k, node))
         return ash_nest_binary(n, combine, acc, or_neutral(k, hit, value, combine));
     if (combine != ASH_OP_MAX || !ash_dtype_is_float((ash_dtype)ash_nest_at(n, value)->dtype))
         return ash_nest_select(n, hit, ash_nest_binary(n, combine, acc, value), acc);

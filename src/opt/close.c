@@ -7,9 +7,9 @@
  *
  * Neighbours of such indices are at most one apart, so that one vector of x has all that the lanes of
  * another take, and a permutation puts them in their places (kernel/table.c): several axes are one kernel,
- * where pieces are three and a copy each. Import writes pieces of axes that are variables, since they are
- * copied as fast on processors that cannot permute, and differentiated as what they are. An axis that is a
- * number stays as it is: import knows its indices, and has chosen.
+ * where pieces are three and a copy each. Import writes pieces, since they are copied as fast on processors
+ * that cannot permute, and differentiated as what they are. Of an axis that is a number, the ends alone
+ * stay: what they are put around is computed where it lies between them.
  *
  * Runs before fold, while the pieces are as import has written them. Exact. */
 #include "rewrite.h"
@@ -82,8 +82,7 @@ static bool find_ends(ash_rewrite *rw, ash_value value, bordered *e) {
         e->before = e->behind = 0;
         int64_t least, most;
         ash_dims_bounds(rw->from->dims, dim_of(rw, e->x, e->axis), &least, &most);
-        if (least < 1 || least == most || whole->n_ins > at + 2)
-            continue; /* without elements, without ends */
+        if (least < 1 || whole->n_ins > at + 2) continue; /* without elements, without ends */
         if (at && !find_piece(rw, whole->ins[0], e, true, &e->before, &front)) continue;
         if (at + 1 < whole->n_ins && !find_piece(rw, whole->ins[at + 1], e, false, &e->behind, &behind))
             continue;
@@ -184,13 +183,14 @@ static void find_parted(ash_rewrite *rw, bool *piece, bool *parted) {
     }
 }
 
-/* Whether a concatenation's axis is gathered: where masks have no registers, a short one. */
+/* Whether a concatenation's axis is gathered: a variable one, and where masks have no registers, a short
+ * one. */
 static bool pays(const ash_rewrite *rw, ash_value whole, unsigned axis) {
     const ash_target *target = rw->opt->target;
     int64_t least, most;
     ash_dims_bounds(rw->from->dims, dim_of(rw, whole, axis), &least, &most);
-    return target->masks == 1 ||
-           most <= target->costs.close_vectors * ash_target_lanes(target, sizeof(float));
+    return least < most && (target->masks == 1 ||
+                            most <= target->costs.close_vectors * ash_target_lanes(target, sizeof(float)));
 }
 
 ash_status ash_opt__close(const ash_opt *opt, const ash_graph *from, ash_graph **out, ash_diag *diag) {
