@@ -4,7 +4,8 @@
  * (code_target.h).
  *
  *   emit.c          function, walk over the instructions, loops and their unrolling, cells
- *   emit_memory.c   addresses, loads, stores, what is known about overlap and alignment
+ *   emit_address.c  indices taken apart, addresses, what is known about alignment
+ *   emit_memory.c   loads, stores, what is known about overlap
  *   emit_arith.c    COMPUTE, FMA, HREDUCE on floating point and integers
  *   emit_convert.c  CAST; f16 and bf16
  *   emit_math*.c    exp, log, sin, ...: polynomials
@@ -159,6 +160,15 @@ bool ash_emit__decides(ash_emit *e, ash_ref cell);
 /* The result as its dtype says. */
 LLVMValueRef ash_emit__value(ash_emit *e, ash_ref ref);
 
+LLVMTypeRef ash_emit__memory_element(ash_emit *e, ash_dtype dtype); /* as it lies in memory */
+LLVMValueRef ash_emit__base(ash_emit *e, uint16_t buf);
+LLVMValueRef ash_emit__offset(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index);
+/* The address of element `index`, and what its distance in bytes from the base is known to be a multiple
+ * of. */
+LLVMValueRef ash_emit__address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *multiple);
+/* The same of what lies `constant` elements before it. */
+LLVMValueRef ash_emit__address_before(ash_emit *e, uint16_t buf, ash_ref index, int64_t *constant,
+                                      uint64_t *multiple);
 void ash_emit__memory_begin(ash_emit *e);        /* scopes of the buffer groups */
 void ash_emit__memory(ash_emit *e, ash_ref ref); /* LOAD, STORE, GATHER, SCATTER, PREFETCH, TILE_... */
 

@@ -1,287 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses, loads and stores.
- *
- * An index is taken apart into a constant plus multiples of values (loop variables, arguments, loaded
- * numbers). The address is then built from the outside in: what is invariant in most loops first, the
- * constant last. LLVM hoists the outer parts out of the inner loops and puts the constant into the
- * instruction, so that the many accesses of an unrolled tile share one address register.
+/* Loads and stores.
  *
  * Overlap: each group of buffers is an alias scope; an access belongs to its own and to none of the others.
  * What lies in a group that nothing is written to does not change while the kernel runs, and its loads say
  * so. */
 #include "code_target.h"
-
-enum {
-    TERMS = ASH_EMIT_TERMS, /* products of an index that are kept apart; more are left as one value */
-    NODES = 48,             /* instructions that are looked at for one index */
-};
-
-struct index_term {
-    LLVMValueRef value;
-    ash_ref ref;    /* an instruction that it is the value of */
-    uint32_t depth; /* loops that it varies in */
-    int64_t coef;
-    unsigned shift; /* the value is a multiple of 2^shift */
-};
-
-struct index_form {
-    struct index_term terms[TERMS];
-    unsigned count, nodes;
-    int64_t constant;
-    bool overflow; /* too much to take apart, or a coefficient past 64 bits */
-    bool narrow;   /* 32 bits hold the sums of its terms */
-    int64_t size;  /* bytes of an element */
-};
-
-/* --- taking an index apart --------------------------------------------------------------------------- */
-
-static unsigned twos(int64_t value) {
-    return value ? (unsigned)__builtin_ctzll((uint64_t)value) : 63;
-}
-
-/* A number s such that the value is a multiple of 2^s, as far as a short look tells. */
-static unsigned multiple_of(const ash_emit *e, ash_ref ref, unsigned fuel) {
-    const ash_inst *inst = ash_nest_at(e->nest, ref);
-    if (!fuel) return 0;
-    switch (inst->op) {
-    case ASH_NEST_INT: return twos(inst->i);
-    case ASH_NEST_LOOP: {
-        unsigned from = multiple_of(e, inst->a, fuel - 1), step = twos(inst->i);
-        return ASH_MIN(from, step);
-    }
-    case ASH_NEST_COMPUTE:
-        if (inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB || inst->i == ASH_OP_MUL) {
-            unsigned a = multiple_of(e, inst->a, fuel - 1), b = multiple_of(e, inst->b, fuel - 1);
-            return inst->i == ASH_OP_MUL ? ASH_MIN(a + b, 63) : ASH_MIN(a, b);
-        }
-        if (inst->i == ASH_OP_SELECT || inst->i == ASH_OP_MIN || inst->i == ASH_OP_MAX) { /* one of them */
-            bool selects = inst->i == ASH_OP_SELECT;
-            unsigned a = multiple_of(e, selects ? inst->c : inst->a, fuel - 1),
-                     b = multiple_of(e, inst->b, fuel - 1);
-            return ASH_MIN(a, b);
-        }
-        return 0;
-    case ASH_NEST_IMOD: {
-        unsigned a = multiple_of(e, inst->a, fuel - 1), b = multiple_of(e, inst->b, fuel - 1);
-        return ASH_MIN(a, b);
-    }
-    default: return 0;
-    }
-}
-
-static void add_constant(struct index_form *f, int64_t value, int64_t coef) {
-    int64_t product;
-    f->overflow |= !ash_mul_i64(value, coef, &product) || !ash_add_i64(f->constant, product, &f->constant);
-}
-
-static void add_term(const ash_emit *e, struct index_form *f, LLVMValueRef value, ash_ref ref,
-                     int64_t coef) {
-    for (unsigned i = 0; i < f->count; i++)
-        if (f->terms[i].value == value) {
-            f->overflow |= !ash_add_i64(f->terms[i].coef, coef, &f->terms[i].coef);
-            return;
-        }
-    if (f->count == TERMS) {
-        f->overflow = true;
-        return;
-    }
-    f->terms[f->count++] = (struct index_term){value, ref, e->depth[ref], coef, multiple_of(e, ref, 8)};
-}
-
-static bool as_number(const ash_emit *e, ash_ref ref, int64_t *value) {
-    LLVMValueRef v = ash_emit__held(e, ref);
-    if (!LLVMIsAConstantInt(v)) return false;
-    *value = LLVMConstIntGetSExtValue(v);
-    return true;
-}
-
-/* Adds coef * ref. */
-static void take_apart(const ash_emit *e, struct index_form *f, ash_ref ref, int64_t coef) {
-    const ash_inst *inst = ash_nest_at(e->nest, ref);
-    int64_t number, product;
-    if (++f->nodes > NODES) f->overflow = true;
-    if (f->overflow) return;
-    if (as_number(e, ref, &number)) {
-        add_constant(f, number, coef);
-        return;
-    }
-    if (inst->op == ASH_NEST_LOOP) {
-        add_constant(f, e->slots[ref].offset, coef);
-        add_term(e, f, e->slots[ref].base, ref, coef);
-        return;
-    }
-    if (inst->op == ASH_NEST_COMPUTE && (inst->i == ASH_OP_ADD || inst->i == ASH_OP_SUB)) {
-        take_apart(e, f, inst->a, coef);
-        f->overflow |= coef == INT64_MIN;
-        if (!f->overflow) take_apart(e, f, inst->b, inst->i == ASH_OP_ADD ? coef : -coef);
-        return;
-    }
-    if (inst->op == ASH_NEST_COMPUTE && inst->i == ASH_OP_MUL) {
-        ash_ref other = as_number(e, inst->b, &number)   ? inst->a
-                        : as_number(e, inst->a, &number) ? inst->b
-                                                         : ref;
-        if (other != ref && ash_mul_i64(number, coef, &product)) {
-            take_apart(e, f, other, product);
-            return;
-        }
-    }
-    add_term(e, f, ash_emit__held(e, ref), ref, coef);
-}
-
-/* --- addresses --------------------------------------------------------------------------------------- */
-
-static LLVMTypeRef memory_element(ash_emit *e, ash_dtype dtype) {
-    return dtype == ASH_BOOL ? LLVMInt8TypeInContext(e->ctx) : ash_emit__type(e, dtype, 1);
-}
-
-static LLVMValueRef base_of(ash_emit *e, uint16_t buf) {
-    bool shared = buf & ASH_NEST_SHARED;
-    uint16_t number = (uint16_t)(buf & ~ASH_NEST_SHARED);
-    LLVMValueRef *base = &e->bases[shared ? e->nest->buffers.len + number : number];
-    if (!*base) *base = shared ? e->kind->shared(e, number) : e->kind->buffer(e, number);
-    return *base;
-}
-
-static LLVMValueRef offset_by(ash_emit *e, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index) {
-    return LLVMBuildGEP2(e->b, element, ptr, &index, 1, "");
-}
-
-static LLVMValueRef times(ash_emit *e, LLVMValueRef v, int64_t by) {
-    return LLVMBuildMul(e->b, v, LLVMConstInt(LLVMTypeOf(v), (uint64_t)by, true), "");
-}
-
-/* The one term that varies in exactly `depth` loops; NULL: there are several, or none. */
-static const struct index_term *alone_at(const struct index_form *f, uint32_t depth) {
-    const struct index_term *found = NULL;
-    for (unsigned i = 0; i < f->count; i++) {
-        if (f->terms[i].depth != depth || !f->terms[i].coef) continue;
-        if (found) return NULL;
-        found = &f->terms[i];
-    }
-    return found;
-}
-
-/* The sum of the terms that vary in exactly `depth` loops, or NULL, in units of so many bytes. A narrow
- * term that is alone becomes wide as it is multiplied, which is one instruction; a sum does as it is added
- * to an address, and multiplied by the element's size on the way. */
-static LLVMValueRef sum_at(ash_emit *e, const struct index_form *f, uint32_t depth, int64_t *unit) {
-    const struct index_term *alone = f->narrow ? alone_at(f, depth) : NULL;
-    LLVMValueRef sum = NULL;
-    int64_t bytes;
-    if (alone && ash_mul_i64(alone->coef, f->size, &bytes)) {
-        *unit = 1;
-        return times(e, ash_emit__resize(e, alone->value, false), bytes);
-    }
-    *unit = f->size;
-    for (unsigned i = 0; i < f->count; i++) {
-        const struct index_term *t = &f->terms[i];
-        if (t->depth != depth || !t->coef) continue;
-        LLVMValueRef v = ash_emit__resize(e, t->value, f->narrow);
-        if (t->coef != 1) v = times(e, v, t->coef);
-        sum = sum ? LLVMBuildAdd(e->b, sum, v, "") : v;
-    }
-    return sum;
-}
-
-/* What the terms at all depths add to an address, from the least varying to the most varying. */
-static LLVMValueRef add_terms(ash_emit *e, const struct index_form *f, LLVMTypeRef element,
-                              LLVMValueRef ptr) {
-    LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx);
-    uint32_t deepest = 0;
-    int64_t unit;
-    for (unsigned i = 0; i < f->count; i++) deepest = ASH_MAX(deepest, f->terms[i].depth);
-    for (uint32_t depth = 0; depth <= deepest; depth++) {
-        LLVMValueRef sum = sum_at(e, f, depth, &unit);
-        if (sum) ptr = offset_by(e, unit == 1 ? byte : element, ptr, sum);
-    }
-    return ptr;
-}
-
-/* The term that is a multiple of the innermost loop's variable, where an instruction does not multiply by
- * itself, and how far 1 of the variable moves the address; or NULL. */
-static struct index_term *moving_term(const ash_emit *e, struct index_form *f, int64_t size,
-                                      int64_t *bytes) {
-    for (unsigned i = 0; i < f->count; i++) {
-        struct index_term *t = &f->terms[i];
-        if (t->value != e->inner.variable || !t->coef || !ash_mul_i64(t->coef, size, bytes)) continue;
-        return *bytes == 1 || *bytes == 2 || *bytes == 4 || *bytes == 8 ? NULL : t;
-    }
-    return NULL;
-}
-
-static bool same_place(const ash_emit_place *a, const ash_emit_place *b) {
-    bool same = a->buf == b->buf && a->count == b->count;
-    for (unsigned i = 0; i < a->count && same; i++)
-        same = a->values[i] == b->values[i] && a->coefs[i] == b->coefs[i];
-    return same;
-}
-
-/* The address where all that does not move is known before the loop, and without the constant; or NULL. */
-static LLVMValueRef walk(ash_emit *e, uint16_t buf, const struct index_form *f, LLVMTypeRef element,
-                         int64_t bytes) {
-    ash_emit_inner *l = &e->inner;
-    ash_emit_place place = {.buf = buf};
-    for (unsigned i = 0; i < f->count; i++) {
-        const struct index_term *t = &f->terms[i];
-        if (!t->coef) continue;
-        if (t->ref >= l->loop) return NULL;
-        place.values[place.count] = t->value;
-        place.coefs[place.count++] = t->coef;
-    }
-    for (unsigned i = 0; i < l->walking; i++)
-        if (l->walkers[i].bytes == bytes && same_place(&l->places[i], &place)) return l->walkers[i].value;
-    if (l->walking == ASH_EMIT_WALKERS) return NULL;
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(l->before));
-    LLVMValueRef start = add_terms(e, f, element, base_of(e, buf));
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return ash_emit__walker(e, &place, start, bytes);
-}
-
-/* The address without the constant. */
-static LLVMValueRef along(ash_emit *e, uint16_t buf, struct index_form *f, LLVMTypeRef element) {
-    int64_t bytes;
-    struct index_term *moves =
-        moving_term(e, f, (int64_t)ash_dtype_size(ash_nest_dtype(e->nest, buf)), &bytes);
-    if (!moves) return add_terms(e, f, element, base_of(e, buf));
-    int64_t coef = moves->coef;
-    moves->coef = 0;
-    LLVMValueRef ptr = buf & ASH_NEST_SHARED ? NULL : walk(e, buf, f, element, bytes);
-    if (ptr) return ptr;
-    LLVMValueRef counter = ash_emit__counter(e, bytes);
-    if (!counter) moves->coef = coef;
-    ptr = add_terms(e, f, element, base_of(e, buf));
-    return counter ? offset_by(e, LLVMInt8TypeInContext(e->ctx), ptr, counter) : ptr;
-}
-
-/* The address that lies `constant` elements before element `index`, and what the distance of that in bytes
- * from the base is known to be a multiple of. */
-static LLVMValueRef address_before(ash_emit *e, uint16_t buf, ash_ref index, int64_t *constant,
-                                   uint64_t *multiple) {
-    ash_dtype dtype = ash_nest_dtype(e->nest, buf);
-    bool narrow = e->kind->narrow && ash_nest_at(e->nest, index)->width == ASH_NEST_NARROW_SUMS;
-    const struct index_form none = {.narrow = narrow, .size = (int64_t)ash_dtype_size(dtype)};
-    struct index_form f = none;
-    take_apart(e, &f, index, 1);
-    if (f.overflow) {
-        f = none;
-        add_term(e, &f, ash_emit__held(e, index), index, 1);
-    }
-    unsigned shift = twos(f.constant);
-    for (unsigned i = 0; i < f.count; i++) shift = ASH_MIN(shift, f.terms[i].shift + twos(f.terms[i].coef));
-    *constant = f.constant;
-    *multiple = (uint64_t)ash_dtype_size(dtype) << ASH_MIN(shift, 12);
-    return along(e, buf, &f, memory_element(e, dtype));
-}
-
-static LLVMValueRef address(ash_emit *e, uint16_t buf, ash_ref index, uint64_t *multiple) {
-    int64_t constant;
-    LLVMValueRef ptr = address_before(e, buf, index, &constant, multiple);
-    if (!constant) return ptr;
-    LLVMTypeRef element = memory_element(e, ash_nest_dtype(e->nest, buf));
-    return offset_by(e, element, ptr,
-                     LLVMConstInt(LLVMInt64TypeInContext(e->ctx), (uint64_t)constant, true));
-}
 
 /* --- what is known about overlap --------------------------------------------------------------------- */
 
@@ -396,8 +119,9 @@ static LLVMValueRef load_parts(ash_emit *e, uint16_t buf, LLVMTypeRef element, L
     LLVMTypeRef type = LLVMVectorType(element, lanes), i64 = LLVMInt64TypeInContext(e->ctx);
     LLVMValueRef parts[MOST];
     for (unsigned i = 0; i < count && i < MOST; i++)
-        parts[i] = load_part(e, buf, type, offset_by(e, element, ptr, LLVMConstInt(i64, i * lanes, false)),
-                             ASH_MIN(align, lanes));
+        parts[i] =
+            load_part(e, buf, type, ash_emit__offset(e, element, ptr, LLVMConstInt(i64, i * lanes, false)),
+                      ASH_MIN(align, lanes));
     return ash_emit__join(e, parts, ASH_MIN(count, MOST));
 }
 
@@ -436,7 +160,7 @@ static LLVMValueRef load_lanes(ash_emit *e, const ash_inst *inst, LLVMTypeRef el
     LLVMValueRef mask = ash_emit__value(e, inst->b), out = LLVMGetPoison(LLVMVectorType(i32, inst->lanes));
     for (unsigned i = 0; i < inst->lanes; i++) {
         LLVMBasicBlockRef after, before = begin_lane(e, mask, i, &after), then = LLVMGetInsertBlock(e->b);
-        LLVMValueRef at = offset_by(e, element, ptr, i32_const(e, i));
+        LLVMValueRef at = ash_emit__offset(e, element, ptr, i32_const(e, i));
         LLVMValueRef one = LLVMBuildZExt(e->b, load_part(e, inst->buf, element, at, 1), i32, "");
         end_lane(e, after);
         LLVMValueRef phi = LLVMBuildPhi(e->b, i32, "");
@@ -455,7 +179,8 @@ static void store_lanes(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMV
     for (unsigned i = 0; i < count; i++) {
         LLVMBasicBlockRef after;
         begin_lane(e, mask, i, &after);
-        LLVMValueRef access = LLVMBuildStore(e->b, lanes[i], offset_by(e, element, ptr, i32_const(e, i)));
+        LLVMValueRef access =
+            LLVMBuildStore(e->b, lanes[i], ash_emit__offset(e, element, ptr, i32_const(e, i)));
         LLVMSetAlignment(access, 1);
         describe(e, access, inst->buf, false);
         end_lane(e, after);
@@ -483,7 +208,7 @@ static LLVMValueRef load_registers(ash_emit *e, const ash_inst *inst, LLVMTypeRe
         LLVMValueRef set = LLVMBuildSExt(e->b, ash_emit__part(e, mask, i * own, own), bits, "");
         set = ash_emit__same(e, e->kind->same_vector, set, true);
         set = LLVMBuildICmp(e->b, LLVMIntSLT, set, LLVMConstNull(bits), "");
-        LLVMValueRef at = offset_by(e, element, ptr, i32_const(e, i * own));
+        LLVMValueRef at = ash_emit__offset(e, element, ptr, i32_const(e, i * own));
         LLVMValueRef args[] = {at, i32_const(e, ASH_MIN(align, own * bytes)), set, LLVMConstNull(vector)};
         parts[i] = masked_access(e, "llvm.masked.load", vector, LLVMTypeOf(at), args);
         describe(e, parts[i], inst->buf, true);
@@ -493,8 +218,8 @@ static LLVMValueRef load_registers(ash_emit *e, const ash_inst *inst, LLVMTypeRe
 
 static LLVMValueRef load(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), v;
-    LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
+    LLVMValueRef ptr = ash_emit__address(e, inst->buf, inst->a, &multiple), v;
+    LLVMTypeRef element = ash_emit__memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
     unsigned align = alignment(e, inst, multiple);
     unsigned most = ash_dtype_size(dtype) == 1 ? e->kind->byte_lanes : 0;
     if (inst->b == ASH_NO_REF && most && inst->lanes > most && inst->lanes % most == 0)
@@ -520,23 +245,37 @@ static unsigned first_lanes(const ash_emit *e, const ash_inst *inst, unsigned la
     return number->op == ASH_NEST_INT && number->i > 0 && number->i < lanes ? (unsigned)number->i : 0;
 }
 
+/* Some lanes of a vector that is stored at `ptr`. */
+static void store_part(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMValueRef ptr, unsigned at,
+                       unsigned count, unsigned align) {
+    LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v)), i64 = LLVMInt64TypeInContext(e->ctx);
+    LLVMValueRef pick[ASH_NEST_LANES_MAX];
+    for (unsigned i = 0; i < count; i++) pick[i] = i32_const(e, at + i);
+    LLVMValueRef few =
+        LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(pick, count), "");
+    LLVMValueRef access =
+        LLVMBuildStore(e->b, few, ash_emit__offset(e, element, ptr, LLVMConstInt(i64, at, false)));
+    LLVMSetAlignment(access, align);
+    describe(e, access, inst->buf, false);
+}
+
 /* The first lanes of a vector, as the powers of two that their number consists of. */
 static void store_first(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMValueRef ptr,
                         unsigned count) {
-    LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v)), i64 = LLVMInt64TypeInContext(e->ctx);
     const unsigned bytes = (unsigned)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf));
     for (unsigned at = 0, part = ASH_NEST_LANES_MAX; part; part /= 2) {
-        LLVMValueRef pick[ASH_NEST_LANES_MAX];
         if (!(count & part)) continue;
-        for (unsigned i = 0; i < part; i++) pick[i] = i32_const(e, at + i);
-        LLVMValueRef few =
-            LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(pick, part), "");
-        LLVMValueRef access =
-            LLVMBuildStore(e->b, few, offset_by(e, element, ptr, LLVMConstInt(i64, at, false)));
-        LLVMSetAlignment(access, bytes);
-        describe(e, access, inst->buf, false);
+        store_part(e, inst, v, ptr, at, part, bytes);
         at += part;
     }
+}
+
+/* A vector of several registers, the first one first; LLVM would begin with the last one. Where each lies
+ * in two lines, what is between two of them is then no longer put together before it is stored: a third
+ * more time. */
+static void store_in_order(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMValueRef ptr,
+                           unsigned align, unsigned own) {
+    for (unsigned at = 0; at < ash_emit__lanes(v); at += own) store_part(e, inst, v, ptr, at, own, align);
 }
 
 /* Three bytes of three words of 64 bits, which LLVM 19.1 stores in another order for AArch64. */
@@ -548,45 +287,46 @@ static void store_each(ash_emit *e, const ash_inst *inst, LLVMValueRef v, LLVMVa
     LLVMTypeRef element = LLVMGetElementType(LLVMTypeOf(v));
     for (unsigned i = 0; i < ash_emit__lanes(v); i++) {
         LLVMValueRef lane = LLVMBuildExtractElement(e->b, v, i32_const(e, i), "");
-        LLVMValueRef access = LLVMBuildStore(e->b, lane, offset_by(e, element, ptr, i32_const(e, i)));
+        LLVMValueRef access =
+            LLVMBuildStore(e->b, lane, ash_emit__offset(e, element, ptr, i32_const(e, i)));
         LLVMSetAlignment(access, 1);
         describe(e, access, inst->buf, false);
     }
 }
 
 static void store(ash_emit *e, const ash_inst *inst, LLVMValueRef v) {
+    const ash_dtype dtype = ash_nest_dtype(e->nest, inst->buf);
+    const unsigned lanes = ash_emit__lanes(v),
+                   own = e->target->vector_bytes / (unsigned)ash_dtype_size(dtype),
+                   first = e->target->masks > 1 ? first_lanes(e, inst, lanes) : 0;
+    const bool masked = inst->b != ASH_NO_REF;
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple), access;
+    LLVMValueRef ptr = ash_emit__address(e, inst->buf, inst->a, &multiple), access;
     unsigned align = alignment(e, inst, multiple);
-    if (inst->b == ASH_NO_REF &&
-        is_three_bytes(e, ash_nest_dtype(e->nest, inst->buf), ash_emit__lanes(v))) {
+    if (!masked && is_three_bytes(e, dtype, lanes)) {
         store_each(e, inst, v, ptr);
-        return;
-    }
-    if (goes_by_lanes(e, inst, ash_nest_dtype(e->nest, inst->buf), ash_emit__lanes(v))) {
+    } else if (goes_by_lanes(e, inst, dtype, lanes)) {
         store_lanes(e, inst, v, ptr);
-        return;
-    }
-    const unsigned first = e->target->masks > 1 ? first_lanes(e, inst, ash_emit__lanes(v)) : 0;
-    if (first) {
+    } else if (first) {
         store_first(e, inst, v, ptr, first);
-        return;
-    }
-    if (inst->b == ASH_NO_REF) {
+    } else if (masked) {
+        v = as_vector(e, v);
+        LLVMValueRef args[] = {v, ptr, i32_const(e, align), mask_of(e, inst, lanes)};
+        access = masked_access(e, "llvm.masked.store", LLVMTypeOf(v), LLVMTypeOf(ptr), args);
+        describe(e, access, inst->buf, false);
+    } else if (own > 1 && lanes > own && lanes % own == 0) {
+        store_in_order(e, inst, v, ptr, ASH_MIN(align, e->target->vector_bytes), own);
+    } else {
         access = LLVMBuildStore(e->b, v, ptr);
         LLVMSetAlignment(access, align);
-    } else {
-        v = as_vector(e, v);
-        LLVMValueRef args[] = {v, ptr, i32_const(e, align), mask_of(e, inst, ash_emit__lanes(v))};
-        access = masked_access(e, "llvm.masked.store", LLVMTypeOf(v), LLVMTypeOf(ptr), args);
+        describe(e, access, inst->buf, false);
     }
-    describe(e, access, inst->buf, false);
 }
 
 static void atomic(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValueRef v) {
     const bool sign = dtype == ASH_I32 || dtype == ASH_I64;
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple);
+    LLVMValueRef ptr = ash_emit__address(e, inst->buf, inst->a, &multiple);
     LLVMAtomicRMWBinOp op = inst->i == ASH_OP_ADD ? LLVMAtomicRMWBinOpAdd
                             : inst->i == ASH_OP_MIN
                                 ? (sign ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin)
@@ -599,9 +339,9 @@ static unsigned element_align(const ash_emit *e, const ash_inst *inst, ash_dtype
 }
 
 static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
-    LLVMTypeRef element = memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
-    LLVMValueRef ptrs =
-        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__held(e, inst->a)));
+    LLVMTypeRef element = ash_emit__memory_element(e, dtype), vector = LLVMVectorType(element, inst->lanes);
+    LLVMValueRef ptrs = ash_emit__offset(e, element, ash_emit__base(e, inst->buf),
+                                         as_vector(e, ash_emit__held(e, inst->a)));
     LLVMValueRef args[] = {ptrs, i32_const(e, element_align(e, inst, dtype)), mask_of(e, inst, inst->lanes),
                            LLVMConstNull(vector)};
     LLVMValueRef v = masked_access(e, "llvm.masked.gather", vector, LLVMTypeOf(ptrs), args);
@@ -610,9 +350,9 @@ static LLVMValueRef gather(ash_emit *e, const ash_inst *inst, ash_dtype dtype) {
 }
 
 static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValueRef v) {
-    LLVMTypeRef element = memory_element(e, dtype);
-    LLVMValueRef ptrs =
-        offset_by(e, element, base_of(e, inst->buf), as_vector(e, ash_emit__held(e, inst->a)));
+    LLVMTypeRef element = ash_emit__memory_element(e, dtype);
+    LLVMValueRef ptrs = ash_emit__offset(e, element, ash_emit__base(e, inst->buf),
+                                         as_vector(e, ash_emit__held(e, inst->a)));
     v = as_vector(e, v);
     LLVMValueRef args[] = {v, ptrs, i32_const(e, element_align(e, inst, dtype)),
                            mask_of(e, inst, ash_emit__lanes(v))};
@@ -623,7 +363,7 @@ static void scatter(ash_emit *e, const ash_inst *inst, ash_dtype dtype, LLVMValu
 static void prefetch(ash_emit *e, const ash_inst *inst) {
     enum { KEEP = 3, SECOND = 2, DATA = 1 }; /* localities, kind of cache: as llvm.prefetch numbers them */
     uint64_t multiple;
-    LLVMValueRef ptr = address(e, inst->buf, inst->a, &multiple);
+    LLVMValueRef ptr = ash_emit__address(e, inst->buf, inst->a, &multiple);
     LLVMTypeRef i32 = LLVMInt32TypeInContext(e->ctx), type = LLVMTypeOf(ptr);
     LLVMValueRef args[] = {ptr, LLVMConstInt(i32, inst->i == 1, false),
                            LLVMConstInt(i32, inst->i == 2 ? SECOND : KEEP, false),
@@ -636,7 +376,8 @@ static LLVMValueRef lookup(ash_emit *e, const ash_inst *inst) {
     enum { ENTRIES = 256 };
     uint64_t multiple;
     LLVMTypeRef byte = LLVMInt8TypeInContext(e->ctx), i64 = LLVMInt64TypeInContext(e->ctx);
-    LLVMValueRef ptr = address(e, inst->buf, inst->b, &multiple), at = ash_emit__value(e, inst->a);
+    LLVMValueRef ptr = ash_emit__address(e, inst->buf, inst->b, &multiple),
+                 at = ash_emit__value(e, inst->a);
     LLVMValueRef table =
         load_part(e, inst->buf, LLVMVectorType(byte, ENTRIES), ptr, alignment(e, inst, multiple));
     LLVMValueRef found = e->kind->lookup(e, table, at);
@@ -647,7 +388,7 @@ static LLVMValueRef lookup(ash_emit *e, const ash_inst *inst) {
         LLVMValueRef lane = LLVMConstInt(i64, i, false);
         LLVMValueRef number = LLVMBuildExtractElement(e->b, at, lane, "");
         number = LLVMBuildZExt(e->b, number, i64, "");
-        LLVMValueRef one = load_part(e, inst->buf, byte, offset_by(e, byte, ptr, number), 1);
+        LLVMValueRef one = load_part(e, inst->buf, byte, ash_emit__offset(e, byte, ptr, number), 1);
         out = LLVMBuildInsertElement(e->b, out, one, lane, "");
     }
     return as_scalar(e, out);
@@ -722,9 +463,9 @@ static LLVMValueRef copied_from(ash_emit *e, const ash_inst *inst) {
     const ash_ref begin = without_number(e->nest, inst->b, &far);
     ash_emit_line *l = line_of(e, buf, begin, here);
     if (!reach || !ash_mul_i64(far, size, &far) || (!l->n && !begins_line(e->nest, inst, begin)))
-        return address(e, buf, inst->b, &multiple);
+        return ash_emit__address(e, buf, inst->b, &multiple);
     if (!l->n) {
-        LLVMValueRef at = address_before(e, buf, begin, &constant, &multiple);
+        LLVMValueRef at = ash_emit__address_before(e, buf, begin, &constant, &multiple);
         *l = (ash_emit_line){.buf = buf, .begin = begin, .block = here, .origin = constant * size};
         e->next_line = (e->next_line + 1) % ASH_EMIT_LINES;
         l->first = far + l->origin;
@@ -741,12 +482,12 @@ static LLVMValueRef copied_from(ash_emit *e, const ash_inst *inst) {
         place_line(e, l, l->at[last], next ? l->step : far + ahead - l->places[last]);
         i = (int)((l->n - 1) % ASH_EMIT_PLACES);
     }
-    return offset_by(e, byte, l->at[i], LLVMConstInt(i64, (uint64_t)(far - l->places[i]), true));
+    return ash_emit__offset(e, byte, l->at[i], LLVMConstInt(i64, (uint64_t)(far - l->places[i]), true));
 }
 
 static void copy_async(ash_emit *e, const ash_inst *inst) {
     uint64_t multiple;
-    LLVMValueRef to = address(e, inst->buf, inst->a, &multiple), from = copied_from(e, inst);
+    LLVMValueRef to = ash_emit__address(e, inst->buf, inst->a, &multiple), from = copied_from(e, inst);
     unsigned bytes = inst->unroll * (unsigned)ash_dtype_size(ash_nest_dtype(e->nest, inst->buf));
     e->kind->copy(e, to, from, bytes, inst->c == ASH_NO_REF ? NULL : ash_emit__value(e, inst->c));
 }
@@ -761,9 +502,10 @@ static void tile(ash_emit *e, const ash_inst *inst) {
     } else if (inst->op == ASH_NEST_TILE_ZERO) {
         e->kind->tile_zero(e, t);
     } else if (inst->op == ASH_NEST_TILE_PUT) {
-        e->kind->tile_put(e, t, address(e, inst->buf, inst->a, &multiple));
+        e->kind->tile_put(e, t, ash_emit__address(e, inst->buf, inst->a, &multiple));
     } else {
-        LLVMValueRef x = address(e, t.x, inst->b, &multiple), y = address(e, t.y, inst->c, &multiple);
+        LLVMValueRef x = ash_emit__address(e, t.x, inst->b, &multiple),
+                     y = ash_emit__address(e, t.y, inst->c, &multiple);
         e->kind->tile_dot(e, t, x, y, ash_nest_at(e->nest, inst->a)->i);
     }
 }
@@ -785,7 +527,7 @@ void ash_emit__memory(ash_emit *e, ash_ref ref) {
     case ASH_NEST_TILE_DOT:
     case ASH_NEST_TILE_PUT: tile(e, inst); break;
     case ASH_NEST_TILE_LOAD:
-        v = e->kind->tile_load(e, address(e, inst->buf, inst->a, &(uint64_t){0}), inst->i);
+        v = e->kind->tile_load(e, ash_emit__address(e, inst->buf, inst->a, &(uint64_t){0}), inst->i);
         break;
     default: prefetch(e, inst);
     }
