@@ -680,6 +680,35 @@ static void test_numbers_are_permuted(void **state) {
     }
 }
 
+/* Numbers that are the same again and again along rows are one load and a shuffle, under a mask as well. */
+static void test_periods(void **state) {
+    (void)state;
+    for (size_t l = 1; l < ASH_COUNT(targets); l++)
+        for (int64_t period = 2; period <= 4; period *= 2) {
+            ash_graph *g = new_graph();
+            ash_program *p;
+            ash_diag diag;
+            const ash_dim n = ash_graph_var(g, "n", 1, 30), dims[] = {n, period},
+                          all = ash_graph_dim_mul(g, n, period), row[] = {1, all};
+            const ash_type type = {.dtype = ASH_F32, .rank = 2, .dims = {1, period}};
+            ash_value x = INPUT(g, "x", 5, all);
+            ash_value numbers = ash_build__floats(g, &type, (double[]){0.25, 0.75, -1, 3});
+            numbers = ash_reshape(g, ash_broadcast_to(g, numbers, dims, 2), row, 2);
+            ash_graph_output(g, "y", ash_mul(g, x, numbers));
+            assert_ok(ash_program__lower(g, &targets[l], NULL, &p, &diag));
+            assert_int_equal(p->nests.len, 1);
+            assert_int_equal(count(p, ASH_NEST_GATHER), 0);
+            ash_program__free(p);
+            for (int64_t size = 1; size <= 30; size += size < 9 ? 1 : 7) {
+                ash_wide *inputs = test_inputs(g, &size), *expected = test_expected(g, inputs, &size);
+                test_interpreted(g, &targets[l], NULL, &size, inputs, expected, 1e-6);
+                test_free_expected(g, expected);
+                test_free_inputs(g, inputs);
+            }
+            ash_graph_destroy(g);
+        }
+}
+
 /* Rows from the last to the first: what a tile reads lies before its operand's first element. */
 static void test_backwards(void **state) {
     (void)state;
@@ -698,6 +727,7 @@ int main(void) {
         cmocka_unit_test(test_ends_are_permuted),
         cmocka_unit_test(test_other_pieces_stay),
         cmocka_unit_test(test_numbers_are_permuted),
+        cmocka_unit_test(test_periods),
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_runs_in_turn),

@@ -412,6 +412,23 @@ static ash_ref guarded_index(ash_kern *k, ash_ref at, ash_value value) {
     return ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, at, last), ash_nest_index(n, 0));
 }
 
+/* Whether an index repeats itself along the vector axis, and lies inside the value for any lane, also one
+ * that does not count. */
+static bool repeats_inside(const ash_kern *k, ash_ix linear, const ash_type *type) {
+    const ash_ixs *ixs = &k->ixs;
+    const ash_sum sum = ash_ix_sum(ixs, linear);
+    int64_t count;
+    if (!ash_type_static_count(type, &count) || sum.min < 0 || sum.max >= count) return false;
+    for (uint32_t i = 0; i < sum.n; i++) {
+        const ash_atom *atom = &ixs->atoms.at[ixs->terms.at[sum.first + i].atom];
+        const bool along = atom->kind == ASH_ATOM_SYM   ? atom->ref == k->vsym
+                           : atom->kind == ASH_ATOM_DIV ? ash_ix_depends(ixs, atom->ref, k->vsym)
+                                                        : atom->kind == ASH_ATOM_LOADED;
+        if (along) return false;
+    }
+    return true;
+}
+
 static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value) {
     const ash_value_place *place = &k->low->places[value];
     ash_nest *n = &k->nest;
@@ -433,6 +450,11 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
     if (k->turn && (mask == ASH_NO_REF || end != ASH_NO_REF) &&
         ash_kern_turned_load(k, buf, linear, end, ash_type_max_count(k->ixs.dims, type), &other))
         return other;
+    if (mask != ASH_NO_REF && repeats_inside(k, linear, type) &&
+        ash_kern_load_near(k, buf, linear, ASH_NO_REF, &other)) {
+        ash_ref zero = ash_kern_neutral(k, ASH_OP_ADD, n->buffers.at[buf].dtype);
+        return ash_nest_select(n, mask, other, ash_nest_splat(n, zero, k->lanes));
+    }
     if (ash_kern_load_near(k, buf, linear, value == k->roomy ? ASH_NO_REF : mask, &other) ||
         ash_kern_load_in_turn(k, buf, linear, mask, &other) ||
         ash_kern_load_run(k, buf, linear, mask, &other))

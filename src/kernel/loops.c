@@ -169,7 +169,7 @@ void ash_loops__vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to
     }
     for (unsigned i = 0; i < ASH_COUNT(widths) && left > 0 && !edges; i++) {
         unsigned lanes = k->lanes = widths[i];
-        if (lanes == 1 || (i && lanes == widths[i - 1]) || left < lanes) continue;
+        if (lanes <= 1 || (i && lanes == widths[i - 1]) || left < lanes) continue;
         if (l->full && lanes > l->narrow) continue;
         ash_ref middle = whole ? to : behind_whole(n, from, to, lanes);
         if (l->full)
@@ -532,6 +532,12 @@ static ash_dim rows_per_chunk(ash_kern *k, ash_dim length, int64_t per, int64_t 
     return ash_kern_larger(k, ash_kern_smaller(k, fit, longest * MOST), 1);
 }
 
+/* Opens the loop over chunks; returns the number of one. */
+static ash_ref open_chunks(ash_kern *k) {
+    ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
+    return ash_nest_loop(&k->nest, first, end, 1, 1);
+}
+
 /* Chunks of rows that have about `per` elements, each row `length`. Of whole lines, where these are no
  * longer than that: nothing is divided to find them. */
 static ash_dim emit_rows(ash_loops *l, unsigned n_rows, const ash_axis *v, ash_dim length, int64_t per) {
@@ -552,8 +558,7 @@ static ash_dim emit_rows(ash_loops *l, unsigned n_rows, const ash_axis *v, ash_d
     const bool varies = n_rows && !ash_dim_is_const(length) && cpu;
     const ash_dim some = varies ? rows_per_chunk(k, length, per, least) : least;
     n->threads = l->threads;
-    ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
-    ash_ref size = ash_kern_dim(k, some), chunk = ash_nest_loop(n, first, end, 1, 1);
+    ash_ref size = ash_kern_dim(k, some), chunk = open_chunks(k);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, chunk, size), last = ash_kern_dim(k, all);
     if (varies) from = ash_nest_binary(n, ASH_OP_MIN, from, last); /* as it is, and is seen to be */
     ash_ref to = ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), last);
@@ -582,11 +587,10 @@ static ash_dim emit(ash_loops *l) {
     int64_t row_length = ASH_MAX(ash_kern_max(k, length), 1),
             per = single ? 1 : ASH_MAX(c->chunk_elements / work, 1),
             least = l->across ? (int64_t)l->lanes : c->chunk_vectors * l->lanes;
-    ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     if (v && row_length > per && row_length > least) { /* parts of rows */
         int64_t part = (int64_t)ash_align_up((uint64_t)ASH_MAX(per, least), l->lanes);
         ash_dim parts = ash_kern_ceil_div(k, v->extent, part);
-        ash_ref chunk = ash_nest_loop(n, first, end, 1, 1), count = ash_kern_dim(k, parts);
+        ash_ref chunk = open_chunks(k), count = ash_kern_dim(k, parts);
         decode_row(l, n_rows, ash_nest_idiv(n, chunk, count));
         ash_ref from =
             ash_nest_binary(n, ASH_OP_MUL, ash_nest_imod(n, chunk, count), ash_nest_index(n, part));

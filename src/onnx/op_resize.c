@@ -276,15 +276,16 @@ static ash_value sum_of_taps(ash_import *im, const axis_formula *f, ash_value x,
                              unsigned axis, const ash_onnx_stairs *s, const ash_dim *line) {
     ash_graph *g = im->graph;
     const ash_type type = ash_import__type(im, x);
-    const ash_onnx_taps taps = taps_of(f, at);
+    const bool periodic = s && s->periodic;
+    const ash_onnx_taps taps = periodic ? (ash_onnx_taps){.n = s->taps} : taps_of(f, at);
     ash_value sum = ASH_NO_VALUE;
     if (s) x = ash_onnx__with_ends(g, x, axis, s);
     for (int t = 0; t < taps.n; t++) {
         ash_value tap = s ? ash_onnx__tap_of_stairs(g, x, axis, s, s->before + s->first + t)
                           : ash_gather(g, x, index_of(f, taps.at[t]), axis);
-        if (taps.weights[t] != ASH_NO_VALUE)
-            tap =
-                ash_mul(g, tap, ash_reshape(g, ash_cast(g, taps.weights[t], type.dtype), line, type.rank));
+        ash_value weight = periodic ? ash_onnx__weight_of_stairs(g, type.dtype, s, t) : taps.weights[t];
+        if (weight != ASH_NO_VALUE)
+            tap = ash_mul(g, tap, ash_reshape(g, ash_cast(g, weight, type.dtype), line, type.rank));
         sum = t ? ash_add(g, sum, tap) : tap;
     }
     return sum;

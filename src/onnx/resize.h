@@ -60,6 +60,8 @@ typedef struct ash_onnx_stairs {
     int64_t times, shift, first, before; /* before: copies of the first element that taps need */
     ash_dim in, out;
     int taps;
+    bool periodic; /* weights, which are those of the first `times` results again and again */
+    double weights[4][16];
 } ash_onnx_stairs;
 
 bool ash_onnx__find_stairs(ash_graph *g, const ash_onnx_resize *r, ash_dim in, ash_dim out, double scale,
@@ -69,6 +71,9 @@ ash_value ash_onnx__with_ends(ash_graph *g, ash_value x, unsigned axis, const as
 /* A tap by moving elements alone: each is repeated, and the result begins `shift` elements on. */
 ash_value ash_onnx__tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, const ash_onnx_stairs *s,
                                   int64_t begin);
+
+/* What a tap counts in each result, where that is periodic. */
+ash_value ash_onnx__weight_of_stairs(ash_graph *g, ash_dtype dtype, const ash_onnx_stairs *s, int tap);
 
 /* An extent that becomes a power of two times shorter: result i takes its first tap at by * i + first, and
  * all of them have the same weights. What the operand lacks before and behind are copies of its ends. */

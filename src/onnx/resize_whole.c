@@ -10,7 +10,7 @@
 
 bool ash_onnx__find_stairs(ash_graph *g, const ash_onnx_resize *r, ash_dim in, ash_dim out, double scale,
                            ash_onnx_stairs *s) {
-    enum { MOST = 16, MIDDLE = 64 };
+    enum { MOST = ASH_COUNT(s->weights[0]), MIDDLE = 64 };
     ash_dims *dims = g->dims;
     int64_t least, most, unused, wanted, before = 0;
     ash_dim all;
@@ -33,8 +33,12 @@ bool ash_onnx__find_stairs(ash_graph *g, const ash_onnx_resize *r, ash_dim in, a
         if (at < before || at > s->first + 1) return false;
         s->shift += at > s->first;
         before = at;
+        for (int t = 0; t < s->taps && r->mode != 'n'; t++)
+            s->weights[t][i] = ash_onnx__resize_kernel(r, from + t - x);
     }
     s->before = ASH_MAX(-s->first, 0);
+    s->periodic = r->mode != 'n' && !r->exclude_outside && r->transform != TF_CROP_AND_RESIZE &&
+                  ash_is_pow2(s->times); /* vectors are whole periods then */
     return true;
 }
 
@@ -59,6 +63,12 @@ ash_value ash_onnx__tap_of_stairs(ash_graph *g, ash_value x, unsigned axis, cons
     for (unsigned d = axis + 1; d < rank; d++) dims[d] = dims[d + 1];
     dims[axis] = ash_graph_dim_mul(g, count, s->times);
     return ash_slice_axis(g, ash_reshape(g, part, dims, rank), axis, s->shift, s->out);
+}
+
+ash_value ash_onnx__weight_of_stairs(ash_graph *g, ash_dtype dtype, const ash_onnx_stairs *s, int tap) {
+    const ash_type type = {.dtype = dtype, .rank = 2, .dims = {1, s->times}};
+    ash_value one = ash_build__floats(g, &type, s->weights[tap]);
+    return ash_reshape(g, ash_broadcast_to(g, one, (ash_dim[]){s->in, s->times}, 2), &s->out, 1);
 }
 
 /* --- parts ------------------------------------------------------------------------------------------ */
