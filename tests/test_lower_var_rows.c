@@ -40,6 +40,11 @@ static const window_shape pools[] = {
      .before = 5,
      .after = 6,
      .dilation = 1}, /* more columns than are laid out */
+    {.window = {1, 14},
+     .stride = 2,
+     .before = SAME,
+     .after = SAME,
+     .dilation = 3}, /* long ends that vary */
 };
 
 static void pools_of_every_width(void **state) {
@@ -147,7 +152,7 @@ static void chunks_have_whole_lines(void **state) {
 static void middles_of_rows(void **state) {
     (void)state;
     const int64_t most = 140, widths[] = {31, 47, 48, 49, 63, 64, 65, 79, 80, 81, 97, 139};
-    const size_t some[] = {2, 4, 0, 6};
+    const size_t some[] = {2, 4, 0, 6, 7};
     for (size_t i = 0; i < ASH_COUNT(some) * 3; i++) {
         const window_shape *s = &pools[some[i / 3]];
         ash_target target;

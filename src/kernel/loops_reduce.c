@@ -70,8 +70,8 @@ static void reduce_once(ash_loops *l, void *arg) {
 
 /* A window's dim: positions out * stride + step * dilation - before of an input of that extent. */
 typedef struct window_dim {
-    ash_ix start;   /* of step 0 */
-    ash_dim extent; /* of the input */
+    ash_ix start;           /* of step 0 */
+    ash_dim before, extent; /* of the input */
     int64_t steps, stride, dilation;
     bool spread; /* it depends on the lane */
 } window_dim;
@@ -89,13 +89,13 @@ static window_dim window_at(ash_loops *l, unsigned inner) {
     unsigned d = conv ? 2 + w : (unsigned)ash_node_list(l->anchor, ASH_ATTR_AXES)[w];
     ash_ix out[ASH_MAX_RANK];
     ash_loops__anchor_index(l, out);
-    ash_dim before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w];
-    window_dim v = {.extent = ash_graph__type(k->graph, l->anchor->ins[0])->dims[d],
+    window_dim v = {.before = ash_node_list(l->anchor, ASH_ATTR_BEFORE)[w],
+                    .extent = ash_graph__type(k->graph, l->anchor->ins[0])->dims[d],
                     .steps = ash_kern_max(k, l->inner[inner].extent),
                     .stride = ash_node_list(l->anchor, ASH_ATTR_STRIDES)[w],
                     .dilation = ash_node_list(l->anchor, ASH_ATTR_DILATIONS)[w],
                     .spread = k->vsym != ASH_NO_SYM && ash_ix_depends(&k->ixs, out[d], k->vsym)};
-    v.start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], v.stride), ash_ix_dim(&k->ixs, before));
+    v.start = ash_ix_sub(&k->ixs, ash_ix_scale(&k->ixs, out[d], v.stride), ash_ix_dim(&k->ixs, v.before));
     return v;
 }
 
@@ -271,18 +271,21 @@ ash_loops_inside ash_loops__rows_inside(ash_loops *l, const ash_axis *row, const
     return (ash_loops_inside){row, from, ash_nest_select(n, room, to, from), value};
 }
 
-/* At most so many positions of windows along `v` reach behind the end of a dim. */
+/* At most so many positions of windows along `v` reach behind the end of a dim: of the last one, what lies
+ * behind is extent * stride - stride - before + span - (the dim's extent - 1). */
 static int64_t reach_behind(ash_loops *l, const ash_axis *v, const window_dim *w) {
-    const ash_ixs *ixs = &l->k->ixs;
-    int64_t least, most;
+    ash_ixs *ixs = &l->k->ixs;
+    const ash_ix first = ash_ix_sub(ixs, w->start, ash_ix_scale(ixs, ash_ix_sym(ixs, v->sym), w->stride));
     const ash_dim steps = ash_kern_product(l->k, v->extent, w->stride);
+    int64_t least, most;
     ash_dim over = 0;
-    if (ash_dims_combine(ixs->dims, ASH_DIM_SUB, steps, w->extent, &over, NULL) != ASH_OK) return INT64_MAX;
+    if (first != ash_ix_sub(ixs, ash_ix_const(ixs, 0), ash_ix_dim(ixs, w->before)) ||
+        ash_dims_combine(ixs->dims, ASH_DIM_SUB, steps, w->extent, &over, NULL) != ASH_OK ||
+        ash_dims_combine(ixs->dims, ASH_DIM_SUB, over, w->before, &over, NULL) != ASH_OK)
+        return INT64_MAX;
     ash_dims_bounds(ixs->dims, over, &least, &most);
-    const ash_sum start = ash_ix_sum(ixs, w->start); /* of the first position, as its least value */
-    if (most > INT32_MAX || start.min < -INT32_MAX) return INT64_MAX;
-    const int64_t beyond = most - w->stride + start.min + (w->steps - 1) * w->dilation + 1;
-    return ash_ceil_div(ASH_MAX(beyond, 0), w->stride);
+    if (most > INT32_MAX) return INT64_MAX;
+    return ash_ceil_div(ASH_MAX(most - w->stride + (w->steps - 1) * w->dilation + 1, 0), w->stride);
 }
 
 bool ash_loops__columns_inside(ash_loops *l, const ash_axis *v, ash_loops_columns *columns) {
