@@ -709,6 +709,28 @@ static void test_periods(void **state) {
         }
 }
 
+/* Elements that a copy repeats are one load, behind the last full vector as well. */
+static void test_copies_are_one_load(void **state) {
+    (void)state;
+    ash_graph *g = new_graph();
+    ash_program *p;
+    ash_diag diag;
+    const ash_dim n = ash_graph_var(g, "n", 1, 30), dims[] = {5, n, 2},
+                  row[] = {5, ash_graph_dim_mul(g, n, 2)};
+    ash_value x = ash_broadcast_to(g, INPUT(g, "x", 5, n, 1), dims, 3);
+    ash_graph_output(g, "y", ash_reshape(g, x, row, 2));
+    assert_ok(ash_program__lower(g, &targets[2], NULL, &p, &diag));
+    assert_int_equal(count(p, ASH_NEST_LOAD), count(p, ASH_NEST_STORE));
+    ash_program__free(p);
+    for (int64_t size = 1; size <= 30; size++) {
+        ash_wide *inputs = test_inputs(g, &size), *expected = test_expected(g, inputs, &size);
+        test_interpreted(g, &targets[2], NULL, &size, inputs, expected, 0);
+        test_free_expected(g, expected);
+        test_free_inputs(g, inputs);
+    }
+    ash_graph_destroy(g);
+}
+
 /* Rows from the last to the first: what a tile reads lies before its operand's first element. */
 static void test_backwards(void **state) {
     (void)state;
@@ -728,6 +750,7 @@ int main(void) {
         cmocka_unit_test(test_other_pieces_stay),
         cmocka_unit_test(test_numbers_are_permuted),
         cmocka_unit_test(test_periods),
+        cmocka_unit_test(test_copies_are_one_load),
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_runs_in_turn),

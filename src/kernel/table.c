@@ -356,15 +356,6 @@ static ash_ref load_spread(ash_kern *k, uint16_t buf, ash_ref at, ash_ref mask, 
     return all;
 }
 
-/* Whether elements that are repeated are better loaded under a mask than gathered: what only copies waits
- * for its stores, and on a Sapphire Rapids longer for those of short rows the closer they follow each
- * other. */
-static bool may_repeat(const ash_kern *k) {
-    for (uint32_t i = 0; i < k->group->n_nodes; i++)
-        if (ash_op_is_elementwise(k->graph->nodes.at[k->group->nodes[i]].op)) return true;
-    return false;
-}
-
 bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, ash_ref *out) {
     ash_nest *n = &k->nest;
     int64_t offsets[MOST_LANES], span = 0, lanes = k->lanes;
@@ -384,7 +375,7 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     if (mask != ASH_NO_REF) {
         const size_t bytes = ash_dtype_size(n->buffers.at[buf].dtype);
         if (!ash_target__masks(k->low->target, bytes) || bytes < sizeof(float)) return false;
-        if (repeats ? !up && !may_repeat(k) : !up || span < lanes) return false;
+        if (!repeats && (!up || span < lanes)) return false;
     }
     ash_ref at = ash_kern_index(k, linear);
     if (mask != ASH_NO_REF && repeats) {
