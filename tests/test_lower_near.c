@@ -27,6 +27,15 @@ static unsigned count(const ash_program *p, ash_nest_op op) {
     return found;
 }
 
+/* What a form of a graph computes, interpreted, beside the reference. */
+static void interpreted_as(const ash_graph *g, const ash_graph *form, const ash_target *target,
+                           const int64_t *vars, double tolerance) {
+    ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
+    test_interpreted(form, target, NULL, vars, inputs, expected, tolerance);
+    test_free_expected(g, expected);
+    test_free_inputs(g, inputs);
+}
+
 typedef struct seen {
     size_t steps;
     unsigned gathers, permutations, shuffles, divisions; /* of vectors */
@@ -621,10 +630,7 @@ static void test_ends_are_permuted(void **state) {
             ash_program__free(p);
             for (int64_t w = 4; w <= most; w += w < 20 ? 3 : 7) {
                 const int64_t vars[] = {4 + w % 5, w};
-                ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
-                test_interpreted(fast, target, NULL, vars, inputs, expected, 0);
-                test_free_expected(g, expected);
-                test_free_inputs(g, inputs);
+                interpreted_as(g, fast, target, vars, 0);
             }
             ash_graph_destroy(fast);
             ash_graph_destroy(g);
@@ -671,10 +677,7 @@ static void test_numbers_are_permuted(void **state) {
         assert_ok(ash_program__lower(fast, &targets[2], NULL, &p, &diag));
         assert_true(count(p, ASH_NEST_PERMUTE) > 0);
         ash_program__free(p);
-        ash_wide *inputs = test_inputs(g, NULL), *expected = test_expected(g, inputs, NULL);
-        test_interpreted(fast, &targets[2], NULL, NULL, inputs, expected, 0);
-        test_free_expected(g, expected);
-        test_free_inputs(g, inputs);
+        interpreted_as(g, fast, &targets[2], NULL, 0);
         ash_graph_destroy(fast);
         ash_graph_destroy(g);
     }
@@ -700,10 +703,7 @@ static void test_periods(void **state) {
             assert_int_equal(count(p, ASH_NEST_GATHER), 0);
             ash_program__free(p);
             for (int64_t size = 1; size <= 30; size += size < 9 ? 1 : 7) {
-                ash_wide *inputs = test_inputs(g, &size), *expected = test_expected(g, inputs, &size);
-                test_interpreted(g, &targets[l], NULL, &size, inputs, expected, 1e-6);
-                test_free_expected(g, expected);
-                test_free_inputs(g, inputs);
+                interpreted_as(g, g, &targets[l], &size, 1e-6);
             }
             ash_graph_destroy(g);
         }
@@ -723,10 +723,7 @@ static void test_copies_are_one_load(void **state) {
     assert_int_equal(count(p, ASH_NEST_LOAD), count(p, ASH_NEST_STORE));
     ash_program__free(p);
     for (int64_t size = 1; size <= 30; size++) {
-        ash_wide *inputs = test_inputs(g, &size), *expected = test_expected(g, inputs, &size);
-        test_interpreted(g, &targets[2], NULL, &size, inputs, expected, 0);
-        test_free_expected(g, expected);
-        test_free_inputs(g, inputs);
+        interpreted_as(g, g, &targets[2], &size, 0);
     }
     ash_graph_destroy(g);
 }

@@ -96,7 +96,7 @@ static void masked_rest(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref t
     ash_nest_end(n);
 }
 
-/* What is left of [from, to) behind so many whole vectors of it. */
+/* Where the whole vectors of [from, to) end. */
 static ash_ref behind_whole(ash_nest *n, ash_ref from, ash_ref to, unsigned lanes) {
     ash_ref step = ash_nest_index(n, lanes);
     ash_ref count = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_SUB, to, from), step);
