@@ -257,15 +257,24 @@ static bool is_by_table(const ash_kern *dry, const ash_axis *a) {
     return false;
 }
 
+/* What is read once for a row: numbers of its own, and the indices by which it is looked up. */
+static int64_t own_reads(const ash_kern *dry, ash_sym along) {
+    int64_t own = 0;
+    for (size_t i = 0; i < dry->leaves.len; i++)
+        own += !ash_ix_depends(&dry->ixs, dry->leaves.at[i].at, along);
+    return own;
+}
+
 /* Whether rows may be shorter than two vectors, which is worth code of its own: what a row begins with is
- * felt where it computes little. */
-static bool has_short_rows(const ash_loops *l, const ash_loops *trial, const ash_axis *a, bool inner) {
+ * felt where it computes little. `dry` has the addresses. */
+static bool has_short_rows(const ash_loops *l, const ash_kern *dry, const ash_loops *trial,
+                           const ash_axis *a, bool inner) {
     const ash_kern *k = l->k;
     const bool pool = l->anchor && ash_op_infos[l->anchor->op].class == ASH_CLASS_POOL;
     return k->low->target->kind == ASH_TARGET_CPU && l->masked && l->narrow > 1 && l->turn < 0 && !inner &&
            !l->by_columns && trial->n_outer > 1 && !ash_dim_is_const(a->extent) &&
            (pool || (!l->reduced && !l->anchor)) &&
-           ash_loops__work(k) <= k->low->target->costs.overlap_body;
+           ash_loops__work(k) - own_reads(dry, a->sym) <= k->low->target->costs.overlap_body;
 }
 
 /* Whether what is reduced may be less than a vector, along the only inner axis, and rows are along the only
@@ -318,7 +327,7 @@ void ash_loops__choose_axes(ash_loops *l) {
         ash_loops__choose_turn(l, dry, trial);
         l->by_columns = l->turn < 0 && !inner && !l->reduced && !l->anchor && trial->n_outer > 1 &&
                         l->k->low->target->kind == ASH_TARGET_CPU && dry->close && is_by_table(dry, a);
-        l->short_rows = has_short_rows(l, trial, a, inner);
+        l->short_rows = has_short_rows(l, dry, trial, a, inner);
         l->short_sums = has_short_sums(l, trial, a, inner);
         l->lanes = l->turn >= 0 ? l->narrow : widen(dry, a, l->narrow, l->across, l->n_values);
     }
