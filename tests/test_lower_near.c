@@ -609,7 +609,8 @@ static ash_graph *laid_out(unsigned way, int64_t least, int64_t most) {
 }
 
 /* Neighbours among such indices are at most one apart, so one vector has all that another's lanes take:
- * both axes are one kernel, and where lanes have masks nothing is gathered, whatever the sizes. */
+ * both axes are one kernel, and where lanes have masks nothing is gathered, whatever the sizes. Which is the
+ * first of them is looked for where they are reflected alone. */
 static void test_ends_are_permuted(void **state) {
     (void)state;
     enum { WAYS = 6 };
@@ -626,6 +627,8 @@ static void test_ends_are_permuted(void **state) {
             if (target->masks) {
                 assert_int_equal(count(p, ASH_NEST_GATHER), 0);
                 assert_int_equal(p->steps.len, 3); /* two lists of indices */
+                assert_int_equal(count(p, ASH_NEST_HREDUCE) != 0,
+                                 way < 3 && most > (int64_t)ash_target_lanes(target, sizeof(float)));
             }
             ash_program__free(p);
             for (int64_t w = 4; w <= most; w += w < 20 ? 3 : 7) {

@@ -119,6 +119,41 @@ static void short_rows_have_one_mask(void **state) {
     }
 }
 
+/* Sums of four rows, which each row looks up, and by which numbers they are multiplied. */
+static ash_graph *looked_up(int64_t most, int64_t h, int64_t w) {
+    ash_graph *g = new_graph();
+    const ash_dim rows = size(g, "h", 1, 9, h), wide = size(g, "w", 1, most, w);
+    ash_value x = INPUT(g, "x", 3, 11, wide), sum = ASH_NO_VALUE;
+    for (unsigned t = 0; t < 4; t++) {
+        const char at[] = {'a', 't', (char)('0' + t), 0}, by[] = {'b', 'y', (char)('0' + t), 0};
+        ash_value row = ash_gather(g, x, INPUT_OF(g, at, ASH_I64, rows), 1);
+        row = ash_mul(g, row, ash_broadcast_to(g, INPUT(g, by, rows, 1), (ash_dim[]){3, rows, wide}, 3));
+        sum = t ? ash_add(g, sum, row) : row;
+    }
+    ash_graph_output(g, "y", sum);
+    return g;
+}
+
+/* They have code for less than a vector, which goes down them: what a row begins with is felt. */
+static void looked_up_rows_are_short(void **state) {
+    (void)state;
+    for (int64_t most = 15; most <= 40; most += 25)
+        for (int64_t w = 1, turn = 0; w <= most; w += 7, turn++) {
+            ash_target target;
+            target_of(levels[(size_t)turn % 3], &target);
+            const int64_t h = 1 + turn % 9;
+            ash_graph *open = looked_up(most, 0, 0), *known = looked_up(most, h, w);
+            ash_program *p = lowered(open, &target);
+            assert_int_equal(p->nests.len, 1);
+            if (target.masks == 1)
+                assert_int_equal(count_in_rows(&p->nests.at[0], is_mask) != 0, most > 15);
+            compare(open, p, known, (int64_t[]){h, w});
+            ash_program__free(p);
+            ash_graph_destroy(open);
+            ash_graph_destroy(known);
+        }
+}
+
 /* Lines that are no longer than a chunk are whole: no number is divided to find them, whatever varies; nor
  * is that of a row, though sizes are numbers. */
 static void chunks_have_whole_lines(void **state) {
@@ -412,11 +447,17 @@ static void compiled(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pools_of_every_width),    cmocka_unit_test(short_rows_have_one_mask),
-        cmocka_unit_test(chunks_have_whole_lines), cmocka_unit_test(middles_of_rows),
-        cmocka_unit_test(chunks_follow_the_size),  cmocka_unit_test(groups_are_read_in_order),
-        cmocka_unit_test(parts_are_copied),        cmocka_unit_test(short_sums_go_across),
-        cmocka_unit_test(picked_columns),          cmocka_unit_test(compiled),
+        cmocka_unit_test(pools_of_every_width),
+        cmocka_unit_test(short_rows_have_one_mask),
+        cmocka_unit_test(looked_up_rows_are_short),
+        cmocka_unit_test(chunks_have_whole_lines),
+        cmocka_unit_test(middles_of_rows),
+        cmocka_unit_test(chunks_follow_the_size),
+        cmocka_unit_test(groups_are_read_in_order),
+        cmocka_unit_test(parts_are_copied),
+        cmocka_unit_test(short_sums_go_across),
+        cmocka_unit_test(picked_columns),
+        cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

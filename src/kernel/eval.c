@@ -219,31 +219,6 @@ static ash_ref eval_pad(ash_kern *k, const ash_node *node, const ash_ix *idx) {
 
 /* --- indexed access ------------------------------------------------------------------------------- */
 
-/* Whether no element of a tensor of indices is seen to be negative: where each is the larger of itself and
- * another such one. */
-static bool is_from_zero(const ash_kern *k, ash_value value, unsigned depth) {
-    enum { DEPTH = 8 };
-    const ash_value_info *info = ash_graph__value(k->graph, value);
-    int64_t count, number;
-    if (info->kind == ASH_VALUE_CONSTANT) {
-        ash_wide one = {.dtype = info->type.dtype, .count = 1, .i = &number};
-        if (!ash_type_static_count(&info->type, &count) || count != 1) return false;
-        ash_wide_load(&one, info->blob->data);
-        return number >= 0;
-    }
-    if (info->kind != ASH_VALUE_NODE || depth == DEPTH) return false;
-    const ash_node *node = &k->graph->nodes.at[info->node];
-    switch (node->op) {
-    case ASH_OP_RESHAPE:
-    case ASH_OP_BROADCAST: return is_from_zero(k, node->ins[0], depth + 1);
-    case ASH_OP_MAX:
-        return is_from_zero(k, node->ins[0], depth + 1) || is_from_zero(k, node->ins[1], depth + 1);
-    case ASH_OP_MIN:
-        return is_from_zero(k, node->ins[0], depth + 1) && is_from_zero(k, node->ins[1], depth + 1);
-    default: return false;
-    }
-}
-
 /* Element `at` of a tensor of indices as an expression: negative ones count from the end, the rest is
  * clamped. An axis that may have no elements adds its condition to *some. */
 static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_dim size, ash_ref *some) {
@@ -258,7 +233,9 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         syms |= ash_ix_syms(&k->ixs, at[d]);
     ash_dims_bounds(k->ixs.dims, size, &min, &max);
     const ash_type *type = ash_graph__type(k->graph, indices);
-    const bool from_zero = is_from_zero(k, indices, 0), by_one = from_zero && ash_kern_is_close(k, indices),
+    bool up;
+    const bool from_zero = ash_kern_is_from_zero(k, indices),
+               by_one = from_zero && ash_kern_is_close(k, indices, &up),
                close = by_one || (type->rank == 1 && ash_kern_expects_close(k, type->dims[0], size));
     k->close |= close;
     if (k->collecting)
@@ -278,7 +255,11 @@ static ash_ix loaded_index(ash_kern *k, ash_value indices, const ash_ix *at, ash
         i = ash_kern_binary(k, ASH_OP_MAX, i, zero);
     }
     i = ash_kern_binary(k, ASH_OP_MIN, i, last);
-    if (close) ash_kern_note_close(k, at[0], i, size, by_one ? ASH_CLOSE_BY_ONE : ASH_CLOSE_PERHAPS);
+    if (close)
+        ash_kern_note_close(k, at[0], i, size,
+                            !by_one ? ASH_CLOSE_PERHAPS
+                            : up    ? ASH_CLOSE_UP
+                                    : ASH_CLOSE_BY_ONE);
     return ash_ix_loaded(&k->ixs, i, max - 1, syms);
 }
 

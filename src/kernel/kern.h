@@ -332,9 +332,11 @@ bool ash_kern_table_index(ash_kern *k, ash_value indices, const ash_ix *at, ash_
 /* Whether indices of an axis of `count` into one of `size` are expected to be close, as an image that grows
  * has them, and all of a short axis. */
 bool ash_kern_expects_close(ash_kern *k, ash_dim count, ash_dim size);
+/* Whether none of a tensor of indices is seen to be negative. */
+bool ash_kern_is_from_zero(const ash_kern *k, ash_value indices);
 /* Whether each of a list of computed indices is seen to be at most one from the one before it, as what is
- * reflected is, or repeats its ends. */
-bool ash_kern_is_close(const ash_kern *k, ash_value indices);
+ * reflected is, or repeats its ends. *up: and never less than that, as what repeats its ends. */
+bool ash_kern_is_close(const ash_kern *k, ash_value indices, bool *up);
 typedef enum ash_kern_closeness {
     ASH_CLOSE_UP,      /* the first lane's element is the first, and the others' are near it */
     ASH_CLOSE_BY_ONE,  /* neighbours differ by at most one */

@@ -79,36 +79,70 @@ static bool are_in_line(const ash_kern *k, ash_ix at) {
            ash_ix_lane_stride(&k->ixs, at, k->vsym, k->lanes, k->aligned, &stride) && stride == 1;
 }
 
-/* The most that neighbours of a list of integers are apart, as far as that is seen, else -1: of a number
- * that is repeated none, of what counts up one, and by what is computed from these. */
-static int64_t step_of(const ash_kern *k, ash_value value, unsigned depth) {
-    enum { DEPTH = 8, MOST_STEP = 1 << 16 };
+enum { DEPTH = 8 /* nodes that are looked through for what is known of indices */ };
+
+/* Whether no element of a tensor of integers is seen to be negative: where each is the larger of itself and
+ * another such one. */
+static bool is_from_zero(const ash_kern *k, ash_value value, unsigned depth) {
     const ash_value_info *info = ash_graph__value(k->graph, value);
+    int64_t count, number;
+    if (info->kind == ASH_VALUE_CONSTANT) {
+        ash_wide one = {.dtype = info->type.dtype, .count = 1, .i = &number};
+        if (!ash_type_static_count(&info->type, &count) || count != 1) return false;
+        ash_wide_load(&one, info->blob->data);
+        return number >= 0;
+    }
+    if (info->kind != ASH_VALUE_NODE || depth == DEPTH) return false;
+    const ash_node *node = &k->graph->nodes.at[info->node];
+    switch (node->op) {
+    case ASH_OP_RESHAPE:
+    case ASH_OP_BROADCAST: return is_from_zero(k, node->ins[0], depth + 1);
+    case ASH_OP_MAX:
+        return is_from_zero(k, node->ins[0], depth + 1) || is_from_zero(k, node->ins[1], depth + 1);
+    case ASH_OP_MIN:
+        return is_from_zero(k, node->ins[0], depth + 1) && is_from_zero(k, node->ins[1], depth + 1);
+    default: return false;
+    }
+}
+
+bool ash_kern_is_from_zero(const ash_kern *k, ash_value indices) {
+    return is_from_zero(k, indices, 0);
+}
+
+/* The most that neighbours of a list of integers are apart, as far as that is seen, else -1: of a number
+ * that is repeated none, of what counts up one, and by what is computed from these. *up: none is less than
+ * the one before it. */
+static int64_t step_of(const ash_kern *k, ash_value value, unsigned depth, bool *up) {
+    enum { MOST_STEP = 1 << 16 };
+    const ash_value_info *info = ash_graph__value(k->graph, value);
+    bool a_up = true, b_up = true;
     int64_t count;
+    *up = true;
     if (ash_type_static_count(&info->type, &count) && count == 1) return 0;
     if (info->kind != ASH_VALUE_NODE || depth == DEPTH || info->type.rank > 1 ||
         (info->type.dtype != ASH_I32 && info->type.dtype != ASH_I64))
         return -1;
     const ash_node *node = &k->graph->nodes.at[info->node];
     if (node->op == ASH_OP_IOTA) return 1;
-    const int64_t a = node->n_ins ? step_of(k, node->ins[0], depth + 1) : -1,
-                  b = node->n_ins > 1 ? step_of(k, node->ins[1], depth + 1) : 0;
+    const int64_t a = node->n_ins ? step_of(k, node->ins[0], depth + 1, &a_up) : -1,
+                  b = node->n_ins > 1 ? step_of(k, node->ins[1], depth + 1, &b_up) : 0;
     if (a < 0 || b < 0 || a + b > MOST_STEP) return -1;
+    *up = a_up && b_up;
     switch (node->op) {
-    case ASH_OP_RESHAPE:
-    case ASH_OP_ABS: return a;
+    case ASH_OP_RESHAPE: return a;
+    case ASH_OP_ABS: *up = !a; return a;
     case ASH_OP_BROADCAST: return a ? -1 : 0;
-    case ASH_OP_ADD:
-    case ASH_OP_SUB: return a + b;
+    case ASH_OP_ADD: return a + b;
+    case ASH_OP_SUB: *up = a_up && !b; return a + b;
     case ASH_OP_MIN:
     case ASH_OP_MAX: return ASH_MAX(a, b);
-    case ASH_OP_DIV: return b ? -1 : a;
+    case ASH_OP_DIV: *up = !a || (a_up && is_from_zero(k, node->ins[1], 0)); return b ? -1 : a;
     default: return -1;
     }
 }
 
-bool ash_kern_is_close(const ash_kern *k, ash_value indices) {
-    const int64_t step = step_of(k, indices, 0);
+bool ash_kern_is_close(const ash_kern *k, ash_value indices, bool *up) {
+    const int64_t step = step_of(k, indices, 0, up);
     return step == 0 || step == 1;
 }
 
