@@ -119,6 +119,28 @@ static void short_rows_have_one_mask(void **state) {
     }
 }
 
+/* A load of half a vector under a mask. */
+static bool is_masked_half(const ash_nest *n, const ash_inst *inst) {
+    (void)n;
+    return inst->op == ASH_NEST_LOAD && inst->lanes == 8 && inst->b != ASH_NO_REF;
+}
+
+/* Every second element for half a vector is one load of a whole one, under a mask; where it is known that
+ * they are no more than half of that, of half a one. */
+static void halves_are_one_load(void **state) {
+    (void)state;
+    ash_target target;
+    target_of("x86-64-v4", &target);
+    for (int64_t size = 0; size <= 14; size += 7) {
+        ash_graph *g = pool_up_to(&pools[1], ASH_OP_POOL_SUM, 0, size, size, 30);
+        ash_program *p = lowered(g, &target);
+        assert_int_equal(p->nests.len, 1);
+        assert_int_equal(count_below(&p->nests.at[0], 0, is_masked_half) != 0, size == 7);
+        ash_program__free(p);
+        ash_graph_destroy(g);
+    }
+}
+
 /* Sums of four rows, which each row looks up, and by which numbers they are multiplied. */
 static ash_graph *looked_up(int64_t most, int64_t h, int64_t w) {
     ash_graph *g = new_graph();
@@ -447,17 +469,12 @@ static void compiled(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pools_of_every_width),
-        cmocka_unit_test(short_rows_have_one_mask),
-        cmocka_unit_test(looked_up_rows_are_short),
-        cmocka_unit_test(chunks_have_whole_lines),
-        cmocka_unit_test(middles_of_rows),
-        cmocka_unit_test(chunks_follow_the_size),
-        cmocka_unit_test(groups_are_read_in_order),
-        cmocka_unit_test(parts_are_copied),
-        cmocka_unit_test(short_sums_go_across),
-        cmocka_unit_test(picked_columns),
-        cmocka_unit_test(compiled),
+        cmocka_unit_test(pools_of_every_width),     cmocka_unit_test(short_rows_have_one_mask),
+        cmocka_unit_test(looked_up_rows_are_short), cmocka_unit_test(halves_are_one_load),
+        cmocka_unit_test(chunks_have_whole_lines),  cmocka_unit_test(middles_of_rows),
+        cmocka_unit_test(chunks_follow_the_size),   cmocka_unit_test(groups_are_read_in_order),
+        cmocka_unit_test(parts_are_copied),         cmocka_unit_test(short_sums_go_across),
+        cmocka_unit_test(picked_columns),           cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

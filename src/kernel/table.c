@@ -368,6 +368,16 @@ static ash_ref mask_of_elements(ash_kern *k, ash_ref mask, const int64_t *offset
     return wanted;
 }
 
+/* So many of its first lanes a mask has at most. */
+static unsigned first_lanes(const ash_nest *n, ash_ref mask, unsigned lanes) {
+    const ash_inst *below = ash_nest_at(n, mask);
+    if (below->op != ASH_NEST_COMPUTE || below->i != ASH_OP_LT) return lanes;
+    const ash_inst *from = ash_nest_at(n, below->a), *to = ash_nest_at(n, below->b);
+    if (from->op != ASH_NEST_LANES || to->op != ASH_NEST_SPLAT) return lanes;
+    const ash_inst *count = ash_nest_at(n, to->a);
+    return count->op == ASH_NEST_INT && count->i > 0 && count->i < lanes ? (unsigned)count->i : lanes;
+}
+
 /* Elements that lie several vectors apart, in as many loads as that takes, of which the last ends where
  * the last lane does. */
 static ash_ref load_spread(ash_kern *k, uint16_t buf, ash_ref at, ash_ref mask, const int64_t *offsets,
@@ -406,8 +416,8 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     }
     /* some of a vector's elements, one behind the other */
     const bool repeats = span && span < lanes && !down && most <= MOST_SAME;
+    const size_t bytes = ash_dtype_size(n->buffers.at[buf].dtype);
     if (mask != ASH_NO_REF) {
-        const size_t bytes = ash_dtype_size(n->buffers.at[buf].dtype);
         if (!ash_target__masks(k->low->target, bytes) || bytes < sizeof(float)) return false;
         if (!repeats && (!up || span < lanes)) return false;
     }
@@ -436,6 +446,14 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     if (span >= 2 * lanes) {
         if (!k->packed || !up) return false;
         *out = load_spread(k, buf, at, mask, offsets, span);
+        return true;
+    }
+    if (mask != ASH_NO_REF && 2 * lanes <= ash_target_lanes(k->low->target, bytes) &&
+        offsets[first_lanes(n, mask, k->lanes) - 1] >= lanes) { /* one register has them all */
+        const unsigned twice = 2 * k->lanes;
+        for (unsigned i = 0; i < lanes; i++) pick[i] = (int32_t)offsets[i];
+        ash_ref all = ash_nest_load(n, buf, at, twice, mask_of_elements(k, mask, offsets, 0, twice, 1));
+        *out = ash_nest_shuffle(n, all, ASH_NO_REF, k->lanes, pick);
         return true;
     }
     if (span == 2 * lanes - 1 && !k->packed) return false;
