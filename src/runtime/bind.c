@@ -411,11 +411,18 @@ ash_status ash_plan__fetch_inputs(const ash_plan *plan, ash_diag *diag) {
 }
 
 bool ash_plan__is_given(const ash_plan *plan, size_t position) {
-    const ash_plan_input_state *input = &plan->inputs[position];
-    const ash_type *type = &plan->program->buffers.at[plan->program->inputs.at[position]].type;
-    for (unsigned i = 0; input->given && !input->room && i < type->rank; i++)
-        if (ash_dims_eval(plan->program->dims, type->dims[i], plan->vars) != input->dims[i]) return false;
-    return input->given;
+    return plan->inputs[position].given && !plan->inputs[position].outdated;
+}
+
+void ash_plan__refresh_inputs(ash_plan *plan) {
+    for (size_t i = 0; i < plan->n_inputs; i++) {
+        ash_plan_input_state *input = &plan->inputs[i];
+        const ash_type *type = &plan->program->buffers.at[plan->program->inputs.at[i]].type;
+        input->outdated = false;
+        for (unsigned d = 0; input->given && !input->room && d < type->rank; d++)
+            input->outdated |=
+                ash_dims_eval(plan->program->dims, type->dims[d], plan->vars) != input->dims[d];
+    }
 }
 
 void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, bool bound) {

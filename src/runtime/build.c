@@ -44,6 +44,7 @@ void ash_plan__refresh_steps(ash_plan *plan) {
     for (uint32_t i = 0; i < plan->n_steps; i++) resize(plan, i);
     ash_plan__refresh_shifts(plan);
     ash_plan__refresh_calls(plan);
+    ash_plan__refresh_inputs(plan);
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */

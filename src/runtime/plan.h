@@ -129,6 +129,7 @@ typedef struct ash_plan_input_state {
     bool given, bound;
     bool used;                  /* an execution has used it up */
     bool room;                  /* given for all values of the variables */
+    bool outdated;              /* the variables have had other values since, and it another shape */
     int64_t dims[ASH_MAX_RANK]; /* of the shape that it was given in */
     uint64_t bytes;             /* that were given */
     const void *data;           /* bound: where the host finds them, or NULL */
@@ -508,6 +509,8 @@ ash_status ash_plan__check_position(const ash_plan *plan, size_t position, ash_d
 ash_status ash_plan__unbind_input(ash_plan *plan, size_t position, ash_diag *diag);
 /* Whether an input is given in its present shape. */
 bool ash_plan__is_given(const ash_plan *plan, size_t position);
+/* Notes of each input whether that is so, after the variables have changed: executions do not ask again. */
+void ash_plan__refresh_inputs(ash_plan *plan);
 /* The input counts as given, in its present shape or for all: bound to these bytes, or in its own place. */
 void ash_plan__give(ash_plan *plan, size_t position, const ash_given *given, bool bound);
 /* An execution has begun: inputs whose bytes it reuses are given no more. */
