@@ -100,6 +100,23 @@ static void test_found_again(void **state) {
     ash_nest_free(&n);
 }
 
+/* What is found again does not depend on how many numbers there are: nests that differ in which of their
+ * numbers are the same have one form. */
+static void test_numbers_hide_nothing(void **state) {
+    (void)state;
+    enum { SOME = 40 };
+    for (unsigned others = 0; others <= 4; others++) { /* numbers for each sum */
+        ash_nest n = fresh();
+        ash_ref i = ash_nest_var(&n, 0), first = index_op(&n, ASH_OP_MUL, i, 5), at = 1000;
+        for (unsigned k = 0; k < SOME; k++) {
+            for (unsigned o = 0; o < others; o++) ash_nest_index(&n, at++);
+            index_op(&n, ASH_OP_MUL, i, at++);
+        }
+        assert_int_equal(index_op(&n, ASH_OP_MUL, i, 5), first);
+        ash_nest_free(&n);
+    }
+}
+
 /* y[i] = max(x[i], 0) * 2 where i < n, in vectors of 8, and the sum of one tile. */
 static ash_nest sample(const ash_allocator *a) {
     ash_nest n;
@@ -348,9 +365,13 @@ static void test_failed_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folding),     cmocka_unit_test(test_folding_masks),
-        cmocka_unit_test(test_found_again), cmocka_unit_test(test_text),
-        cmocka_unit_test(test_defects),     cmocka_unit_test(test_failed_allocations),
+        cmocka_unit_test(test_folding),
+        cmocka_unit_test(test_folding_masks),
+        cmocka_unit_test(test_found_again),
+        cmocka_unit_test(test_numbers_hide_nothing),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_defects),
+        cmocka_unit_test(test_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

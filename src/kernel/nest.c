@@ -17,7 +17,9 @@ _Static_assert(sizeof(ash_inst) == 32,
                "instructions are compared and hashed as bytes: they have no padding");
 
 enum {
-    WINDOW = 64 /* instructions that are looked back at for an equal one */
+    WINDOW =
+        64 /* instructions that are looked back at for an equal one, without constants: nests that differ
+                   in which of these are the same find the same ones */
 };
 
 const ash_inst ash_nest__lost = {
@@ -100,6 +102,9 @@ static ash_ref add_tagged(ash_nest *nest, const ash_inst *inst, uint8_t tag) {
         nest->failed = true;
         return ASH_NO_REF;
     }
+    nest->n_recent += !ash_nest_is_constant(nest, inst);
+    while (nest->n_recent > WINDOW)
+        nest->n_recent -= !ash_nest_is_constant(nest, &nest->code.at[nest->recent++]);
     return (ash_ref)(nest->code.len - 1);
 }
 
@@ -113,6 +118,8 @@ void ash_nest__exchange_code(ash_nest *a, ash_nest *b) {
     a->tags.at = b->tags.at, a->tags.len = b->tags.len, a->tags.cap = b->tags.cap;
     b->code.at = was.code.at, b->code.len = was.code.len, b->code.cap = was.code.cap;
     b->tags.at = was.tags.at, b->tags.len = was.tags.len, b->tags.cap = was.tags.cap;
+    a->recent = b->recent, a->n_recent = b->n_recent;
+    b->recent = was.recent, b->n_recent = was.n_recent;
 }
 
 /* --- values that are computed once ------------------------------------------------------------------- */
@@ -135,7 +142,7 @@ static bool is_in_scope(const ash_nest *n, size_t ref) {
 /* The same pure instruction among the last ones that are in scope here, or ASH_NO_REF. It comes after its
  * operands, so that what is computed from something new is not looked for. */
 static ash_ref find(const ash_nest *n, const ash_inst *inst, uint8_t tag) {
-    size_t len = n->code.len, first = len > WINDOW ? len - WINDOW : 0;
+    size_t len = n->code.len, first = n->recent;
     const ash_ref operands[] = {inst->a, inst->b, inst->c};
     for (size_t i = 0; i < ASH_COUNT(operands); i++)
         if (operands[i] != ASH_NO_REF) first = ASH_MAX(first, (size_t)operands[i] + 1);

@@ -220,6 +220,8 @@ typedef struct ash_nest {
                          is one thread's */
     uint32_t resident; /* blocks that a multiprocessor is to have registers for; 0: one */
     ASH_VEC(ash_nest_shared) shared;
+    size_t recent,
+        n_recent;        /* the last instructions are those from `recent` on; so many are no constants */
     bool failed;         /* building failed: what was added after is lost */
     bool too_large;      /* and why: more than references can name; else out of memory */
     bool polls;          /* it contains a POLL */
@@ -330,6 +332,12 @@ extern const ash_inst ash_nest__lost;
 
 static inline const ash_inst *ash_nest_at(const ash_nest *n, ash_ref ref) {
     return ref < n->code.len ? &n->code.at[ref] : &ash_nest__lost;
+}
+
+/* Whether it is a number, or one in every lane. */
+static inline bool ash_nest_is_constant(const ash_nest *nest, const ash_inst *inst) {
+    const ash_inst *of = inst->op == ASH_NEST_SPLAT ? ash_nest_at(nest, inst->a) : inst;
+    return of->op == ASH_NEST_INT || of->op == ASH_NEST_FLOAT;
 }
 
 #endif

@@ -212,12 +212,6 @@ static number number_of(const sharer *s, const ash_nest *n, ash_ref user, unsign
     return out;
 }
 
-/* Constants and their repetitions have no place in an outline: their uses have. */
-static bool is_constant(const ash_nest *n, ash_ref ref) {
-    return constant_behind(n, ref) == ash_nest_at(n, ref) ||
-           (ash_nest_at(n, ref)->op == ASH_NEST_SPLAT && constant_behind(n, ref));
-}
-
 static void put(sharer *s, uint64_t word) {
     s->failed |= !ash_vec_push(s->a, &s->words, word);
 }
@@ -266,7 +260,8 @@ static void outline(sharer *s, uint32_t nest) {
     uint32_t name = 0;
     for (ash_ref i = 0; i < n->code.len && !s->failed; i++) {
         const ash_inst *inst = &n->code.at[i];
-        if (is_constant(n, i)) continue;
+        if (ash_nest_is_constant(n, inst))
+            continue; /* its uses have a place in an outline, and it has none */
         s->names.at[i] = name++;
         put(s, inst->op | (uint64_t)inst->lanes << 16 | (uint64_t)inst->dtype << 32 |
                    (uint64_t)inst->buf << 48);
@@ -317,7 +312,7 @@ static uint32_t family_of(sharer *s) {
 /* What nests of one outline have in common and is counted at once. */
 static uint64_t size_of(const ash_nest *n) {
     uint32_t count = 0;
-    for (ash_ref i = 0; i < n->code.len; i++) count += !is_constant(n, i);
+    for (ash_ref i = 0; i < n->code.len; i++) count += !ash_nest_is_constant(n, &n->code.at[i]);
     return (uint64_t)count << 32 ^ (uint64_t)n->shuffles.len << 16 ^ n->buffers.len;
 }
 
@@ -530,7 +525,7 @@ static void emit_code(writing *w) {
     for (ash_ref i = 0; i < w->from->code.len; i++) {
         ash_inst inst = w->from->code.at[i];
         uint32_t place;
-        if (is_constant(w->from, i)) continue;
+        if (ash_nest_is_constant(w->from, &inst)) continue;
         if (w->loads && is_settled(w->s, &inst, &place)) {
             const uint16_t buffer = (uint16_t)(w->settled + place);
             w->to[i] = ash_nest_load(w->nest, buffer, ash_nest_index(w->nest, 0), 1, ASH_NO_REF);
