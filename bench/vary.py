@@ -169,6 +169,23 @@ def recurrent(op, gates, width, directions=1):
                hidden_size=width, direction="bidirectional" if directions == 2 else "forward")
 
 
+def layers(count, dims, *steps):
+    """A network of so many times these steps, whose weights do not stay in a core's caches from one run to the next."""
+    return chain(dims, [step() for _ in range(count) for step in steps])
+
+
+def square(c, k):
+    return lambda: ("Conv", [normal(c, c, k, k)], {"pads": [k // 2] * 4})
+
+
+def narrow(c, o):
+    return lambda: ("Conv", [normal(o, c, 1, 1)], {})
+
+
+def relu():
+    return "Relu", [], {}
+
+
 IMAGES = (7, 13, 14, 28, 31, 56)
 SPACE = ("h", "w")
 CASES = {  # name: model, variables, sizes
@@ -179,6 +196,14 @@ CASES = {  # name: model, variables, sizes
     "conv3x3_s2_128": (lambda: conv(128, 128, 3, 2), SPACE, IMAGES),
     "conv1x1_256": (lambda: conv(256, 256, 1), SPACE, IMAGES),
     "conv5x5_64": (lambda: conv(64, 64, 5), SPACE, IMAGES),
+    "layers3x3_512": (lambda: layers(12, [1, 512, "h", "w"], square(512, 3), relu), SPACE, (3, 5, 7, 10, 14)),
+    "layers3x3_256": (lambda: layers(16, [1, 256, "h", "w"], square(256, 3), relu), SPACE, (7, 10, 14, 20)),
+    "layers_narrow_512": (lambda: layers(6, [1, 2048, "h", "w"], narrow(2048, 512), relu, square(512, 3), relu,
+                                         narrow(512, 2048)), SPACE, (4, 7, 10)),
+    "layers_narrow_256": (lambda: layers(8, [1, 1024, "h", "w"], narrow(1024, 256), relu, square(256, 3), relu,
+                                         narrow(256, 1024)), SPACE, (7, 10, 14)),
+    "layers_rows_1024": (lambda: layers(24, ["n", 1024], lambda: ("MatMul", [normal(1024, 1024)], {}), relu), ("n",),
+                         (1, 3, 7, 16, 33, 64)),
     "depthwise_128": (lambda: conv(128, 128, 3, groups=128), SPACE, IMAGES),
     "same_128": (lambda: conv(128, 128, 3, auto_pad="SAME_UPPER"), SPACE, IMAGES),
     "same_s2_64": (lambda: conv(64, 64, 3, 2, auto_pad="SAME_UPPER"), SPACE, IMAGES),

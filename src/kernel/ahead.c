@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "ahead.h"
 
+/* How many rows are expected where at most so many can be: of a small image, of more than a few tiles, as
+ * many. */
+static int64_t usual_of(int64_t most, unsigned height) {
+    enum { SMALL = 64, FEW = 4 };
+    return ASH_MAX(most / ASH_TILE_USUAL, most > FEW * (int64_t)height ? ASH_MIN(most, SMALL) : 1);
+}
+
 ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
                          ash_dim rows, unsigned height) {
     const ash_target *target = k->low->target;
     ash_nest *n = &k->nest;
-    int64_t most = ash_kern_max(k, rows);
+    int64_t most = ash_kern_max(k, rows), usual = most;
+    if (!ash_dim_is_const(rows)) usual = usual_of(most, height);
     ash_ahead a = {.buf = buf,
-                   .usual = ash_dim_is_const(rows) ? most : ASH_MAX(most / ASH_TILE_USUAL, 1),
+                   .usual = usual,
                    .strip = work->strip_bytes / element,
                    .line = target->costs.line_bytes / element};
     const bool large = work->strips > 1 && work->strip_bytes > target->l1_bytes / work->strips;

@@ -591,34 +591,29 @@ static void emit_known_strips(conv *c, ash_tile_shape shape, unsigned vectors, a
     ash_nest_end(n);
 }
 
-/* Strips of `shape` side by side, as many as tiles of short lines have vectors, or the last ones: short
- * lines take all of them at once, others strip by strip. The former's slices are as much shorter as their
- * strips are wider. */
+/* A strip of `shape`, or, where lines are short, from every so many strips on as many side by side as tiles
+ * of short lines have vectors, and nothing for the others. Their slices are as much shorter as their strips
+ * are wider. */
 static void emit_strips(conv *c, ash_tile_shape shape, ash_ref strip, ash_ref first_vector, ash_ref from,
                         ash_ref to) {
     ash_kern *k = c->k;
     ash_nest *n = &k->nest;
     const conv all = *c;
-    const int64_t blocks = blocks_of(c);
-    const unsigned rest = (unsigned)(blocks % shape.vectors);
-    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, first_vector, ash_nest_index(n, c->few.vectors)),
-            whole = ash_nest_binary(n, ASH_OP_MIN, end, ash_nest_index(n, blocks - rest));
+    const unsigned together = c->few.vectors / shape.vectors;
     ash_nest_if(n,
                 ash_nest_binary(n, ASH_OP_LE, ash_kern_dim(k, c->inside), ash_nest_index(n, c->few.rows)));
+    ash_ref all_strips = ash_nest_index(n, together), zero = ash_nest_index(n, 0);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_EQ, ash_nest_imod(n, strip, all_strips), zero));
     c->takes_few = true;
     c->ahead.asks = false;
     c->sums = c->few.vectors * c->lanes;
-    if (c->slices.count > 1) c->slices.size = ash_ceil_div(c->slices.size, c->few.vectors / shape.vectors);
-    emit_known_strips(c, shape, c->few.vectors, strip, first_vector, from, to);
+    if (c->slices.count > 1) c->slices.size = ash_ceil_div(c->slices.size, together);
+    emit_known_strips(c, shape, c->few.vectors, ash_nest_idiv(n, strip, all_strips), first_vector, from,
+                      to);
     *c = all;
-    ash_nest_else(n);
-    emit_lines(c, shape, shape.vectors, ash_nest_loop(n, first_vector, whole, shape.vectors, 1), from, to);
     ash_nest_end(n);
-    if (rest) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, whole, end));
-        emit_lines(c, shape, rest, whole, from, to);
-        ash_nest_end(n);
-    }
+    ash_nest_else(n);
+    emit_known_strips(c, shape, shape.vectors, strip, first_vector, from, to);
     ash_nest_end(n);
 }
 
@@ -626,6 +621,13 @@ static void emit_strips(conv *c, ash_tile_shape shape, ash_ref strip, ash_ref fi
 static int64_t usual_most(const conv *c, ash_dim dim) {
     int64_t most = ash_kern_max(c->k, dim);
     return c->beside ? ASH_MIN(most, c->usual) : most;
+}
+
+/* Which part of its bound a dim is expected to be: of a small one it is all. */
+static int64_t usual_part(const conv *c, ash_dim dim) {
+    enum { SMALL = 8 };
+    if (ash_dim_is_const(dim)) return 1;
+    return ASH_MIN(ASH_MAX(usual_most(c, dim) / SMALL, 1), ASH_TILE_USUAL);
 }
 
 /* Lines are positions when the dims are merged, else lines of them. */
@@ -640,8 +642,7 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
                            .unit = c->merged ? shape.rows : 1,
                            .line_bytes = line * (c->in_lanes ? strip : c->c_group) * c->number_bytes,
                            .line_flops = 2 * steps * strip * width,
-                           .usual_part = (ash_dim_is_const(all) ? 1 : ASH_TILE_USUAL) *
-                                         (c->merged || !c->open ? 1 : ASH_TILE_USUAL),
+                           .usual_part = usual_part(c, all) * (c->merged ? 1 : usual_part(c, c->width)),
                            .strips = c->in_lanes ? 1 : strips,
                            .strip_bytes = steps * c->terms * strip * c->number_bytes};
 }
@@ -691,19 +692,16 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
         ash_tile_choose(k->low->target, &extents, ash_conv__inner_steps(c), most_rows, c->math);
     ash_conv__choose_registers(c, &extents, &shape);
     c->few = choose_few(c, shape, &extents);
-    const unsigned vectors = c->few.rows ? c->few.vectors : shape.vectors;
-    int64_t strips = ash_ceil_div(blocks, vectors);
+    int64_t strips = ash_ceil_div(blocks, shape.vectors);
     ash_dim lines = 1;
     for (unsigned s = 0; s + 1 < c->space; s++) lines = ash_kern_product(k, lines, c->out[s]);
     if (c->merged) lines = c->width;
-    ash_tile_work work = work_of(c, (ash_tile_shape){shape.rows, vectors}, strips, lines);
+    const ash_tile_work work = work_of(c, shape, strips, lines);
     ash_tile_cut cut = ash_tile_choose_cut(k->low->target, &work);
     int64_t per = cut.per;
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
     int64_t channel_blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     int64_t positions = per * (c->merged ? 1 : ash_kern_max(k, c->width));
-    if (c->few.rows) /* see emit_strips */
-        work = work_of(c, shape, ash_ceil_div(blocks, shape.vectors), lines);
     c->sums = shape.vectors * c->lanes;
     /* behind few that read something there may be any number that do not */
     const int64_t few = c->inside != c->width ? positions : per * c->few.rows,
@@ -736,11 +734,11 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, per)),
                         ash_kern_dim(k, lines));
-    ash_ref first_vector = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, vectors));
+    ash_ref first_vector = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
     if (c->few.rows)
         emit_strips(c, shape, strip, first_vector, from, to);
     else
-        emit_known_strips(c, shape, vectors, strip, first_vector, from, to);
+        emit_known_strips(c, shape, shape.vectors, strip, first_vector, from, to);
     ash_nest_end(n);
 }
 
