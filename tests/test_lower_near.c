@@ -491,31 +491,63 @@ static unsigned count_near(const ash_program *p) {
     return found;
 }
 
-/* A product of some rows by packed columns, which are no multiple of a vector: what its kernels ask for,
- * with lines asked for so many times from so many bytes on; *near, if not NULL, of these the first-level
- * cache. */
-static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64_t ahead, unsigned *near) {
-    const int64_t vars[8] = {0}, terms = 96, blocks = 12, n = blocks * 16 - 3;
+/* A product of some rows, or of at most so many, by packed columns, which are no multiple of a vector. */
+static ash_graph *packed_product(int64_t rows, bool open) {
+    const int64_t terms = 96, blocks = 12, n = blocks * 16 - 3;
     const ash_attr attrs[] = {ASH_ATTR_I(N, n), ASH_ATTR_I(B_BLOCK, 16)};
     ash_graph *g = new_graph();
-    ash_value ins[] = {INPUT(g, "a", rows, terms), INPUT(g, "b", blocks, terms, 16)}, y;
+    const ash_dim m = open ? ash_graph_var(g, "m", 1, rows) : rows;
+    ash_value ins[] = {INPUT(g, "a", m, terms), INPUT(g, "b", blocks, terms, 16)}, y;
+    g->internal = true;
+    ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
+    ash_graph_output(g, "y", y);
+    return g;
+}
+
+/* What its kernels ask for, with lines asked for so many times from so many bytes on; *near, if not NULL, of
+ * these the first-level cache. */
+static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64_t ahead, unsigned *near) {
+    const int64_t vars[8] = {0};
+    ash_graph *g = packed_product(rows, false);
     ash_diag diag;
     ash_program *p;
     target.costs.stream_asks = asks;
     target.costs.stream_ahead = ahead;
-    g->internal = true;
-    ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
-    ash_graph_output(g, "y", y);
-    ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
-    test_interpreted(g, &target, NULL, vars, inputs, expected, 1e-6);
+    interpreted_as(g, g, &target, vars, 1e-6);
     assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
     unsigned found = count(p, ASH_NEST_PREFETCH);
     if (near) *near = count_near(p);
     ash_program__free(p);
-    test_free_expected(g, expected);
-    test_free_inputs(g, inputs);
     ash_graph_destroy(g);
     return found;
+}
+
+/* Where there may be rows enough their tiles ask for the next columns, low ones too, unless fewer are
+ * there; and all of them for their own, which others may not have asked for. */
+static void test_open_rows_ask(void **state) {
+    (void)state;
+    const int64_t bounds[] = {20, 40, 64};
+    for (size_t i = 0; i < ASH_COUNT(bounds); i++) {
+        ash_target target = targets[2];
+        ash_graph *g = packed_product(bounds[i], true);
+        unsigned found[2];
+        for (int64_t asks = 0; asks < 2; asks++) {
+            ash_diag diag;
+            ash_program *p;
+            target.costs.stream_asks = asks;
+            assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
+            found[asks] = count(p, ASH_NEST_PREFETCH);
+            ash_program__free(p);
+        }
+        if (bounds[i] < 24)
+            assert_int_equal(found[0], 0);
+        else
+            assert_true(found[0] > 4); /* of tiles of several heights */
+        assert_true(found[1] > found[0]);
+        for (int64_t rows = 1; rows <= bounds[i]; rows += rows < 16 ? 3 : 13)
+            interpreted_as(g, g, &target, &rows, 1e-6);
+        ash_graph_destroy(g);
+    }
 }
 
 /* A tile of all rows asks for its own lines where it computes much with each, as often as the costs say. */
@@ -609,8 +641,8 @@ static ash_graph *laid_out(unsigned way, int64_t least, int64_t most) {
 }
 
 /* Neighbours among such indices are at most one apart, so one vector has all that another's lanes take:
- * both axes are one kernel, and where lanes have masks nothing is gathered, whatever the sizes. Which is the
- * first of them is looked for where they are reflected alone. */
+ * both axes are one kernel, and where lanes have masks nothing is gathered, whatever the sizes. Which is
+ * the first of them is looked for where they are reflected alone. */
 static void test_ends_are_permuted(void **state) {
     (void)state;
     enum { WAYS = 6 };
@@ -767,6 +799,7 @@ int main(void) {
         cmocka_unit_test(test_across_rows),
         cmocka_unit_test(test_signed_zeros),
         cmocka_unit_test(test_streams_are_asked_for),
+        cmocka_unit_test(test_open_rows_ask),
         cmocka_unit_test(test_backwards),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);

@@ -272,11 +272,11 @@ static void padding_of_every_width(void **state) {
 /* --- convolutions ------------------------------------------------------------------------------------- */
 
 /* behind(conv(x, w) + r) in blocks of a vector, on x [2, c, h, w]; variables where the numbers are 0. */
-static ash_graph *conv(const window_shape *s, int64_t lanes, int64_t h, int64_t w) {
+static ash_graph *conv_up_to(const window_shape *s, int64_t lanes, int64_t h, int64_t w, int64_t most) {
     ash_graph *g = new_graph();
     const bool in_lanes = s->groups > 1; /* depthwise, or a few channels a group */
-    const ash_dim high = size(g, "h", least_size(s, 0), WIDEST, h),
-                  wide = size(g, "w", least_size(s, 1), WIDEST, w);
+    const ash_dim high = size(g, "h", least_size(s, 0), most, h),
+                  wide = size(g, "w", least_size(s, 1), most, w);
     ash_value x =
         s->x_block ? INPUT(g, "x", 2, s->c / lanes, high, wide, lanes) : INPUT(g, "x", 2, s->c, high, wide);
     ash_value weights =
@@ -303,6 +303,10 @@ static ash_graph *conv(const window_shape *s, int64_t lanes, int64_t h, int64_t 
     y = ash_add(g, y, input(g, "r", ASH_F32, type->rank, type->dims));
     ash_graph_output(g, "y", behind(g, s->window[1] % 3 == 0, y));
     return g;
+}
+
+static ash_graph *conv(const window_shape *s, int64_t lanes, int64_t h, int64_t w) {
+    return conv_up_to(s, lanes, h, w, WIDEST);
 }
 
 static const window_shape shapes[] = {
@@ -392,6 +396,29 @@ static void convolutions_are_tiles(void **state) {
     }
 }
 
+/* Tiles of small images ask for the next weights, as many positions as there can be being expected, unless
+ * there are few. */
+static void small_images_ask_ahead(void **state) {
+    (void)state;
+    const window_shape s = {128, 128, {3, 3}, 1, 1, 1, 1, 1, 1};
+    ash_target target;
+    target_of("x86-64-v4", &target);
+    for (int64_t most = 3; most <= 7; most += 4) {
+        ash_graph *g = conv_up_to(&s, 16, 0, 0, most);
+        ash_program *p = lowered(g, &target);
+        unsigned asked = 0;
+        for (size_t i = 0; i < p->nests.len; i++)
+            for (ash_ref k = 0; k < p->nests.at[i].code.len; k++)
+                asked += p->nests.at[i].code.at[k].op == ASH_NEST_PREFETCH;
+        assert_int_equal(asked != 0, most == 7);
+        ash_program__free(p);
+        ash_graph_destroy(g);
+    }
+    assert_int_equal(ash_tile_usual_part(7), 1);
+    assert_int_equal(ash_tile_usual_part(0), 1);
+    assert_int_equal(ash_tile_usual_part(112), ASH_TILE_USUAL);
+}
+
 /* Sums that wait in memory between slices of the channels: each tile has its own. */
 static void sums_survive_between_slices(void **state) {
     (void)state;
@@ -447,11 +474,17 @@ static void compiled(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_in_one_tile),    cmocka_unit_test(even_tiles_are_not_low),
-        cmocka_unit_test(products_of_every_size),      cmocka_unit_test(products_are_tiles),
-        cmocka_unit_test(one_row_goes_along_the_keys), cmocka_unit_test(convolutions_of_every_width),
-        cmocka_unit_test(convolutions_are_tiles),      cmocka_unit_test(sums_survive_between_slices),
-        cmocka_unit_test(padding_of_every_width),      cmocka_unit_test(compiled),
+        cmocka_unit_test(every_row_is_in_one_tile),
+        cmocka_unit_test(even_tiles_are_not_low),
+        cmocka_unit_test(products_of_every_size),
+        cmocka_unit_test(products_are_tiles),
+        cmocka_unit_test(one_row_goes_along_the_keys),
+        cmocka_unit_test(convolutions_of_every_width),
+        cmocka_unit_test(convolutions_are_tiles),
+        cmocka_unit_test(small_images_ask_ahead),
+        cmocka_unit_test(sums_survive_between_slices),
+        cmocka_unit_test(padding_of_every_width),
+        cmocka_unit_test(compiled),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

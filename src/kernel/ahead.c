@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "ahead.h"
 
-/* How many rows are expected where at most so many can be: of a small image, of more than a few tiles, as
- * many. */
-static int64_t usual_of(int64_t most, unsigned height) {
-    enum { SMALL = 64, FEW = 4 };
-    return ASH_MAX(most / ASH_TILE_USUAL, most > FEW * (int64_t)height ? ASH_MIN(most, SMALL) : 1);
+enum {
+    LEAST = 24, /* rows, where their number is a variable: of fewer each would have to ask for so many lines
+                   that what it reads itself comes later, and asks for that, which it has */
+    SMALL = 64  /* rows of a small image, which has as many as it can have */
+};
+
+/* How many rows are expected where at most so many can be. */
+static int64_t usual_of(int64_t most) {
+    return ASH_MAX(most / ASH_TILE_USUAL, most >= LEAST ? ASH_MIN(most, SMALL) : 1);
 }
 
 ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
@@ -13,23 +17,26 @@ ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, i
     const ash_target *target = k->low->target;
     ash_nest *n = &k->nest;
     int64_t most = ash_kern_max(k, rows), usual = most;
-    if (!ash_dim_is_const(rows)) usual = usual_of(most, height);
+    if (!ash_dim_is_const(rows)) usual = usual_of(most);
     ash_ahead a = {.buf = buf,
+                   .enough = ASH_NO_REF,
                    .usual = usual,
                    .strip = work->strip_bytes / element,
                    .line = target->costs.line_bytes / element};
     const bool large = work->strips > 1 && work->strip_bytes > target->l1_bytes / work->strips;
     a.asks = large && a.usual >= 2 * (int64_t)height;
-    a.streams = large && !a.asks;
+    a.streams = large && (!a.asks || !ash_dim_is_const(rows));
     if (!a.asks) return a;
     ash_ref passing = ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, rows), ash_nest_index(n, 1));
     ash_ref up = ash_nest_binary(n, ASH_OP_ADD, passing, ash_nest_index(n, a.strip * ASH_AHEAD_PARTS - 1));
     a.each = ash_nest_idiv(n, up, passing);
+    a.enough = ash_dim_is_const(rows) ? ASH_NO_REF
+                                      : ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, LEAST), passing);
     return a;
 }
 
 ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned height, ash_ref row,
-                              int64_t steps, ash_ref next) {
+                              int64_t steps, const ash_ahead_strip *strip) {
     enum { MOST = 64 }; /* lines in one step */
     ash_nest *n = &k->nest;
     int64_t part = ahead->strip * height, lines = ash_ceil_div(part, ahead->usual * steps * ahead->line);
@@ -37,12 +44,15 @@ ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned heig
     ash_ref before = ash_nest_binary(n, ASH_OP_MUL, row, ahead->each);
     ash_ref own = ash_nest_binary(n, ASH_OP_MUL, ahead->each, ash_nest_index(n, height));
     own = ash_nest_binary(n, ASH_OP_ADD, own, ash_nest_index(n, all - 1));
-    return (ash_ahead_tile){
-        .from = ash_nest_binary(n, ASH_OP_ADD, next,
+    ash_ahead_tile tile = {
+        .from = ash_nest_binary(n, ASH_OP_ADD, strip->next,
                                 ash_nest_idiv(n, before, ash_nest_index(n, ASH_AHEAD_PARTS))),
         .per = ash_nest_idiv(n, own, ash_nest_index(n, all)),
-        .count = (unsigned)ASH_MIN(lines, MOST),
-    };
+        .count = (unsigned)ASH_MIN(lines, MOST)};
+    if (ahead->enough == ASH_NO_REF) return tile;
+    tile.from = ash_nest_select(n, ahead->enough, tile.from, strip->own);
+    tile.per = ash_nest_select(n, ahead->enough, tile.per, ash_nest_index(n, strip->vector / steps));
+    return tile;
 }
 
 void ash_ahead_ask(ash_kern *k, const ash_ahead *ahead, const ash_ahead_tile *tile, ash_ref step) {

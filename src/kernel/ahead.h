@@ -33,13 +33,20 @@ enum { ASH_AHEAD_PARTS = 64 };
 /* Of a kernel. */
 typedef struct ash_ahead {
     uint16_t buf;
-    bool asks;     /* false: the operand fits the first-level cache, or too few rows pass a strip */
-    bool streams;  /* the latter: a tile asks for its own vectors */
-    ash_ref each;  /* elements for a row of those that pass a strip, times ASH_AHEAD_PARTS */
-    int64_t usual; /* how many rows there are, or, where that is a variable, are expected */
-    int64_t strip; /* elements; the next one begins behind them */
-    int64_t line;  /* elements of a line of cache */
+    bool asks;      /* false: the operand fits the first-level cache, or too few rows pass a strip */
+    bool streams;   /* the latter: a tile asks for its own vectors */
+    ash_ref each;   /* elements for a row of those that pass a strip, times ASH_AHEAD_PARTS */
+    ash_ref enough; /* whether there are rows enough to ask, where their number is a variable; else none */
+    int64_t usual;  /* how many rows there are, or, where that is a variable, are expected */
+    int64_t strip;  /* elements; the next one begins behind them */
+    int64_t line;   /* elements of a line of cache */
 } ash_ahead;
+
+/* Where the strip of a tile begins, and the next one, and the elements of each of its vectors. */
+typedef struct ash_ahead_strip {
+    ash_ref own, next;
+    int64_t vector;
+} ash_ahead_strip;
 
 /* Of a tile: what it asks for. */
 typedef struct ash_ahead_tile {
@@ -52,9 +59,9 @@ typedef struct ash_ahead_tile {
 ash_ahead ash_ahead_plan(ash_kern *k, uint16_t buf, const ash_tile_work *work, int64_t element,
                          ash_dim rows, unsigned height);
 /* For a tile of `height` rows, the first of which is `row` of those that pass the strip, and which runs so
- * many steps; `next` is the element at which the next strip begins. */
+ * many steps. */
 ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned height, ash_ref row,
-                              int64_t steps, ash_ref next);
+                              int64_t steps, const ash_ahead_strip *strip);
 /* In step `step`, a number from 0 on. */
 void ash_ahead_ask(ash_kern *k, const ash_ahead *ahead, const ash_ahead_tile *tile, ash_ref step);
 /* Of a tile of `rows` by `vectors`, where one of these is loaded: so many elements from `at` on. */

@@ -459,15 +459,20 @@ ash_ahead_tile ash_conv__open_ahead(conv *c, const ash_tile *t, ash_ref position
     ash_kern_set_sym(k, c->four, zero);
     ash_kern_set_sym(k, c->four_lane, zero);
     ash_kern_set_sym(k, c->vector_lane, zero);
-    ash_kern_set_sym(k, c->vector, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, t->vectors)));
-    ash_kern_expect(k, weight_at(c, ash_ix_const(&k->ixs, 0), &w)); /* as it was found before */
-    ash_ref next = ash_kern_lost(k) ? zero : ash_kern_index(k, w.linear);
+    ash_ahead_strip strip = {zero, zero, c->c_group * c->lanes};
+    for (unsigned s = 0; s < c->space; s++) strip.vector *= c->window[s];
+    for (unsigned next = 0; next < 2; next++) {
+        ash_kern_set_sym(k, c->vector,
+                         ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, next * t->vectors)));
+        ash_kern_expect(k, weight_at(c, ash_ix_const(&k->ixs, 0), &w)); /* as it was found before */
+        if (!ash_kern_lost(k)) *(next ? &strip.next : &strip.own) = ash_kern_index(k, w.linear);
+    }
     ash_kern_forget(k, mark);
     if (c->from_all) {
         if (!c->merged) from = ash_nest_binary(n, ASH_OP_MUL, from, ash_kern_dim(k, c->width));
         row = ash_nest_binary(n, ASH_OP_ADD, row, from);
     }
-    return ash_ahead_open(k, &c->ahead, t->rows, row, steps, next);
+    return ash_ahead_open(k, &c->ahead, t->rows, row, steps, &strip);
 }
 
 ash_tile ash_conv__tile(const conv *c, unsigned rows, unsigned vectors, ash_ref first_vector) {
@@ -623,11 +628,8 @@ static int64_t usual_most(const conv *c, ash_dim dim) {
     return c->beside ? ASH_MIN(most, c->usual) : most;
 }
 
-/* Which part of its bound a dim is expected to be: of a small one it is all. */
 static int64_t usual_part(const conv *c, ash_dim dim) {
-    enum { SMALL = 8 };
-    if (ash_dim_is_const(dim)) return 1;
-    return ASH_MIN(ASH_MAX(usual_most(c, dim) / SMALL, 1), ASH_TILE_USUAL);
+    return ash_dim_is_const(dim) ? 1 : ash_tile_usual_part(usual_most(c, dim));
 }
 
 /* Lines are positions when the dims are merged, else lines of them. */

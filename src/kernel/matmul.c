@@ -128,12 +128,15 @@ static ash_ahead_tile open_ahead(product *p, const ash_tile *t, ash_ref row0, in
     ash_nest *n = &k->nest;
     size_t mark = ash_kern_mark(k);
     if (!p->ahead.asks) return (ash_ahead_tile){0};
+    ash_ahead_strip strip = {.vector = p->inner * p->lanes};
     ash_kern_set_sym(k, p->step, ash_nest_index(n, 0));
+    ash_kern_set_sym(k, p->block, t->first);
+    strip.own = ash_kern_index(k, p->b.linear);
     ash_kern_set_sym(k, p->block, ash_nest_binary(n, ASH_OP_ADD, t->first, ash_nest_index(n, t->vectors)));
-    ash_ref next = ash_kern_index(k, p->b.linear);
+    strip.next = ash_kern_index(k, p->b.linear);
     ash_kern_forget(k, mark);
     return ash_ahead_open(k, &p->ahead, t->rows, ash_nest_binary(n, ASH_OP_SUB, row0, p->ahead_row), steps,
-                          next);
+                          &strip);
 }
 
 /* All whole steps, in blocks of partial sums. */
@@ -298,7 +301,7 @@ static void emit_any_tile(product *p, const any_tile *any, unsigned first, unsig
     ash_tile t = make_tile(p, any->heights->at[first], any->vectors, any->block0);
     const bool one_of = ash_tile_is_worth_a_loop(&t);
     const ash_ahead ahead = p->ahead;
-    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams;
+    p->ahead.streams = ahead.asks || ahead.streams;
     if (one_of) p->put = t.rows;
     emit_height(p, any, first, end);
     p->ahead = ahead;
@@ -409,43 +412,49 @@ static void emit_known_strip(product *p, ash_tile_shape shape, ash_ref strip, as
     ash_nest_end(n);
 }
 
-/* Rows [from, to), no more than a tile of few has. */
+/* Rows [from, to), no more than a tile of few has: too few to ask for the next strip. */
 static void emit_few(product *p, unsigned vectors, ash_ref from, ash_ref to, ash_ref block0) {
     ash_tile_heights heights = {0};
     while (heights.n < p->few.rows) heights.at[heights.n] = p->few.rows - heights.n, heights.n++;
     const any_tile any = {&heights, vectors, ash_nest_binary(&p->k->nest, ASH_OP_SUB, to, from), from,
                           block0};
+    const ash_ahead ahead = p->ahead;
+    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams;
     emit_any_tile(p, &any, 0, heights.n);
+    p->ahead = ahead;
 }
 
-/* Strips of `shape` side by side, as many as tiles of few rows have vectors, or the last ones: few rows
- * take all of them at once, more take strip by strip. */
+/* A strip of `shape`, or, where rows are few, with the last one of so many strips all of these, side by side,
+ * as many as tiles of few rows have vectors, and nothing for the others: behind the tiles of other rows,
+ * which have time to wait for them. */
 static void emit_strips(product *p, ash_tile_shape shape, ash_ref strip, ash_ref from, ash_ref to,
                         ash_ref block0) {
     ash_nest *n = &p->k->nest;
-    const int64_t blocks = ash_ceil_div(p->n, p->lanes), all = ash_ceil_div(blocks, p->few.vectors);
-    const unsigned last = (unsigned)(blocks % p->few.vectors), rest = (unsigned)(blocks % shape.vectors);
-    ash_ref end = ash_nest_binary(n, ASH_OP_ADD, block0, ash_nest_index(n, p->few.vectors)),
-            whole = ash_nest_binary(n, ASH_OP_MIN, end, ash_nest_index(n, blocks - rest)),
-            is_whole = ash_nest_binary(n, ASH_OP_LT, strip, ash_nest_index(n, all - 1)),
-            most = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, p->few.rows));
+    const int64_t blocks = ash_ceil_div(p->n, p->lanes), strips = ash_ceil_div(blocks, shape.vectors),
+                  together = p->few.vectors / shape.vectors;
+    const unsigned last = (unsigned)(blocks % p->few.vectors);
+    ash_ref most = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, p->few.rows)),
+            group = ash_nest_idiv(n, strip, ash_nest_index(n, together)),
+            first = ash_nest_binary(n, ASH_OP_MUL, group, ash_nest_index(n, p->few.vectors)),
+            end =
+                ash_nest_binary(n, ASH_OP_MUL, ash_nest_binary(n, ASH_OP_ADD, group, ash_nest_index(n, 1)),
+                                ash_nest_index(n, together));
+    end = ash_nest_binary(n, ASH_OP_MIN, end, ash_nest_index(n, strips));
     p->columns = p->n;
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, to, most));
-    if (last) ash_nest_if(n, is_whole);
-    emit_few(p, p->few.vectors, from, to, block0);
+    ash_nest_if(
+        n, ash_nest_binary(n, ASH_OP_EQ, end, ash_nest_binary(n, ASH_OP_ADD, strip, ash_nest_index(n, 1))));
+    if (last)
+        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, first, ash_nest_index(n, blocks - p->few.vectors)));
+    emit_few(p, p->few.vectors, from, to, first);
     if (last) {
         ash_nest_else(n);
-        emit_few(p, last, from, to, block0);
+        emit_few(p, last, from, to, first);
         ash_nest_end(n);
     }
-    ash_nest_else(n);
-    emit_vector_rows(p, shape, shape.vectors, from, to, ash_nest_loop(n, block0, whole, shape.vectors, 1));
     ash_nest_end(n);
-    if (rest) {
-        ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, whole, end));
-        emit_vector_rows(p, shape, rest, from, to, whole);
-        ash_nest_end(n);
-    }
+    ash_nest_else(n);
+    emit_known_strip(p, shape, strip, from, to, block0);
     ash_nest_end(n);
 }
 
@@ -561,7 +570,7 @@ static ash_dim emit_columns(product *p) {
             n, (ash_nest_tiles){.height = p->tiles.height, .tall = 1, .wide = 1},
             ash_nest_binary(n, ASH_OP_MAX, ash_kern_dim(k, p->m), ash_nest_index(n, 1)));
     ash_dim row_blocks = ash_kern_ceil_div(k, p->m, cut.per),
-            all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), vectors);
+            all_strips = ash_kern_ceil_div(k, ash_kern_ceil_div(k, p->n, p->lanes), shape.vectors);
     if (ash_node_int(p->node, ASH_ATTR_B_BLOCK) && ash_dim_is_const(p->inner)) {
         if (p->tiles.height && extents.open_rows && p->tiles.tall > 1) /* see emit_open_registers */
             work.strip_bytes = work.strip_bytes / p->tiles.tall;
@@ -580,7 +589,7 @@ static ash_dim emit_columns(product *p) {
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, cut.per)),
                         ash_kern_dim(k, p->m));
-    ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, vectors));
+    ash_ref block0 = ash_nest_binary(n, ASH_OP_MUL, strip, ash_nest_index(n, shape.vectors));
     p->ahead_row = cut.lines_stay ? from : ash_nest_index(n, 0);
     if (p->few.rows)
         emit_strips(p, shape, strip, from, to, block0);

@@ -137,8 +137,16 @@ ash_tile_heights ash_tile_cut_rows(const ash_target *target, ash_tile_shape shap
  * next to it that is, and of a small image twice as many. */
 enum { USUAL_ROWS = 8, USUAL_NEAR = 16 };
 
+static int64_t usual_of(int64_t most) {
+    return ASH_MAX(most / ASH_TILE_USUAL, ASH_MIN(most, USUAL_ROWS));
+}
+
 int64_t ash_tile_usual_rows(const ash_tile_extents *e) {
-    return e->open_rows ? ASH_MAX(e->rows / ASH_TILE_USUAL, ASH_MIN(e->rows, USUAL_ROWS)) : e->rows;
+    return e->open_rows ? usual_of(e->rows) : e->rows;
+}
+
+int64_t ash_tile_usual_part(int64_t most) {
+    return most > 0 ? most / usual_of(most) : 1;
 }
 
 /* Adds how many tiles of each number of rows a run takes: a short line even ones, and one where `whole` and

@@ -16,7 +16,7 @@
 
 enum {
     ASH_TILE_MAX = 32,
-    ASH_TILE_USUAL = 4, /* a size that is a variable is expected to be this part of its bound */
+    ASH_TILE_USUAL = 4, /* a size that is a variable is expected to be this part of its bound, if large */
     ASH_TILE_MORE = 2   /* positions that an edge of a line takes beside its own, at most */
 };
 
@@ -64,6 +64,8 @@ double ash_tile_cycles(const ash_target *target, ash_tile_shape shape, const ash
 
 /* How many rows are expected. */
 int64_t ash_tile_usual_rows(const ash_tile_extents *extents);
+/* Which part of its bound a size that is a variable is expected to be: 1 of it, where that is small. */
+int64_t ash_tile_usual_part(int64_t most);
 
 /* What multiplies a node's terms. */
 ash_tile_math ash_tile_math_of(const ash_graph *graph, const ash_node *node);
