@@ -15,7 +15,7 @@
 #include "nest_interp.h"
 #include "one_context.h"
 
-enum { DEFAULT_COUNT = 1000, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
+enum { DEFAULT_COUNT = 700, COMPILE_EVERY = 25, GUARD_BYTES = 64 };
 
 static ash_target targets[6];
 static unsigned n_targets, n_named, n_runs, n_compiled, n_looking,

@@ -504,8 +504,8 @@ static ash_graph *packed_product(int64_t rows, bool open) {
     return g;
 }
 
-/* What its kernels ask for, with lines asked for so many times from so many bytes on; *near, if not NULL, of
- * these the first-level cache. */
+/* What its kernels ask for, with lines asked for so many times from so many bytes on; *near, if not NULL,
+ * of these the first-level cache. */
 static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64_t ahead, unsigned *near) {
     const int64_t vars[8] = {0};
     ash_graph *g = packed_product(rows, false);

@@ -77,7 +77,7 @@ typedef struct window_shape {
 
 enum { SAME = -1 }; /* padding so that there are ceil(size / stride) results, the odd element behind */
 
-enum { WIDEST = 40, FINE = TEST_SANITIZED ? 2 : 1 /* between narrow widths */ };
+enum { WIDEST = 40, FINE = TEST_SANITIZED ? 3 : 1 /* between narrow widths */ };
 
 static int64_t least_size(const window_shape *s, unsigned d) {
     const int64_t span = (s->window[d] - 1) * s->dilation + 1, fixed = ASH_MAX(s->after, 0);

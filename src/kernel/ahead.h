@@ -19,8 +19,8 @@
  *     for each step
  *         for each vector: load; ask for what is `stream_ahead` bytes behind, and at half of that, ...
  *
- * the nearest `stream_near` times into the first-level cache. So do tiles of one of several heights, behind
- * whole ones: they may be all that there is.
+ * the nearest `stream_near` times into the first-level cache. Where the number of rows is a variable, tiles
+ * do both: any of them may be all that there is.
  *
  * Asking is a hint: an address past the operand is allowed, and results do not depend on it. */
 #ifndef ASH_AHEAD_H
@@ -34,7 +34,7 @@ enum { ASH_AHEAD_PARTS = 64 };
 typedef struct ash_ahead {
     uint16_t buf;
     bool asks;      /* false: the operand fits the first-level cache, or too few rows pass a strip */
-    bool streams;   /* the latter: a tile asks for its own vectors */
+    bool streams;   /* the latter, or their number is a variable: a tile asks for its own vectors */
     ash_ref each;   /* elements for a row of those that pass a strip, times ASH_AHEAD_PARTS */
     ash_ref enough; /* whether there are rows enough to ask, where their number is a variable; else none */
     int64_t usual;  /* how many rows there are, or, where that is a variable, are expected */

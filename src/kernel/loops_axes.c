@@ -149,12 +149,16 @@ static int score(const dry_run *run, ash_sym sym, ash_dim extent) {
  * reduction. A short reduction across rows takes half of all registers: the more of a row is read at
  * once, the fewer pages are gone through. `sums` that are taken at once share them. */
 static unsigned widen(const ash_kern *dry, const ash_axis *a, unsigned lanes, bool across, unsigned sums) {
+    enum { WINDOW_CHAINS = 2 };
     int64_t narrow, wide;
     const ash_target *target = dry->low->target;
     unsigned chains = target->chains;
     if (ash_loops__work(dry) <= target->costs.overlap_body)
         chains = across ? ASH_MAX(chains, target->vector_registers / 2)
                         : ASH_MIN(chains, (unsigned)target->costs.overlap_chains);
+    /* a window's sums, and what is computed of them, are so long that more have no use */
+    if (dry->group->kind == ASH_GROUP_POOL && dry->group->n_nodes > 1)
+        chains = ASH_MIN(chains, WINDOW_CHAINS);
     while (chains > 1 && chains * sums > ASH_MAX(target->vector_registers / 2, target->chains)) chains /= 2;
     for (unsigned factor = chains; factor > 1; factor /= 2) {
         unsigned trial = factor * lanes;

@@ -296,15 +296,12 @@ static void emit_height(product *p, const any_tile *t, unsigned first, unsigned 
     ash_nest_end(n);
 }
 
-/* The same, and what follows its sums. It asks for its own lines: often no other tile has time to. */
+/* The same, and what follows its sums. */
 static void emit_any_tile(product *p, const any_tile *any, unsigned first, unsigned end) {
     ash_tile t = make_tile(p, any->heights->at[first], any->vectors, any->block0);
     const bool one_of = ash_tile_is_worth_a_loop(&t);
-    const ash_ahead ahead = p->ahead;
-    p->ahead.streams = ahead.asks || ahead.streams;
     if (one_of) p->put = t.rows;
     emit_height(p, any, first, end);
-    p->ahead = ahead;
     if (one_of) {
         ash_tile_set_root(&t, p->out);
         ash_tile_store_put(&t, p->row, any->row0, any->height);
@@ -418,15 +415,15 @@ static void emit_few(product *p, unsigned vectors, ash_ref from, ash_ref to, ash
     while (heights.n < p->few.rows) heights.at[heights.n] = p->few.rows - heights.n, heights.n++;
     const any_tile any = {&heights, vectors, ash_nest_binary(&p->k->nest, ASH_OP_SUB, to, from), from,
                           block0};
-    const ash_ahead ahead = p->ahead;
-    p->ahead.asks = false, p->ahead.streams = ahead.asks || ahead.streams;
+    const bool asks = p->ahead.asks;
+    p->ahead.asks = false;
     emit_any_tile(p, &any, 0, heights.n);
-    p->ahead = ahead;
+    p->ahead.asks = asks;
 }
 
-/* A strip of `shape`, or, where rows are few, with the last one of so many strips all of these, side by side,
- * as many as tiles of few rows have vectors, and nothing for the others: behind the tiles of other rows,
- * which have time to wait for them. */
+/* A strip of `shape`, or, where rows are few, with the last one of so many strips all of these, side by
+ * side, as many as tiles of few rows have vectors, and nothing for the others: behind the tiles of other
+ * rows, which have time to wait for them. */
 static void emit_strips(product *p, ash_tile_shape shape, ash_ref strip, ash_ref from, ash_ref to,
                         ash_ref block0) {
     ash_nest *n = &p->k->nest;
@@ -577,7 +574,8 @@ static ash_dim emit_columns(product *p) {
         if (p->few.rows) /* see emit_strips */
             work.strips = ash_ceil_div(blocks, shape.vectors),
             work.strip_bytes = work.strip_bytes / vectors * shape.vectors;
-        p->ahead = ash_ahead_plan(k, p->b.buf, &work, p->size, cut.lines_stay ? cut.per : p->m, shape.rows);
+        const ash_dim rows = cut.lines_stay ? ash_kern_smaller(k, p->m, cut.per) : p->m;
+        p->ahead = ash_ahead_plan(k, p->b.buf, &work, p->size, rows, shape.rows);
     }
     ash_ref chunk = ash_nest_loop(n, ash_kern_argument(k, ASH_NEST_BEGIN_ARG),
                                   ash_kern_argument(k, ASH_NEST_END_ARG), 1, 1);
