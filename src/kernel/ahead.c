@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "ahead.h"
 
-enum {
-    LEAST = 24, /* rows, where their number is a variable: of fewer each would have to ask for so many lines
-                   that what it reads itself comes later, and asks for that, which it has */
-    SMALL = 64  /* rows of a small image, which has as many as it can have */
-};
+/* Rows, where their number is a variable, from which on they ask for the next strip: each of fewer would
+ * ask for so many lines that its own come later. Rows of a small image, which has as many as it can have. */
+enum { LEAST = 24, SMALL = 64 };
 
 /* How many rows are expected where at most so many can be. */
 static int64_t usual_of(int64_t most) {
@@ -50,6 +48,7 @@ ash_ahead_tile ash_ahead_open(ash_kern *k, const ash_ahead *ahead, unsigned heig
         .per = ash_nest_idiv(n, own, ash_nest_index(n, all)),
         .count = (unsigned)ASH_MIN(lines, MOST)};
     if (ahead->enough == ASH_NO_REF) return tile;
+    /* a hint that costs nothing: what the step reads anyway */
     tile.from = ash_nest_select(n, ahead->enough, tile.from, strip->own);
     tile.per = ash_nest_select(n, ahead->enough, tile.per, ash_nest_index(n, strip->vector / steps));
     return tile;

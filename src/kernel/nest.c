@@ -16,11 +16,9 @@
 _Static_assert(sizeof(ash_inst) == 32,
                "instructions are compared and hashed as bytes: they have no padding");
 
-enum {
-    WINDOW =
-        64 /* instructions that are looked back at for an equal one, without constants: nests that differ
-                   in which of these are the same find the same ones */
-};
+/* Instructions that are looked back at for an equal one, without constants: nests that differ in which of
+ * their numbers are the same find the same ones. */
+enum { WINDOW = 64 };
 
 const ash_inst ash_nest__lost = {
     .op = ASH_NEST_INT, .lanes = 1, .dtype = ASH_I64, .a = ASH_NO_REF, .b = ASH_NO_REF, .c = ASH_NO_REF};

@@ -220,8 +220,8 @@ typedef struct ash_nest {
                          is one thread's */
     uint32_t resident; /* blocks that a multiprocessor is to have registers for; 0: one */
     ASH_VEC(ash_nest_shared) shared;
-    size_t recent,
-        n_recent;        /* the last instructions are those from `recent` on; so many are no constants */
+    size_t recent;       /* instructions from here on may be found again */
+    size_t n_recent;     /* so many of them are no constants */
     bool failed;         /* building failed: what was added after is lost */
     bool too_large;      /* and why: more than references can name; else out of memory */
     bool polls;          /* it contains a POLL */
