@@ -2,7 +2,7 @@
 #include "ahead.h"
 
 /* Rows, where their number is a variable, from which on they ask for the next strip: each of fewer would
- * ask for so many lines that its own come later. Rows of a small image, which has as many as it can have. */
+ * ask for so many lines that its own come later. Rows of a small image, which has as many as it can. */
 enum { LEAST = 24, SMALL = 64 };
 
 /* How many rows are expected where at most so many can be. */
