@@ -344,8 +344,10 @@ static void emit_columns(conv *c, ash_tile *t, const pattern *p, int64_t first, 
         ash_ahead_ask(k, &c->ahead, &c->ask, ash_kern_index(k, blocks_before(c, column)));
     ash_kern_set_sym(k, c->four, ash_nest_index(n, 0));
     if (loop) {
+        /* of open lines, single columns are the many loops of edges, which have few positions each */
+        const bool many = c->open && !run;
         int64_t steps = c->x_block / c->terms,
-                unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors, c->open);
+                unroll = ash_tile_unroll(k->low->target, t->rows, t->vectors, many);
         /* Fours never all in a row: inputs that other columns read too would be held in registers. */
         if (c->terms > 1) unroll = ASH_MIN(unroll, ASH_MAX(steps / 2, 1));
         ash_ref step =
