@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Structure and memory of nests, compiled and run at every level: loops with and without unrolling,
- * branches, cells, the kernel's own memory, distances that addresses move by, masks, gather and scatter,
- * shuffles, odd numbers of lanes. */
+ * branches, cells, the kernel's own memory, distances that addresses move by, conditions that are the same
+ * all along, masks, gather and scatter, shuffles, odd numbers of lanes. */
 #include "test_code_nest.h"
 
 static void each_level(void (*check)(test_code *t)) {
@@ -366,13 +366,60 @@ static void test_distances(void **state) {
     each_level(check_distances);
 }
 
+/* Conditions that are the same all along a loop, of numbers that it reads, beside one that is not: out[i]
+ * is in[i] with 1, 10 and 100 added, or taken off, as each says. Nothing is read for a loop that does not
+ * run. */
+static void check_given(test_code *t, unsigned unroll) {
+    enum { N = 9 };
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, ASH_I32, false), table = test_buffer(&n, ASH_I64, false),
+             y = test_buffer(&n, ASH_I32, true);
+    ash_ref i = ash_nest_loop(&n, ash_nest_arg(&n, ASH_NEST_BEGIN_ARG), ash_nest_arg(&n, ASH_NEST_END_ARG),
+                              1, unroll);
+    ash_ref sum = ash_nest_cell(&n, ash_nest_load(&n, x, i, 1, ASH_NO_REF));
+    for (int k = 0, by = 1; k < 3; k++, by *= 10) {
+        ash_ref entry = ash_nest_load(&n, table, ash_nest_index(&n, k), 1, ASH_NO_REF);
+        ash_nest_if(&n, ash_nest_binary(&n, ASH_OP_LT, k == 1 ? i : ash_nest_var(&n, 0), entry));
+        ash_nest_set(&n, sum, test_add(&n, ash_nest_get(&n, sum), ash_nest_int(&n, ASH_I32, by)));
+        ash_nest_else(&n);
+        ash_nest_set(&n, sum, test_add(&n, ash_nest_get(&n, sum), ash_nest_int(&n, ASH_I32, -by)));
+        ash_nest_end(&n);
+    }
+    ash_nest_store(&n, y, i, ash_nest_get(&n, sum), ASH_NO_REF);
+    ash_nest_end(&n);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    int32_t in[N], out[N];
+    const int64_t limit = 3;
+    for (int k = 0; k < N; k++) in[k] = 1000 * k;
+    for (int holds = 0; holds < 4; holds++) {
+        const int64_t entries[] = {holds & 1 ? 4 : 3, 5, holds & 2 ? 4 : 3};
+        fn((void *[]){in, (void *)entries, out}, &limit, 0, N, 0);
+        for (int k = 0; k < N; k++)
+            assert_int_equal(out[k],
+                             in[k] + (holds & 1 ? 1 : -1) + (k < 5 ? 10 : -10) + (holds & 2 ? 100 : -100));
+    }
+    fn((void *[]){NULL, NULL, NULL}, &limit, 2, 2, 0);
+    ash_code__release(code);
+}
+
+static void check_all_given(test_code *t) {
+    check_given(t, 0);
+    check_given(t, 4);
+}
+
+static void test_given(void **state) {
+    (void)state;
+    each_level(check_all_given);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loops),     cmocka_unit_test(test_cells),
         cmocka_unit_test(test_masks),     cmocka_unit_test(test_masks_of_conditions),
         cmocka_unit_test(test_gathers),   cmocka_unit_test(test_lanes),
         cmocka_unit_test(test_groups),    cmocka_unit_test(test_own_memory),
-        cmocka_unit_test(test_distances),
+        cmocka_unit_test(test_distances), cmocka_unit_test(test_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,8 @@
  * builder. It is the same for every target; what a kind of machine does its own way it asks for
  * (code_target.h).
  *
- *   emit.c          function, walk over the instructions, loops and their unrolling, cells
+ *   emit.c          function, walk over the instructions, cells, leaves
+ *   emit_blocks.c   loops and their unrolling, branches
  *   emit_address.c  indices taken apart, addresses, what is known about alignment
  *   emit_memory.c   loads, stores, what is known about overlap
  *   emit_arith.c    COMPUTE, FMA, HREDUCE on floating point and integers
@@ -89,6 +90,8 @@ typedef struct ash_emit {
     ash_ref *close;               /* per instruction: LOOP, IF, ELSE: the ELSE or END that closes it */
     uint32_t *depth;              /* per instruction: loops that its value varies in, 0 for none */
     bool *of_cell;                /* per instruction: what depends on the cell that is looked at */
+    uint8_t *facts;               /* per instruction: of the innermost loop that is looked at */
+    bool given;                   /* conditions that do not change in it hold */
     LLVMValueRef *bases;     /* per buffer, then per memory of the block: its address, NULL until used */
     LLVMMetadataRef *scope;  /* per buffer: alias scope list of its group */
     LLVMMetadataRef *others; /* per buffer: scopes of all other groups */
@@ -139,6 +142,17 @@ LLVMValueRef ash_emit__binary(ash_emit *e, const char *name, LLVMValueRef a, LLV
 LLVMValueRef ash_emit__counter(ash_emit *e, int64_t bytes);
 LLVMValueRef ash_emit__walker(ash_emit *e, const ash_emit_place *place, LLVMValueRef address,
                               int64_t bytes);
+
+/* Whether a result depends on its operands alone, wherever the instruction stands; whether it has none. */
+bool ash_emit__is_pure(const ash_inst *inst);
+bool ash_emit__is_leaf(const ash_inst *inst);
+/* The instructions [from, to). */
+void ash_emit__range(ash_emit *e, ash_ref from, ash_ref to);
+/* A block to go on in; an index as a constant. */
+LLVMBasicBlockRef ash_emit__new_block(ash_emit *e);
+LLVMValueRef ash_emit__index(ash_emit *e, int64_t value);
+void ash_emit__loop(ash_emit *e, ash_ref loop);
+ash_ref ash_emit__if(ash_emit *e, ash_ref ref); /* returns its end */
 
 /* --- concepts ---------------------------------------------------------------------------------------- */
 

@@ -71,8 +71,8 @@ static val exp_of(ash_emit *e, const exp_form *f, val x) {
 /* Far below, where the result is 0, nothing is computed from x: an underflow takes a processor some 150
  * cycles, and the softmax of masked scores would be made of them. */
 val ash_emit__exp_f32(ash_emit *e, val x) {
-    val far = f_lt(e, x, -104), zero = f_const(x, 0);
-    return f_select(e, far, zero, exp_of(e, &single_form, f_at_most(e, f_select(e, far, zero, x), 89)));
+    val zero = f_const(x, 0), near = LLVMBuildFCmp(e->b, LLVMRealUGE, x, f_const(x, -104), "");
+    return f_select(e, near, exp_of(e, &single_form, f_select(e, near, f_at_most(e, x, 89), zero)), zero);
 }
 
 val ash_emit__exp_f64(ash_emit *e, val x) {
