@@ -978,6 +978,26 @@ def odd_sizes():
                        for h, w, p, q, r, s in ((3, 4, 3, 5, 8, 16), (7, 9, 4, 4, 24, 8), (5, 6, 19, 3, 7, 15), (13, 18, 9, 17, 16, 31))]
 
 
+def quantized_levels():
+    """Opset 17 and com.microsoft: levels of a pyramid of any size, which are as large as each other, joined, added and compared:
+    as bytes, and by a power and a convolution that adds."""
+    n = Net("quantized_levels", 17)
+    z = n.input("z", [1, 4, "r", "s"])
+    scale, zero, out = n.const(np.float32(0.03)), n.const(np.uint8(127)), n.const(np.float32(0.05))
+    level = n.op("Conv", z, n.weight(4, 4, 3, 3), strides=[2, 2], pads=[1] * 4)
+    below = n.op("Conv", level, n.weight(4, 4, 3, 3), strides=[2, 2], pads=[1] * 4)
+    above = n.op("Resize", below, "", n.const(np.array([1, 1, 2, 2], np.float32)), mode="nearest")
+    a, b = ((n.op("QuantizeLinear", x, scale, zero), scale, zero) for x in (level, above))
+    y = [n.op("QLinearConcat", out, zero, *b, *a, axis=1, domain=MS)]
+    y += [n.op(op, *a, *b, out, zero, domain=MS) for op in ("QLinearAdd", "QLinearMul")]
+    y.append(n.op("QLinearWhere", n.op("Greater", level, above), *a, *b, out, zero, domain=MS))
+    for result in y:
+        n.output(n.op("DequantizeLinear", result, out, zero))
+    n.output(n.op("Pow", n.op("Abs", above), level))
+    n.output(n.op("FusedConv", level, n.weight(4, 4, 1, 1), n.weight(4), above, activation="Relu", domain=MS))
+    return n.model(), [{"z": (1, 4, r, s)} for r, s in ((8, 16), (7, 15), (24, 4), (3, 31))]
+
+
 def small_sizes():
     """Opset 18: what operators do with sizes from 1 on: antialiasing, fractions of sizes, windows that are smaller than their
     steps, slices from behind, and of slices, transforms."""
@@ -1657,7 +1677,7 @@ def gates():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
-            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, small_sizes, weighted_means,
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, quantized_levels, small_sizes, weighted_means,
             small_deviations, neighbours, long_transforms_spec,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, sizes_of_inputs, gates]
 

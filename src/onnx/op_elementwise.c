@@ -31,7 +31,7 @@ void ash_onnx__op_unary(ash_import *im) {
     ash_import__out(im, 0, ash_build__unary(im->graph, (ash_op)im->row->arg, ash_import__in(im, 0)));
 }
 
-static ash_value binary(ash_import *im, ash_op op, ash_value a, ash_value b) {
+ash_value ash_onnx__binary(ash_import *im, ash_op op, ash_value a, ash_value b) {
     ash_value both[] = {a, b};
     if (!ash_import__ok(im)) return ASH_NO_VALUE;
     ash_import__agree(im, both, 2, ASH_MAX_RANK);
@@ -41,32 +41,33 @@ static ash_value binary(ash_import *im, ash_op op, ash_value a, ash_value b) {
 void ash_onnx__op_binary(ash_import *im) {
     ash_value a, b;
     two_operands(im, &a, &b);
-    ash_import__out(im, 0, binary(im, (ash_op)im->row->arg, a, b));
+    ash_import__out(im, 0, ash_onnx__binary(im, (ash_op)im->row->arg, a, b));
 }
 
 /* Greater and GreaterOrEqual are the core's comparisons with the operands exchanged. */
 void ash_onnx__op_greater(ash_import *im) {
     ash_value a, b;
     two_operands(im, &a, &b);
-    ash_import__out(im, 0, binary(im, (ash_op)im->row->arg, b, a));
+    ash_import__out(im, 0, ash_onnx__binary(im, (ash_op)im->row->arg, b, a));
 }
 
 void ash_onnx__op_variadic(ash_import *im) {
     ash_value out = ash_import__in(im, 0);
     for (size_t k = 1; k < im->node->n_ins; k++)
-        out = binary(im, (ash_op)im->row->arg, out, ash_import__in(im, k));
+        out = ash_onnx__binary(im, (ash_op)im->row->arg, out, ash_import__in(im, k));
     ash_import__out(im, 0, out);
 }
 
 void ash_onnx__op_mean(ash_import *im) {
     ash_value sum = ash_import__in(im, 0);
-    for (size_t k = 1; k < im->node->n_ins; k++) sum = binary(im, ASH_OP_ADD, sum, ash_import__in(im, k));
+    for (size_t k = 1; k < im->node->n_ins; k++)
+        sum = ash_onnx__binary(im, ASH_OP_ADD, sum, ash_import__in(im, k));
     ash_import__out(im, 0, ash_build__with(im->graph, ASH_OP_DIV, sum, (double)im->node->n_ins));
 }
 
 void ash_onnx__op_mod(ash_import *im) {
     ash_op op = ash_import__attr_int(im, "fmod", 0) ? ASH_OP_REM : ASH_OP_MOD;
-    ash_import__out(im, 0, ash_build__binary(im->graph, op, ash_import__in(im, 0), ash_import__in(im, 1)));
+    ash_import__out(im, 0, ash_onnx__binary(im, op, ash_import__in(im, 0), ash_import__in(im, 1)));
 }
 
 /* The core shifts unsigned integers. Signed ones (opset 28) are shifted as their bits; to the right, a
@@ -134,14 +135,19 @@ void ash_onnx__op_pow(ash_import *im) {
     ash_dtype common = power_dtype(im, base, exponent);
     a = ash_cast(im->graph, a, common);
     b = ash_cast(im->graph, b, common);
-    ash_import__out(im, 0, ash_cast(im->graph, ash_pow(im->graph, a, b), base));
+    ash_import__out(im, 0, ash_cast(im->graph, ash_onnx__binary(im, ASH_OP_POW, a, b), base));
+}
+
+ash_value ash_onnx__where(ash_import *im, ash_value condition, ash_value a, ash_value b) {
+    ash_value all[] = {condition, a, b};
+    if (!ash_import__ok(im)) return ASH_NO_VALUE;
+    ash_import__agree(im, all, ASH_COUNT(all), ASH_MAX_RANK);
+    return ash_select(im->graph, all[0], all[1], all[2]);
 }
 
 void ash_onnx__op_where(ash_import *im) {
-    ash_value all[] = {ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)};
-    if (!ash_import__ok(im)) return;
-    ash_import__agree(im, all, ASH_COUNT(all), ASH_MAX_RANK);
-    ash_import__out(im, 0, ash_select(im->graph, all[0], all[1], all[2]));
+    ash_import__out(
+        im, 0, ash_onnx__where(im, ash_import__in(im, 0), ash_import__in(im, 1), ash_import__in(im, 2)));
 }
 
 /* Another name; also of a sequence or of nothing. */

@@ -9,7 +9,7 @@
 
 /* Operand k added to x, when it is given. */
 static ash_value plus(ash_import *im, ash_value x, size_t k) {
-    return ash_import__has(im, k) ? ash_add(im->graph, x, ash_import__in(im, k)) : x;
+    return ash_import__has(im, k) ? ash_onnx__binary(im, ASH_OP_ADD, x, ash_import__in(im, k)) : x;
 }
 
 /* BiasGelu and, with the argument 1, FastGelu. */

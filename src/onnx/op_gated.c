@@ -77,7 +77,7 @@ void ash_onnx__op_gated_add(ash_import *im) {
         ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "a gate that is projected");
         return;
     }
-    ash_value y = ash_mul(im->graph, ash_import__in(im, 1), ash_import__in(im, 2));
+    ash_value y = ash_onnx__binary(im, ASH_OP_MUL, ash_import__in(im, 1), ash_import__in(im, 2));
     ash_import__out(im, 0, ash_add(im->graph, ash_import__in(im, 0), y));
 }
 

@@ -2,11 +2,14 @@
 /* Products. */
 #include "ops.h"
 
-void ash_onnx__op_matmul(ash_import *im) {
-    ash_value a = ash_import__in(im, 0), b = ash_import__in(im, 1);
+ash_value ash_onnx__matmul(ash_import *im, ash_value a, ash_value b) {
     const ash_type x = ash_import__type(im, a), y = ash_import__type(im, b);
     if (x.rank && y.rank) ash_import__agree_on(im, &a, x.rank - 1, &b, y.rank - ASH_MIN(y.rank, 2u));
-    ash_import__out(im, 0, ash_matmul(im->graph, a, b));
+    return ash_matmul(im->graph, a, b);
+}
+
+void ash_onnx__op_matmul(ash_import *im) {
+    ash_import__out(im, 0, ash_onnx__matmul(im, ash_import__in(im, 0), ash_import__in(im, 1)));
 }
 
 ash_value ash_onnx__gemm_of(ash_import *im) {

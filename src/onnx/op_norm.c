@@ -203,7 +203,7 @@ void ash_onnx__op_group_norm_ms(ash_import *im) {
         ash_type t = ash_import__type(im, skip);
         for (unsigned i = 2; t.rank == 2 && i < type.rank; i++)
             skip = ash_build__insert_axis(im->graph, skip, last ? 1 : i);
-        x = ash_add(im->graph, x, skip);
+        x = ash_onnx__binary(im, ASH_OP_ADD, x, skip);
         if (ash_import__has(im, BIAS)) {
             ash_value bias = ash_import__in(im, BIAS);
             x = ash_add(im->graph, x, last ? bias : ash_build__channels(im->graph, bias, type.rank - 2));

@@ -47,13 +47,13 @@ static void out_quantized_whole(ash_import *im, ash_value y, size_t k, ash_dtype
 
 /* Operands: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
 void ash_onnx__op_qlinear_binary(ash_import *im) {
-    ash_value y = ash_build__binary(im->graph, (ash_op)im->row->arg, real_in(im, 0, 1), real_in(im, 3, 4));
+    ash_value y = ash_onnx__binary(im, (ash_op)im->row->arg, real_in(im, 0, 1), real_in(im, 3, 4));
     out_quantized_whole(im, y, 6, ash_import__in_type(im, 0).dtype);
 }
 
 /* Operands: condition, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
 void ash_onnx__op_qlinear_where(ash_import *im) {
-    ash_value y = ash_select(im->graph, ash_import__in(im, 0), real_in(im, 1, 2), real_in(im, 4, 5));
+    ash_value y = ash_onnx__where(im, ash_import__in(im, 0), real_in(im, 1, 2), real_in(im, 4, 5));
     out_quantized(im, y, 7, ash_import__in_type(im, 1).dtype);
 }
 
@@ -104,6 +104,7 @@ void ash_onnx__op_qlinear_concat(ash_import *im) {
     for (size_t i = 0; i < n; i++) parts[i] = real_in(im, 2 + 3 * i, 3 + 3 * i);
     unsigned rank = ash_import__type(im, parts[0]).rank;
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), rank);
+    if (ash_import__ok(im)) ash_import__agree(im, parts, n, axis);
     out_quantized(im, ash_concat(im->graph, parts, n, axis), 0, ash_import__in_type(im, 2).dtype);
 }
 
@@ -134,14 +135,14 @@ void ash_onnx__op_matmul_integer_to_float(ash_import *im) {
     ash_value a = centred(im, ash_import__in(im, 0), zero_point(im, 4));
     ash_value b = centred(im, ash_import__in(im, 1), zero_point(im, 5));
     ash_import__out(
-        im, 0, scaled(im, ash_matmul(im->graph, a, b), ash_import__in(im, 2), ash_import__in(im, 3), 6));
+        im, 0, scaled(im, ash_onnx__matmul(im, a, b), ash_import__in(im, 2), ash_import__in(im, 3), 6));
 }
 
 /* Operands: a (f32), b, b_scale, b_zero, bias. */
 void ash_onnx__op_dynamic_quantize_matmul(ash_import *im) {
     ash_value a_scale, a_zero, a = ash_onnx__dynamic_quantize(im, ash_import__in(im, 0), &a_scale, &a_zero);
     ash_value b = centred(im, ash_import__in(im, 1), zero_point(im, 3));
-    ash_value sum = ash_matmul(im->graph, centred(im, a, a_zero), b);
+    ash_value sum = ash_onnx__matmul(im, centred(im, a, a_zero), b);
     ash_import__out(im, 0, scaled(im, sum, a_scale, ash_import__in(im, 2), 4));
 }
 

@@ -184,7 +184,7 @@ static ash_value matrix(ash_import *im, size_t k, size_t k_zero, bool first) {
 
 void ash_onnx__op_matmul_integer(ash_import *im) {
     ash_value a = matrix(im, 0, 2, true), b = matrix(im, 1, 3, false);
-    ash_import__out(im, 0, ash_matmul(im->graph, a, b));
+    ash_import__out(im, 0, ash_onnx__matmul(im, a, b));
 }
 
 static ash_value integer_conv(ash_import *im, ash_value x, size_t k_x_zero, size_t k_w, size_t k_w_zero) {
@@ -232,7 +232,7 @@ void ash_onnx__op_qlinear_conv(ash_import *im) {
 
 /* Operands: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
 void ash_onnx__op_qlinear_matmul(ash_import *im) {
-    ash_value sum = ash_matmul(im->graph, matrix(im, 0, 2, true), matrix(im, 3, 5, false));
+    ash_value sum = ash_onnx__matmul(im, matrix(im, 0, 2, true), matrix(im, 3, 5, false));
     unsigned rank = ash_import__type(im, sum).rank;
     ash_import__out(im, 0, requantize(im, sum, 1, 4, 6, rank ? rank - 1 : 0));
 }

@@ -100,6 +100,12 @@ static inline bool ash_onnx__is_narrow_int(ash_narrow narrow) {
     return narrow >= ASH_NARROW_U4 && narrow <= ASH_NARROW_I2;
 }
 
+/* Operators whose operands must agree in dims that may be different expressions: they do where the model
+ * is run, or it says so (ash_import__agree). */
+ash_value ash_onnx__binary(ash_import *im, ash_op op, ash_value a, ash_value b);
+ash_value ash_onnx__where(ash_import *im, ash_value condition, ash_value a, ash_value b);
+ash_value ash_onnx__matmul(ash_import *im, ash_value a, ash_value b);
+
 /* Activations, also of the recurrent operators. */
 ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha);
 ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha);
