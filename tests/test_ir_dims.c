@@ -428,6 +428,40 @@ static void terms_spell_the_expression_out(void **state) {
     ash_dims_release(p.dims);
 }
 
+/* Which of two products is never more than the other, where each factor of it is one's of the other. */
+static void products_are_ordered_by_their_factors(void **state) {
+    (void)state;
+    static const struct {
+        const char *small, *large;
+        bool shown;
+    } rows[] = {{"(div((a + 1), 2)*div((b + 1), 2))", "(4*div((a + 3), 4)*div((b + 3), 4))", true},
+                {"(div((a + 1), 2)*div((b + 1), 2))", "(8*div((b + 3), 4)*div((a + 7), 8))", true},
+                {"(3*div((a + 1), 2)*div((b + 1), 2))", "(12*div((a + 3), 4)*div((b + 3), 4))", true},
+                {"(div((a + 1), 2)*div((b + 1), 2))", "(2*div((a + 3), 4)*div((b + 3), 4))", false},
+                {"(div((a + 1), 2)*div((b + 1), 2))", "(4*div((a + 3), 4)*div((a + 3), 4))", false},
+                {"(div((a + 1), 2)*div((b + 1), 2))", "(4*div((a + 3), 4)*div(b, 4))", false}};
+    uint64_t seed = 7;
+    for (size_t i = 0; i < 2 * ASH_COUNT(rows); i++) {
+        pool p = make_pool(40);
+        ash_dim small = parse_all(p.dims, rows[i / 2].small), large = parse_all(p.dims, rows[i / 2].large),
+                least, more;
+        int64_t min, max, vars[VARS];
+        ash_diag diag;
+        assert_ok(ash_dims_combine(p.dims, ASH_DIM_MIN, i % 2 ? small : large, i % 2 ? large : small,
+                                   &least, &diag));
+        assert_int_equal(least == small, rows[i / 2].shown);
+        assert_int_not_equal(least, large);
+        assert_ok(ash_dims_combine(p.dims, ASH_DIM_SUB, large, small, &more, &diag));
+        ash_dims_bounds(p.dims, more, &min, &max);
+        assert_int_equal(min >= 0, rows[i / 2].shown);
+        for (int k = 0; k < 500; k++) {
+            sample(&p, &seed, vars);
+            assert_true(evaluate_terms(&p, more, vars) >= min);
+        }
+        ash_dims_release(p.dims);
+    }
+}
+
 static void hostile_texts_are_refused(void **state) {
     (void)state;
     ash_diag diag;
@@ -472,6 +506,7 @@ int main(void) {
         cmocka_unit_test(quotients_narrow_bounds),
         cmocka_unit_test(dims_must_be_equal),
         cmocka_unit_test(terms_spell_the_expression_out),
+        cmocka_unit_test(products_are_ordered_by_their_factors),
         cmocka_unit_test(hostile_texts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

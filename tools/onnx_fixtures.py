@@ -978,10 +978,10 @@ def odd_sizes():
                        for h, w, p, q, r, s in ((3, 4, 3, 5, 8, 16), (7, 9, 4, 4, 24, 8), (5, 6, 19, 3, 7, 15), (13, 18, 9, 17, 16, 31))]
 
 
-def quantized_levels():
-    """Opset 17 and com.microsoft: levels of a pyramid of any size, which are as large as each other, joined, added and compared:
-    as bytes, and by a power and a convolution that adds."""
-    n = Net("quantized_levels", 17)
+def levels():
+    """Opset 17 and com.microsoft: levels of a pyramid of any size, which are as large as each other: joined, added and compared as
+    bytes, and by what else takes two operands."""
+    n = Net("levels", 17)
     z = n.input("z", [1, 4, "r", "s"])
     scale, zero, out = n.const(np.float32(0.03)), n.const(np.uint8(127)), n.const(np.float32(0.05))
     level = n.op("Conv", z, n.weight(4, 4, 3, 3), strides=[2, 2], pads=[1] * 4)
@@ -993,8 +993,24 @@ def quantized_levels():
     y.append(n.op("QLinearWhere", n.op("Greater", level, above), *a, *b, out, zero, domain=MS))
     for result in y:
         n.output(n.op("DequantizeLinear", result, out, zero))
-    n.output(n.op("Pow", n.op("Abs", above), level))
-    n.output(n.op("FusedConv", level, n.weight(4, 4, 1, 1), n.weight(4), above, activation="Relu", domain=MS))
+    more = []
+    more.append(n.op("Pow", n.op("Abs", above), level))
+    more.append(n.op("FusedConv", level, n.weight(4, 4, 1, 1), n.weight(4), above, activation="Relu", domain=MS))
+    more.append(n.op("PRelu", level, above))
+    for equation in ("abcd,abcd->abc", "abcd,abed->abce"):
+        more.append(n.op("Einsum", level, above, equation=equation))
+    more.append(n.op("MatMul", n.op("Transpose", level, perm=[2, 3, 0, 1]), n.op("Transpose", above, perm=[2, 3, 1, 0])))
+    nowhere = n.op("Mul", n.op("Cast", above, to=I64), n.const(np.int64(0)))
+    more.append(n.op("GatherElements", level, nowhere, axis=1))
+    more.append(n.op("Reshape", n.op("Add", above, above), n.op("Shape", level)))
+    more.append(n.op("Expand", n.op("ReduceMax", above, axes=[1]), n.op("Shape", level)))
+    rows = [n.op("Reshape", x, n.ints(-1, 4)) for x in (level, above)]
+    more.append(n.op("Gemm", *rows, transA=1))
+    more.append(n.op("Gemm", rows[0], n.weight(4, 4), rows[1]))
+    rows = [n.op("Reshape", x, n.ints(1, -1, 4)) for x in (level, above)]
+    more.append(n.op("SkipLayerNormalization", *rows, n.weight(4, base=1.0), n.weight(4), domain=MS))
+    for result in more:  # none is near 0
+        n.output(n.op("Add", result, n.const(np.float32(4))))
     return n.model(), [{"z": (1, 4, r, s)} for r, s in ((8, 16), (7, 15), (24, 4), (3, 31))]
 
 
@@ -1677,7 +1693,7 @@ def gates():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
-            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, quantized_levels, small_sizes, weighted_means,
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, levels, small_sizes, weighted_means,
             small_deviations, neighbours, long_transforms_spec,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, sizes_of_inputs, gates]
 

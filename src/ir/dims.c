@@ -550,19 +550,68 @@ static void note_order(ash_dims *dims, ash_dim small, ash_dim large) {
     }
 }
 
+/* The least power of two, up to `most`, that an atom has to be taken times so as to be never less than
+ * another one, both of which are never negative; 0: none. */
+static int64_t times_to_reach(ash_dims *dims, uint32_t atom, uint32_t other, int64_t most) {
+    ash_poly to, difference;
+    int64_t min, max;
+    ash_poly__atom(other, &to);
+    if (!ash_poly__interval(dims, &to, &min, &max) || min < 0) return 0;
+    for (int64_t times = 1; times <= most; times *= 2) {
+        ash_poly__atom(atom, &difference);
+        if (!ash_poly__interval(dims, &difference, &min, &max) || min < 0) return 0;
+        difference.at[0].coef = times;
+        if (ash_poly__add(dims, &difference, &to, -1) && ash_poly__nonnegative(dims, &difference))
+            return times;
+    }
+    return 0;
+}
+
+/* Whether a product is never less than another as each of its factors, taken so many times, is never less
+ * than a factor of that one. */
+static bool covers(ash_dims *dims, const ash_poly *p, const ash_poly *q) {
+    const ash_poly_term *large = &p->at[0], *small = &q->at[0];
+    if (p->n != 1 || q->n != 1 || large->n != small->n || large->coef < 1 || small->coef < 1) return false;
+    int64_t left = large->coef / small->coef;
+    uint32_t reached = 0;
+    for (uint32_t i = 0; i < large->n; i++) {
+        int64_t least = 0;
+        uint32_t which = 0;
+        for (uint32_t j = 0; j < small->n && least != 1; j++) {
+            if (reached >> j & 1) continue;
+            const int64_t times = times_to_reach(dims, large->atoms[i], small->atoms[j], left);
+            if (times && (!least || times < least)) least = times, which = j;
+        }
+        if (!least) return false;
+        left /= least;
+        reached |= 1u << which;
+    }
+    return true;
+}
+
+/* Whether it can be shown that p is never less than q. What is only known of products, their difference
+ * remembers. */
+static bool is_never_less(ash_dims *dims, const ash_poly *p, const ash_poly *q) {
+    ash_poly difference = *p;
+    ash_dim more;
+    if (!ash_poly__add(dims, &difference, q, -1)) return false;
+    if (ash_poly__nonnegative(dims, &difference)) return true;
+    if (!covers(dims, p, q)) return false;
+    if (ash_dims__intern(dims, &difference, &more, NULL) == ASH_OK) note_order(dims, 0, more);
+    return true;
+}
+
 static ash_status choose(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
                          ash_diag *diag) {
-    ash_poly p, q, difference;
+    ash_poly p, q;
     ash_poly__load(dims, a, &p);
     ash_poly__load(dims, b, &q);
-    difference = p;
-    if (ash_poly__add(dims, &difference, &q, -1) && ash_poly__nonnegative(dims, &difference)) {
+    if (is_never_less(dims, &p, &q)) {
         note_order(dims, b, a);
         *out = op == ASH_DIM_MAX ? a : b;
         return ASH_OK;
     }
-    difference = q;
-    if (ash_poly__add(dims, &difference, &p, -1) && ash_poly__nonnegative(dims, &difference)) {
+    if (is_never_less(dims, &q, &p)) {
         note_order(dims, a, b);
         *out = op == ASH_DIM_MAX ? b : a;
         return ASH_OK;

@@ -261,11 +261,14 @@ bool ash_import__hangs_on_data(const ash_import *im, ash_dim dim);
 void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned except);
 /* The same for dim `i` of x and dim `j` of y. */
 void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j);
+/* The same for dim `i` of x and a dim of the shape that it is brought to, unless they depend on data. */
+void ash_import__agree_with(ash_import *im, ash_value *x, unsigned i, ash_dim *dim);
 /* An axis whose size is not known to be a multiple of `by`, above zero: cut to one, on the condition that
  * nothing is cut off. A size that is a number stays as it is. */
 ash_value ash_import__multiple(ash_import *im, ash_value value, unsigned axis, int64_t by);
-/* The same for a value that is to be reshaped to these dims, wherever the dims' numbers ask for it. */
-ash_value ash_import__reshapable(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank);
+/* The same for a value that is to be reshaped to these dims, wherever the dims' numbers ask for it; what
+ * has other expressions for all of them agrees with them. */
+ash_value ash_import__reshapable(ash_import *im, ash_value x, ash_dim *dims, unsigned rank);
 
 /* What its bytes stand for; ASH_NARROW_NONE also when it is missing. */
 ash_narrow ash_import__in_narrow(ash_import *im, size_t k);

@@ -187,8 +187,11 @@ void ash_onnx__op_prelu(ash_import *im) {
     ash_type type = ash_import__type(im, x), slopes = ash_import__type(im, slope);
     if (im->opset < 7 && slopes.rank == 1 && slopes.dims[0] != 1 && type.rank > 2)
         slope = ash_build__channels(im->graph, slope, type.rank - 2);
-    ash_value negative = ash_lt(im->graph, x, ash_scalar(im->graph, type.dtype, 0));
-    ash_import__out(im, 0, ash_select(im->graph, negative, ash_mul(im->graph, x, slope), x));
+    ash_value both[] = {x, slope};
+    if (!ash_import__ok(im)) return;
+    ash_import__agree(im, both, 2, ASH_MAX_RANK);
+    ash_value negative = ash_lt(im->graph, both[0], ash_scalar(im->graph, type.dtype, 0));
+    ash_import__out(im, 0, ash_select(im->graph, negative, ash_mul(im->graph, both[0], both[1]), both[0]));
 }
 
 void ash_onnx__op_thresholded_relu(ash_import *im) {

@@ -142,7 +142,7 @@ static const double EPSILON = (double)1e-12f;
 void ash_onnx__op_skip_layer_norm(ash_import *im) {
     bool simplified = im->row->arg != 0;
     ash_value skip = ash_import__in(im, 1), shift = ASH_NO_VALUE;
-    ash_value sum = ash_add(im->graph, ash_import__in(im, 0), skip);
+    ash_value sum = ash_onnx__binary(im, ASH_OP_ADD, ash_import__in(im, 0), skip);
     sum = plus(im, sum, simplified ? 3 : 4);
     if (!simplified && ash_import__has(im, 3)) shift = ash_import__in(im, 3);
     if (simplified)

@@ -22,14 +22,6 @@ static void check_indices(ash_import *im, size_t k, const ash_dim *dims, size_t 
     }
 }
 
-static void gather(ash_import *im, ash_value (*build)(ash_graph *, ash_value, ash_value, int64_t)) {
-    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
-    ash_type type = ash_import__type(im, x);
-    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
-    if (ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
-    ash_import__out(im, 0, build(im->graph, x, indices, axis));
-}
-
 /* The slice of x along dim 0 that the innermost loop hands on, if there may be one. */
 static ash_value slice_of_loop(ash_import *im, ash_value x, ash_value index) {
     ash_import_slices *s = im->slices;
@@ -46,17 +38,25 @@ static ash_value slice_of_loop(ash_import *im, ash_value x, ash_value index) {
 }
 
 void ash_onnx__op_gather(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), slice = ASH_NO_VALUE;
-    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), ash_import__type(im, x).rank);
-    if (im->slices && axis == 0) slice = slice_of_loop(im, x, ash_import__in(im, 1));
-    if (slice != ASH_NO_VALUE)
-        ash_import__out(im, 0, slice);
-    else
-        gather(im, ash_gather);
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1), slice = ASH_NO_VALUE;
+    const ash_type type = ash_import__type(im, x);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
+    if (im->slices && axis == 0) slice = slice_of_loop(im, x, indices);
+    if (slice == ASH_NO_VALUE && ash_import__ok(im)) check_indices(im, 1, &type.dims[axis], 1);
+    ash_import__out(im, 0, slice != ASH_NO_VALUE ? slice : ash_gather(im->graph, x, indices, axis));
 }
 
 void ash_onnx__op_gather_elements(ash_import *im) {
-    gather(im, ash_gather_elements);
+    ash_value x = ash_import__in(im, 0), indices = ash_import__in(im, 1);
+    const ash_type type = ash_import__type(im, x), of = ash_import__type(im, indices);
+    unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
+    if (!ash_import__ok(im)) return;
+    check_indices(im, 1, &type.dims[axis], 1);
+    for (unsigned i = 0; i < ASH_MIN(type.rank, of.rank) && ash_import__ok(im); i++) {
+        const ash_dim least = ash_graph_dim_min(im->graph, type.dims[i], of.dims[i]);
+        if (i != axis && least != of.dims[i]) ash_import__agree_on(im, &x, i, &indices, i);
+    }
+    ash_import__out(im, 0, ash_gather_elements(im->graph, x, indices, axis));
 }
 
 void ash_onnx__op_gather_nd(ash_import *im) {

@@ -5,6 +5,8 @@
 ash_value ash_onnx__matmul(ash_import *im, ash_value a, ash_value b) {
     const ash_type x = ash_import__type(im, a), y = ash_import__type(im, b);
     if (x.rank && y.rank) ash_import__agree_on(im, &a, x.rank - 1, &b, y.rank - ASH_MIN(y.rank, 2u));
+    for (unsigned p = 3; p <= ASH_MIN(x.rank, y.rank) && ash_import__ok(im); p++) /* of batches */
+        ash_import__agree_on(im, &a, x.rank - p, &b, y.rank - p);
     return ash_matmul(im->graph, a, b);
 }
 
@@ -22,12 +24,12 @@ ash_value ash_onnx__gemm_of(ash_import *im) {
     }
     if (ash_import__attr_int(im, "transA", 0)) a = ash_build__swap(im->graph, a, 0, 1);
     if (ash_import__attr_int(im, "transB", 0)) b = ash_build__swap(im->graph, b, 0, 1);
-    ash_value y = ash_matmul(im->graph, a, b);
+    ash_value y = ash_onnx__matmul(im, a, b);
     if (alpha != 1) y = ash_build__with(im->graph, ASH_OP_MUL, y, alpha);
     if (ash_import__has(im, 2) && beta != 0) {
         ash_value c = ash_import__in(im, 2);
         if (beta != 1) c = ash_build__with(im->graph, ASH_OP_MUL, c, beta);
-        y = ash_add(im->graph, y, c);
+        y = ash_onnx__binary(im, ASH_OP_ADD, y, c);
     }
     return y;
 }
@@ -183,8 +185,10 @@ static ash_value contract(ash_import *im, einsum *e, const einsum_term *out, ash
     x = arrange(im, x, a, &order);
     order.rank = 0, APPEND(batch), APPEND(summed), APPEND(right);
     y = arrange(im, y, b, &order);
+    const unsigned nb = batch.rank;
+    for (unsigned i = 0; i < nb + summed.rank && ash_import__ok(im); i++)
+        ash_import__agree_on(im, &x, i < nb ? i : left.rank + i, &y, i);
     ash_type tx = ash_import__type(im, x), ty = ash_import__type(im, y), product = {0};
-    unsigned nb = batch.rank;
     for (unsigned i = 0; i < nb; i++) product.dims[i] = tx.dims[i] == 1 ? ty.dims[i] : tx.dims[i];
     memcpy(&product.dims[nb], &tx.dims[nb], left.rank * sizeof *product.dims);
     memcpy(&product.dims[nb + left.rank], &ty.dims[nb + summed.rank], right.rank * sizeof *product.dims);

@@ -333,6 +333,8 @@ void ash_onnx__op_expand(ash_import *im) {
     ash_value x = ash_import__in(im, 0);
     ash_type type = ash_import__type(im, x), want = {0};
     if (!expand_dims(im, &type, &want, &x)) return;
+    for (unsigned p = 1; p <= ASH_MIN(type.rank, want.rank) && ash_import__ok(im); p++)
+        ash_import__agree_with(im, &x, type.rank - p, &want.dims[want.rank - p]);
     type = ash_import__type(im, x);
     if (ash_build__join(&want, &type))
         ash_import__out(im, 0, ash_broadcast_to(im->graph, x, want.dims, want.rank));

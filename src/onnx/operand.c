@@ -630,16 +630,40 @@ void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned exc
     }
 }
 
+/* Whether two expressions can be the same size, the lesser one, or the minimum of what depends on data. */
+static bool can_agree(ash_import *im, ash_dim a, ash_dim b, ash_dim *least) {
+    if (!ash_import__ok(im) || ash_dim_is_const(a) || ash_dim_is_const(b) ||
+        ash_dims_combine(im->graph->dims, ASH_DIM_MIN, a, b, least, NULL) != ASH_OK)
+        return false;
+    if (*least != a && *least != b && !ash_import__hangs_on_data(im, *least)) return false;
+    return can_be(im, a, *least) && can_be(im, b, *least);
+}
+
 void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j) {
     const ash_dim a = ash_import__type(im, *x).dims[i], b = ash_import__type(im, *y).dims[j];
     ash_dim least;
-    if (!ash_import__ok(im) || a == b || ash_dim_is_const(a) || ash_dim_is_const(b) ||
-        ash_dims_combine(im->graph->dims, ASH_DIM_MIN, a, b, &least, NULL) != ASH_OK)
-        return;
-    if (least != a && least != b && !ash_import__hangs_on_data(im, least)) return;
-    if (!can_be(im, a, least) || !can_be(im, b, least)) return;
+    if (a == b || !can_agree(im, a, b, &least)) return;
     cut_to(im, x, i, least);
     if (ash_import__ok(im)) cut_to(im, y, j, least);
+}
+
+void ash_import__agree_with(ash_import *im, ash_value *x, unsigned i, ash_dim *dim) {
+    const ash_dim own = ash_import__type(im, *x).dims[i];
+    ash_dim least;
+    if (own == *dim || !can_agree(im, own, *dim, &least)) return;
+    if (ash_import__hangs_on_data(im, own) || ash_import__hangs_on_data(im, *dim)) return;
+    cut_to(im, x, i, least);
+    if (*dim != least && ash_import__ok(im))
+        im->status = ash_dims_require(im->graph->dims, *dim, least, &im->diag);
+    *dim = least;
+}
+
+/* Whether a value has the dims of a shape, but for different expressions that can be the same size. */
+static bool is_like(ash_import *im, const ash_type *type, const ash_dim *dims, unsigned rank) {
+    ash_dim least;
+    for (unsigned i = 0; i < rank && type->rank == rank; i++)
+        if (type->dims[i] != dims[i] && !can_agree(im, type->dims[i], dims[i], &least)) return false;
+    return type->rank == rank;
 }
 
 ash_value ash_import__multiple(ash_import *im, ash_value value, unsigned axis, int64_t by) {
@@ -670,7 +694,7 @@ static bool are_parts_of(const ash_import *im, ash_dim dim, const ash_dim *dims,
     return false;
 }
 
-ash_value ash_import__reshapable(ash_import *im, ash_value x, const ash_dim *dims, unsigned rank) {
+ash_value ash_import__reshapable(ash_import *im, ash_value x, ash_dim *dims, unsigned rank) {
     ash_graph *g = im->graph;
     ash_type type = ash_import__type(im, x);
     if (!ash_import__ok(im)) return x;
@@ -678,6 +702,10 @@ ash_value ash_import__reshapable(ash_import *im, ash_value x, const ash_dim *dim
     memcpy(want.dims, dims, rank * sizeof *dims);
     const ash_dim total = ash_build__product(g, &type, 0, type.rank);
     if (total == ash_build__product(g, &want, 0, rank)) return x;
+    if (is_like(im, &type, dims, rank)) {
+        for (unsigned i = 0; i < rank; i++) ash_import__agree_with(im, &x, i, &dims[i]);
+        return x;
+    }
     int64_t by[ASH_MAX_RANK];
     unsigned at = 0, axis = 0;
     for (; axis < type.rank; axis++) { /* dims of the operand that are taken apart */
