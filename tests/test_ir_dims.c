@@ -391,6 +391,33 @@ static void dims_must_be_equal(void **state) {
     ash_dims_release(p.dims);
 }
 
+/* What is not known to be enough is, on a condition; what cannot be, stays as it is. */
+static void dims_must_be_enough(void **state) {
+    (void)state;
+    ash_diag diag;
+    int64_t min, max;
+    pool p = make_pool(10);
+    ash_dim area, least;
+    assert_ok(ash_dims_combine(p.dims, ASH_DIM_MUL, p.var[1], p.var[2], &area, &diag));
+    assert_ok(ash_dims_require_least(p.dims, area, 2, &diag)); /* which it is */
+    assert_ok(ash_dims_require_least(p.dims, area, 101, &diag));
+    assert_int_equal(ash_dims_equality_count(p.dims), 0);
+    assert_ok(ash_dims_require_least(p.dims, area, 12, &diag));
+    assert_ok(ash_dims_require_least(p.dims, area, 12, &diag));
+    assert_int_equal(ash_dims_equality_count(p.dims), 1);
+    ash_dims_bounds(p.dims, area, &min, &max);
+    assert_int_equal(min, 12);
+    assert_int_equal(max, 100);
+    assert_ok(ash_dims_combine(p.dims, ASH_DIM_MIN, area, 9, &least, &diag));
+    assert_int_equal(least, 9);
+    assert_ok(ash_dims_combine(p.dims, ASH_DIM_MAX, 12, area, &least, &diag));
+    assert_int_equal(least, area);
+    assert_ok(ash_dims_check(p.dims, (int64_t[]){0, 3, 4}, &diag));
+    assert_status(ash_dims_check(p.dims, (int64_t[]){0, 3, 3}, &diag), ASH_ERROR_SHAPE);
+    assert_non_null(strstr(diag.message, "12 and 9"));
+    ash_dims_release(p.dims);
+}
+
 /* The terms, evaluated as a code generator would. */
 static int64_t evaluate_terms(const pool *p, ash_dim dim, const int64_t *vars) {
     int64_t sum = 0;
@@ -505,6 +532,7 @@ int main(void) {
         cmocka_unit_test(orders_that_are_shown_are_bounds),
         cmocka_unit_test(quotients_narrow_bounds),
         cmocka_unit_test(dims_must_be_equal),
+        cmocka_unit_test(dims_must_be_enough),
         cmocka_unit_test(terms_spell_the_expression_out),
         cmocka_unit_test(products_are_ordered_by_their_factors),
         cmocka_unit_test(hostile_texts_are_refused),

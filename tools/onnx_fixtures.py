@@ -1014,6 +1014,30 @@ def levels():
     return n.model(), [{"z": (1, 4, r, s)} for r, s in ((8, 16), (7, 15), (24, 4), (3, 31))]
 
 
+def windows():
+    """Opset 17: images of any size that windows fill, cut into them and put together again, as exporters spell it; halves of any
+    number of channels that change places; and as many of the largest as there must be."""
+    n = Net("windows", 17)
+    x, c = n.input("x", ["n", "h", "w", 4]), n.input("c", ["m", "channels", "h", "w"])
+    images, high, wide = (n.op("Shape", x, start=a, end=a + 1) for a in range(3))
+    rows, columns = (n.op("Div", size, n.ints(2)) for size in (high, wide))
+    parts = n.op("Reshape", x, n.op("Concat", images, rows, n.ints(2), columns, n.ints(2, 4), axis=0))
+    parts = n.op("Reshape", n.op("Transpose", parts, perm=[0, 1, 3, 2, 4, 5]), n.ints(-1, 4, 4))
+    parts = n.op("Softmax", parts, axis=1)
+    for first, shape in ((images, [n.op("Shape", x)]), (n.ints(-1), [n.ints(-1), high, wide, n.ints(4)]), (images, [images, high, wide, n.ints(-1)])):
+        whole = n.op("Reshape", parts, n.op("Concat", first, rows, columns, n.ints(2, 2, 4), axis=0))
+        whole = n.op("Transpose", whole, perm=[0, 1, 3, 2, 4, 5])
+        n.output(n.op("Add", n.op("Reshape", whole, n.op("Concat", *shape, axis=0)), x))
+    size = n.op("Shape", c)
+    halves = n.op("Div", n.op("Shape", c, start=1, end=2), n.ints(2))
+    halves = n.op("Reshape", c, n.op("Concat", n.op("Shape", c, end=1), n.ints(2), halves, n.op("Shape", c, start=2), axis=0))
+    n.output(n.op("Reshape", n.op("Transpose", halves, perm=[0, 2, 1, 3, 4]), size))
+    best, _ = n.op("TopK", n.op("Reshape", c, n.ints(0, -1)), n.ints(12), outs=2, axis=1)
+    n.output(n.op("Reshape", n.op("Softmax", best, axis=1), n.ints(-1, 3, 4)))
+    return n.model(), [{"x": (k, h, w, 4), "c": (m, channels, h, w)}
+                       for k, m, channels, h, w in ((1, 2, 4, 4, 6), (2, 1, 6, 2, 2), (3, 3, 2, 8, 2))]
+
+
 def small_sizes():
     """Opset 18: what operators do with sizes from 1 on: antialiasing, fractions of sizes, windows that are smaller than their
     steps, slices from behind, and of slices, transforms."""
@@ -1693,7 +1717,7 @@ def gates():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
-            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, levels, small_sizes, weighted_means,
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, levels, windows, small_sizes, weighted_means,
             small_deviations, neighbours, long_transforms_spec,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, sizes_of_inputs, gates]
 

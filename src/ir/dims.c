@@ -603,7 +603,14 @@ static bool is_never_less(ash_dims *dims, const ash_poly *p, const ash_poly *q) 
 
 static ash_status choose(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
                          ash_diag *diag) {
+    int64_t min, max, other_min, other_max;
     ash_poly p, q;
+    ash_dims_bounds(dims, a, &min, &max); /* which know more than the terms, once it has been noted */
+    ash_dims_bounds(dims, b, &other_min, &other_max);
+    if (min >= other_max || other_min >= max) {
+        *out = (min >= other_max) == (op == ASH_DIM_MAX) ? a : b;
+        return ASH_OK;
+    }
     ash_poly__load(dims, a, &p);
     ash_poly__load(dims, b, &q);
     if (is_never_less(dims, &p, &q)) {

@@ -31,6 +31,17 @@ ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag
     return ash_vec_push(dims->allocator, &dims->equal, equality) ? ASH_OK : ASH_NO_MEMORY(diag);
 }
 
+ash_status ash_dims_require_least(ash_dims *dims, ash_dim dim, int64_t least, ash_diag *diag) {
+    int64_t min, max;
+    ash_dim lower;
+    ash_dims_bounds(dims, dim, &min, &max);
+    if (min >= least || max < least) return ASH_OK;
+    ASH_TRY(ash_dims_combine(dims, ASH_DIM_MIN, dim, least, &lower, diag));
+    ASH_TRY(ash_dims_require(dims, lower, least, diag));
+    dims->exprs.at[-dim - 1].min = least;
+    return ASH_OK;
+}
+
 size_t ash_dims_equality_count(const ash_dims *dims) {
     return dims->equal.len;
 }

@@ -116,11 +116,13 @@ ash_status ash_infer__at_least(const ash_inference *c, ash_dim a, ash_dim b, boo
         return ASH_OK;
     }
     ash_dim difference;
+    int64_t min, max;
+    ash_dims_bounds(c->dims, a, &min, &max); /* which know what has been required of a */
+    *yes = b >= 0 && min >= b;
+    if (*yes) return ASH_OK;
     ash_status status = ash_dims_combine(c->dims, ASH_DIM_SUB, a, b, &difference, c->diag);
     if (status == ASH_ERROR_OUT_OF_MEMORY) return status;
-    *yes = false;
     if (status != ASH_OK) return ASH_OK; /* too large to be shown */
-    int64_t min, max;
     ash_dims_bounds(c->dims, difference, &min, &max);
     *yes = min >= 0;
     return ASH_OK;

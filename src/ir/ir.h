@@ -142,6 +142,9 @@ enum { ASH_DIMS_EQUALITIES = 1024 }; /* the most */
 bool ash_dims_may_equal(ash_dims *dims, ash_dim a, ash_dim b);
 /* Notes that they must have: a condition on the variables. */
 ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag);
+/* The same, that a dim is no less than a number, where it can be; what is made of the dim then relies on
+ * it. */
+ash_status ash_dims_require_least(ash_dims *dims, ash_dim dim, int64_t least, ash_diag *diag);
 size_t ash_dims_equality_count(const ash_dims *dims);
 ash_dim_equality ash_dims_equality(const ash_dims *dims, size_t index);
 /* ASH_ERROR_SHAPE, with both dims, where values of the variables do not meet a condition. */

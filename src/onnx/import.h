@@ -263,11 +263,16 @@ void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned exc
 void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j);
 /* The same for dim `i` of x and a dim of the shape that it is brought to, unless they depend on data. */
 void ash_import__agree_with(ash_import *im, ash_value *x, unsigned i, ash_dim *dim);
+/* Makes it a condition that a size that variables say is no less than a number, where it can be. */
+void ash_import__at_least(ash_import *im, ash_dim dim, int64_t least);
 /* An axis whose size is not known to be a multiple of `by`, above zero: cut to one, on the condition that
  * nothing is cut off. A size that is a number stays as it is. */
 ash_value ash_import__multiple(ash_import *im, ash_value value, unsigned axis, int64_t by);
-/* The same for a value that is to be reshaped to these dims, wherever the dims' numbers ask for it; what
- * has other expressions for all of them agrees with them. */
+/* Brings a value to a shape whose dims are its own, one or several neighbours each, but for different
+ * expressions that can be the same size, which then agree; dim `hole` (or none, `rank`) is what the others
+ * leave. False, and nothing done: they are not. */
+bool ash_import__regroup(ash_import *im, ash_value *x, ash_dim *dims, unsigned rank, unsigned hole);
+/* The same for a value that is to be reshaped to these dims, wherever the dims' numbers ask for it. */
 ash_value ash_import__reshapable(ash_import *im, ash_value x, ash_dim *dims, unsigned rank);
 
 /* What its bytes stand for; ASH_NARROW_NONE also when it is missing. */

@@ -202,8 +202,10 @@ void ash_onnx__op_topk(ash_import *im) {
         k = ash_onnx__settle_count(im, number->value, type.dims[axis], axis);
     else if (!ash_import__size(im, number->known, &k))
         return;
-    /* More than there are is an error of the model: a minimum shows that it does not happen. */
+    /* More than there are is an error of the model: a minimum shows that it does not happen. Where sizes
+     * say whether there are as many as a number, an execution finds. */
     if (!ash_dim_is_const(k) && ash_import__ok(im)) k = ash_graph_dim_min(im->graph, k, type.dims[axis]);
+    if (ash_dim_is_const(k) && ash_import__ok(im)) ash_import__at_least(im, type.dims[axis], k);
     bool largest = ash_import__attr_int(im, "largest", 1) != 0;
     ash_import__out(im, 0, ash_topk(im->graph, x, axis, k, largest, &indices));
     ash_import__out(im, 1, indices);

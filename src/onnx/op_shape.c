@@ -47,10 +47,11 @@ static bool dims_of(ash_import *im, size_t k, ash_dim *dims, unsigned *rank) {
 
 /* --- reshaping ------------------------------------------------------------------------------------ */
 
-/* The dim that is missing from `dims` (all but `hole`) for as many elements as `type` has. Equal dims
- * cancel first: so expressions stay simple, and the division of what is left is exact. */
-static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *dims, unsigned rank,
-                         unsigned hole) {
+/* The dim that is missing from `dims` (all but `hole`) for as many elements as x has. Equal dims cancel
+ * first: so expressions stay simple, and the division of what is left is exact. Where it is not, dims may
+ * be other expressions for those of x, which is then brought to them. */
+static ash_dim fill_hole(ash_import *im, ash_value *x, ash_dim *dims, unsigned rank, unsigned hole) {
+    const ash_type own = ash_import__type(im, *x), *type = &own;
     bool used[ASH_MAX_RANK] = {0};
     ash_dim above = 1, below = 1;
     for (unsigned i = 0; i < rank; i++) {
@@ -70,7 +71,13 @@ static ash_dim fill_hole(ash_import *im, const ash_type *type, const ash_dim *di
         return ash_import__fail(im, ASH_ERROR_SHAPE, "%lld elements do not divide by %lld",
                                 (long long)above, (long long)below),
                0;
-    return below == 1 ? above : ash_graph_dim_div(im->graph, above, below);
+    ash_dim quotient;
+    if (below == 1) return above;
+    if (!ash_dim_is_const(below)) {
+        if (ash_dims_divides(im->graph->dims, above, below, &quotient)) return quotient;
+        if (ash_import__regroup(im, x, dims, rank, hole)) return dims[hole];
+    }
+    return ash_graph_dim_div(im->graph, above, below);
 }
 
 /* Element i of a shape, of which several are computed. One that is 0, as one of a graph input may be, is
@@ -201,7 +208,7 @@ void ash_onnx__op_reshape(ash_import *im) {
             ash_import__size(im, e, &dims[i]);
     }
     if (!ash_import__ok(im)) return;
-    if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &type, dims, (unsigned)n, hole);
+    if (hole < ASH_MAX_RANK) dims[hole] = fill_hole(im, &x, dims, (unsigned)n, hole);
     if (settled) x = as_many(im, x, dims, (unsigned)n);
     x = ash_reshape(im->graph, ash_import__reshapable(im, x, dims, (unsigned)n), dims, (unsigned)n);
     if (must) x = ash_onnx__held(im, x, hole, must);
