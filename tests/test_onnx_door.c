@@ -167,7 +167,13 @@ static void test_dims_that_are_tied(void **state) {
     bytes model = total_model("total");
     ash_graph *graph;
     ash_plan *plan;
-    assert_status(parse(&model, &options, &graph), ASH_ERROR_SHAPE); /* nothing says that they are equal */
+    assert_ok(parse(&model, &options, &graph)); /* nothing says that they are equal: an execution finds */
+    assert_int_equal(ash_dims_var_count(graph->dims), 3);
+    assert_int_equal(ash_dims_equality_count(graph->dims), 1);
+    assert_ok(ash_dims_check(graph->dims, (int64_t[]){2, 5, 3}, &diag)); /* seq, total, past */
+    assert_status(ash_dims_check(graph->dims, (int64_t[]){2, 6, 3}, &diag), ASH_ERROR_SHAPE);
+    assert_non_null(strstr(diag.message, "(seq + past) and total must be equal, and are 5 and 6"));
+    ash_graph_destroy(graph);
     options.ties = &tie, options.n_ties = 1;
     static const char *const same[] = {"past + seq", "seq+past", "(past) + 1*seq", " ( seq + (past) ) "};
     for (size_t i = 0; i < ASH_COUNT(same); i++) {

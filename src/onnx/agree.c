@@ -20,8 +20,8 @@ bool ash_import__hangs_on_data(const ash_import *im, ash_dim dim) {
     return !ash_dims_each_settled(im->graph->dims, dim, stop, NULL);
 }
 
-/* The expression that is never more than the others, or a number: there is none, or nothing to do. Of sizes
- * that depend on data it is their minimum. */
+/* The expression that is never more than the others, or their minimum where that is not known; a number:
+ * there is nothing to do. */
 static ash_dim least_dim(const ash_import *im, const ash_value *values, size_t n, unsigned p) {
     ash_dims *dims = im->graph->dims;
     ash_dim least = 0;
@@ -34,8 +34,6 @@ static ash_dim least_dim(const ash_import *im, const ash_value *values, size_t n
         }
         same = same && (!least || least == dim);
         if (least && ash_dims_combine(dims, ASH_DIM_MIN, least, dim, &smaller, NULL) != ASH_OK) return 0;
-        if (least && smaller != least && smaller != dim && !ash_import__hangs_on_data(im, smaller))
-            return 0;
         least = least ? smaller : dim;
     }
     return same ? 0 : least;
@@ -47,15 +45,16 @@ static bool can_be(const ash_import *im, ash_dim dim, ash_dim least) {
            ash_dims_may_equal(im->graph->dims, dim, least);
 }
 
-/* Cuts an axis of a value to `least`, on the condition that nothing is cut off. */
-static void cut_to(ash_import *im, ash_value *value, unsigned axis, ash_dim least) {
+/* Cuts an axis of a value to `least`, on the condition that it is as large as `other`, another axis that is
+ * cut so: then nothing is cut off. */
+static void cut_to(ash_import *im, ash_value *value, unsigned axis, ash_dim least, ash_dim other) {
     ash_dim dim = ash_import__type(im, *value).dims[axis];
     if (dim == least) return;
     *value = ash_slice_axis(im->graph, *value, axis, 0, least);
     if (ash_import__hangs_on_data(im, dim) || ash_import__hangs_on_data(im, least))
         *value = ash_onnx__if_equal(im, *value, dim, least);
     else
-        im->status = ash_dims_require(im->graph->dims, dim, least, &im->diag);
+        im->status = ash_dims_require(im->graph->dims, dim, other, &im->diag);
 }
 
 /* Whether a size is 0 or 1. */
@@ -95,32 +94,38 @@ void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned exc
         if (except == ASH_MAX_RANK) repeat_flags(im, values, n, p);
         unsigned rank = ash_import__type(im, values[0]).rank;
         ash_dim least = except < ASH_MAX_RANK && p + except + 1 == rank ? 0 : least_dim(im, values, n, p);
+        ash_dim first = 0;
         bool can = least < 0;
         for (size_t i = 0; can && i < n; i++) {
             ash_dim dim = dim_at(im, values[i], p);
             can = dim >= 0 || can_be(im, dim, least);
+            if (dim == least || (dim < 0 && !first)) first = dim;
         }
         for (size_t i = 0; can && i < n && ash_import__ok(im); i++)
             if (dim_at(im, values[i], p) < 0)
-                cut_to(im, &values[i], ash_import__type(im, values[i]).rank - 1 - p, least);
+                cut_to(im, &values[i], ash_import__type(im, values[i]).rank - 1 - p, least, first);
     }
 }
 
-/* Whether two expressions can be the same size, the lesser one, or the minimum of what depends on data. */
+/* Whether two expressions can be the same size, and which is the lesser one is known: of what is
+ * reshaped, others mean something else. */
 static bool can_agree(ash_import *im, ash_dim a, ash_dim b, ash_dim *least) {
     if (!ash_import__ok(im) || ash_dim_is_const(a) || ash_dim_is_const(b) ||
         ash_dims_combine(im->graph->dims, ASH_DIM_MIN, a, b, least, NULL) != ASH_OK)
         return false;
-    if (*least != a && *least != b && !ash_import__hangs_on_data(im, *least)) return false;
+    if (*least != a && *least != b) return false;
     return can_be(im, a, *least) && can_be(im, b, *least);
 }
 
 void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j) {
     const ash_dim a = ash_import__type(im, *x).dims[i], b = ash_import__type(im, *y).dims[j];
     ash_dim least;
-    if (a == b || !can_agree(im, a, b, &least)) return;
-    cut_to(im, x, i, least);
-    if (ash_import__ok(im)) cut_to(im, y, j, least);
+    if (!ash_import__ok(im) || a == b || ash_dim_is_const(a) || ash_dim_is_const(b) ||
+        ash_dims_combine(im->graph->dims, ASH_DIM_MIN, a, b, &least, NULL) != ASH_OK ||
+        !can_be(im, a, least) || !can_be(im, b, least))
+        return;
+    cut_to(im, x, i, least, b);
+    if (ash_import__ok(im)) cut_to(im, y, j, least, a);
 }
 
 void ash_import__agree_with(ash_import *im, ash_value *x, unsigned i, ash_dim *dim) {
@@ -128,9 +133,9 @@ void ash_import__agree_with(ash_import *im, ash_value *x, unsigned i, ash_dim *d
     ash_dim least;
     if (own == *dim || !can_agree(im, own, *dim, &least)) return;
     if (ash_import__hangs_on_data(im, own) || ash_import__hangs_on_data(im, *dim)) return;
-    cut_to(im, x, i, least);
+    cut_to(im, x, i, least, *dim);
     if (*dim != least && ash_import__ok(im))
-        im->status = ash_dims_require(im->graph->dims, *dim, least, &im->diag);
+        im->status = ash_dims_require(im->graph->dims, *dim, own, &im->diag);
     *dim = least;
 }
 
@@ -138,7 +143,8 @@ ash_value ash_import__multiple(ash_import *im, ash_value value, unsigned axis, i
     ash_graph *g = im->graph;
     const ash_dim dim = ash_import__type(im, value).dims[axis];
     if (!ash_import__ok(im) || ash_dim_is_const(dim) || by <= 1) return value;
-    cut_to(im, &value, axis, ash_graph_dim_mul(g, ash_graph_dim_div(g, dim, by), by));
+    const ash_dim least = ash_graph_dim_mul(g, ash_graph_dim_div(g, dim, by), by);
+    cut_to(im, &value, axis, least, least);
     return value;
 }
 
