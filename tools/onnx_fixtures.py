@@ -1038,6 +1038,24 @@ def windows():
                        for k, m, channels, h, w in ((1, 2, 4, 4, 6), (2, 1, 6, 2, 2), (3, 3, 2, 8, 2))]
 
 
+def two_names():
+    """Opset 17 and com.microsoft: dims of two names, or of one name and two others together, that are one size where they meet."""
+    n = Net("two_names", 17)
+    x, y = n.input("x", ["b", "n", 8]), n.input("y", ["c", "k", 8])
+    n.output(n.op("Add", x, y))
+    n.output(n.op("Concat", x, y, axis=2))
+    n.output(n.op("Add", n.op("MatMul", n.op("Transpose", x, perm=[0, 2, 1]), y), n.const(np.float32(9))))
+    keys, values = n.input("past_k", ["b", 2, "past", 4]), n.input("past_v", ["b", 2, "past", 4])
+    bias, mask = n.input("bias", ["b", 2, "n", "total"]), n.input("mask", ["b", "total"], I64)
+    mask = n.op("Cast", n.op("Less", mask, n.const(np.int64(24))), to=TensorProto.INT32)
+    for hidden, added in (("", bias), (mask, "")):
+        attend = n.op("MultiHeadAttention", x, x, x, "", hidden, added, keys, values, num_heads=2, outs=3, domain=MS)
+        n.output(n.op("Add", attend[0], n.const(np.float32(9))))
+        n.output(attend[1])
+    return n.model(), [{"x": (b, k, 8), "y": (b, k, 8), "past_k": (b, 2, past, 4), "past_v": (b, 2, past, 4), "bias": (b, 2, k, k + past), "mask": (b, k + past)}
+                       for b, k, past in ((1, 3, 4), (2, 1, 7), (2, 6, 1))]
+
+
 def small_sizes():
     """Opset 18: what operators do with sizes from 1 on: antialiasing, fractions of sizes, windows that are smaller than their
     steps, slices from behind, and of slices, transforms."""
@@ -1717,7 +1735,7 @@ def gates():
 FIXTURES = [resnet_like, inception_like, mobilenet_like, bert_like, shapes, mlp_external, typed_data, recurrent, upsampler,
             einsum, fused, quantized, half, bfloat_spec, written_rows, unsorted, ties, functions,
             attention, group_query, decoder, few_bits, nibble_rows, packed_spec, quantized_more, quantized_ties, blocks, newer, newest_spec, found, detector, proposals, uniques,
-            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, levels, windows, small_sizes, weighted_means,
+            edges, transposed, tails, narrow_spec, narrow_codes_spec, bits_spec, sampled, deformed_spec, batch_scan, sequences, resized, odd_sizes, levels, windows, two_names, small_sizes, weighted_means,
             small_deviations, neighbours, long_transforms_spec,
             shrunk, inner_names, fused_more, recurrences_fused, experts, experts_spec, diffusion_spec, sizes_of_inputs, gates]
 

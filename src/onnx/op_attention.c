@@ -92,13 +92,21 @@ static ash_value visible(ash_import *im, const ash_type *scores) {
     return seen;
 }
 
+void ash_onnx__agree_keys(ash_import *im, ash_value *mask, ash_value *k, ash_value *v) {
+    const ash_type m = ash_import__type(im, *mask), t = ash_import__type(im, *k);
+    if (*mask == ASH_NO_VALUE || !m.rank || t.rank != 4 || !ash_import__ok(im)) return;
+    const ash_dim own = m.dims[m.rank - 1];
+    if (ash_dim_is_const(own) || own == ash_graph_dim_min(im->graph, own, t.dims[2])) return;
+    ash_import__agree_on(im, mask, m.rank - 1, k, 2);
+    if (ash_import__ok(im)) ash_import__agree_on(im, v, 2, k, 2);
+}
+
 /* Adds the mask, or hides what a bool mask and the order of positions forbid. A mask that is shorter than
  * the keys hides the rest. */
-static ash_value mask_scores(ash_import *im, ash_value scores) {
+static ash_value mask_scores(ash_import *im, ash_value scores, ash_value mask) {
     ash_type t = ash_import__type(im, scores);
     ash_value hidden = ash_scalar(im->graph, t.dtype, -INFINITY), seen = visible(im, &t);
-    if (ash_import__has(im, MASK)) {
-        ash_value mask = ash_import__in(im, MASK);
+    if (mask != ASH_NO_VALUE) {
         ash_type m = ash_import__type(im, mask);
         if (m.rank && m.dims[m.rank - 1] != t.dims[3] && m.dims[m.rank - 1] != 1) {
             ash_dim low[ASH_MAX_RANK] = {0}, high[ASH_MAX_RANK] = {0};
@@ -106,9 +114,9 @@ static ash_value mask_scores(ash_import *im, ash_value scores) {
             mask = ash_build__pad(im->graph, mask, m.dtype == ASH_BOOL ? 0 : -INFINITY, low, high, NULL);
         }
         if (m.dtype == ASH_BOOL)
-            scores = ash_select(im->graph, mask, scores, hidden);
+            scores = ash_onnx__where(im, mask, scores, hidden);
         else
-            scores = ash_add(im->graph, scores, ash_cast(im->graph, mask, t.dtype));
+            scores = ash_onnx__binary(im, ASH_OP_ADD, scores, ash_cast(im->graph, mask, t.dtype));
     }
     return seen == ASH_NO_VALUE ? scores : ash_select(im->graph, seen, scores, hidden);
 }
@@ -147,12 +155,13 @@ void ash_onnx__op_attention(ash_import *im) {
     v = ash_onnx__repeat_heads(im, with_past(im, v, PAST_VALUE, 2), t.dims[1]);
     /* not sqrt(scale) on both sides: keys may be a long cache, of fewer heads, which is read as it lies */
     q = ash_build__with(im->graph, ASH_OP_MUL, q, scale);
-    ash_value steps[4];
+    ash_value steps[4], mask = ash_import__has(im, MASK) ? ash_import__in(im, MASK) : ASH_NO_VALUE;
+    ash_onnx__agree_keys(im, &mask, &k, &v);
     steps[AFTER_PRODUCT] = ash_matmul(im->graph, q, ash_build__swap(im->graph, k, 2, 3));
     steps[AFTER_SOFTCAP] =
         ash_onnx__softcap(im, steps[AFTER_PRODUCT], ash_import__attr_float(im, "softcap", 0));
     if (!ash_import__ok(im)) return;
-    steps[AFTER_MASK] = mask_scores(im, steps[AFTER_SOFTCAP]);
+    steps[AFTER_MASK] = mask_scores(im, steps[AFTER_SOFTCAP], mask);
     steps[AFTER_SOFTMAX] =
         ash_cast(im->graph, weights(im, ash_cast(im->graph, steps[AFTER_MASK], wide)), t.dtype);
     ash_value y = ash_matmul(im->graph, steps[AFTER_SOFTMAX], v);

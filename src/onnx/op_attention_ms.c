@@ -10,6 +10,11 @@ static ash_value plus(ash_import *im, ash_value x, size_t k) {
     return ash_import__has(im, k) ? ash_add(im->graph, x, ash_import__in(im, k)) : x;
 }
 
+/* Operand k, or no value. */
+static ash_value given(ash_import *im, size_t k) {
+    return ash_import__has(im, k) ? ash_import__in(im, k) : ASH_NO_VALUE;
+}
+
 /* True and a failure when an attribute asks for what there is not here. */
 static bool refuse(ash_import *im, const char *name) {
     bool set = ash_import__attr_int(im, name, 0) != 0;
@@ -41,8 +46,7 @@ typedef struct heads {
 
 /* Which keys a mask hides, as bool that broadcasts to the scores. Ranks 2 and 3: what is not above 0, for
  * each key, or each query and key. Rank 1: the end of each sequence, or the ends, then the beginnings. */
-static ash_value hidden(ash_import *im, size_t operand, const ash_type *scores) {
-    ash_value mask = ash_import__in(im, operand);
+static ash_value hidden(ash_import *im, ash_value mask, const ash_type *scores) {
     ash_type m = ash_import__type(im, mask);
     ash_dim batch = scores->dims[0], column[] = {batch, 1, 1, 1};
     mask = ash_cast(im->graph, mask, ASH_I64);
@@ -66,15 +70,15 @@ static ash_value hidden(ash_import *im, size_t operand, const ash_type *scores) 
 
 /* Adds to the scores: a large negative number where the mask hides a key, the lowest one where a query
  * comes before it, and the bias. */
-static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
+static ash_value masked(ash_import *im, ash_value scores, const heads *h, ash_value mask, ash_value bias) {
     ash_type t = ash_import__type(im, scores);
     ash_value zero = ash_scalar(im->graph, t.dtype, 0);
-    if (ash_import__has(im, h->mask)) {
+    if (mask != ASH_NO_VALUE) {
         double filter = ash_import__attr_float(im, "mask_filter_value", -10000);
         ash_value low = ash_scalar(im->graph, t.dtype, filter);
-        scores = ash_add(im->graph, scores, ash_select(im->graph, hidden(im, h->mask, &t), low, zero));
+        scores = ash_add(im->graph, scores, ash_select(im->graph, hidden(im, mask, &t), low, zero));
     }
-    scores = plus(im, scores, h->bias);
+    if (bias != ASH_NO_VALUE) scores = ash_onnx__binary(im, ASH_OP_ADD, scores, bias);
     if (ash_import__attr_int(im, "unidirectional", 0)) {
         ash_value key = ash_iota(im->graph, ASH_I64, &t.dims[2], 2, 1),
                   query = ash_iota(im->graph, ASH_I64, &t.dims[2], 2, 0);
@@ -86,9 +90,15 @@ static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
 }
 
 /* Result 0, and the weights as result `k_weights`. */
-static void attend(ash_import *im, const heads *h, size_t k_weights) {
+static void attend(ash_import *im, heads *h, size_t k_weights) {
     if (!ash_import__ok(im)) return;
-    ash_value weights = ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h), 1u << 3, false);
+    ash_value mask = given(im, h->mask), bias = given(im, h->bias);
+    const unsigned rank = ash_import__type(im, mask).rank;
+    if (rank == 2 || rank == 3) ash_onnx__agree_keys(im, &mask, &h->k, &h->v);
+    ash_onnx__agree_keys(im, &bias, &h->k, &h->v);
+    if (!ash_import__ok(im)) return;
+    ash_value weights =
+        ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h, mask, bias), 1u << 3, false);
     ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_matmul(im->graph, weights, h->v)));
     ash_import__out(im, k_weights, weights);
 }
