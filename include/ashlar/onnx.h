@@ -22,9 +22,9 @@ typedef struct ash_onnx_var {
 } ash_onnx_var;
 
 /* A named dim that is an expression of others, "total" that is "past + sequence": sums and products of
- * names and numbers, with parentheses. Models that name sizes apart, but compute with them as if they were
- * equal, need it where they are variables. The name is then no variable; inputs are held to the
- * expression. */
+ * names and numbers, with parentheses. The name is then no variable; inputs are held to the expression.
+ * Models that name sizes apart, but compute with them as if they were equal, run without it, too, where
+ * the sizes are variables: each execution compares them then, and attention is not fused. */
 typedef struct ash_onnx_tie {
     const char *name, *expression;
 } ash_onnx_tie;

@@ -255,9 +255,9 @@ ash_type ash_import__type(const ash_import *im, ash_value value);
 /* Whether a node settles a variable that the dim mentions. */
 bool ash_import__hangs_on_data(const ash_import *im, ash_dim dim);
 /* Brings values whose dims must agree (from the last one on, but for dim `except`; ASH_MAX_RANK: all) to
- * the same expressions, where they have different ones that can be equal and of which one is never more
- * than the others: these are cut to it, and the graph has the condition that nothing is cut off. Where they
- * depend on data they are cut to the least, and an execution in which they differ fails. */
+ * the same expressions, where they have different ones that can be equal: they are cut to the one that is
+ * never more than the others, or to their minimum, and the graph has the condition that nothing is cut off.
+ * Where they depend on data an execution in which they differ fails. */
 void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned except);
 /* The same for dim `i` of x and dim `j` of y. */
 void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j);
