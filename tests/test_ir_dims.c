@@ -416,6 +416,13 @@ static void dims_must_be_enough(void **state) {
     assert_status(ash_dims_check(p.dims, (int64_t[]){0, 3, 3}, &diag), ASH_ERROR_SHAPE);
     assert_non_null(strstr(diag.message, "12 and 9"));
     ash_dims_release(p.dims);
+    p = make_pool(10); /* the same as a graph's text says it */
+    assert_ok(ash_dims_combine(p.dims, ASH_DIM_MUL, p.var[1], p.var[2], &area, &diag));
+    assert_ok(ash_dims_combine(p.dims, ASH_DIM_MIN, area, 12, &least, &diag));
+    assert_ok(ash_dims_require(p.dims, 12, least, &diag));
+    ash_dims_bounds(p.dims, area, &min, &max);
+    assert_int_equal(min, 12);
+    ash_dims_release(p.dims);
 }
 
 /* The terms, evaluated as a code generator would. */

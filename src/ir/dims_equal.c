@@ -20,6 +20,18 @@ bool ash_dims_may_equal(ash_dims *dims, ash_dim a, ash_dim b) {
     return min <= 0 && max >= 0;
 }
 
+/* Where min(x, n) must be n, a number, x is no less: what is made of x then relies on it. */
+static void note_least(ash_dims *dims, ash_dim lower, ash_dim least) {
+    ash_poly p;
+    if (lower >= 0 || least < 0) return;
+    ash_poly__load(dims, lower, &p);
+    if (p.n != 1 || p.at[0].n != 1 || p.at[0].coef != 1) return;
+    const ash_dim_atom atom = dims->atoms.at[p.at[0].atoms[0]].info;
+    if (atom.is_var || atom.op != ASH_DIM_MIN || (atom.a != least && atom.b != least)) return;
+    const ash_dim x = atom.a == least ? atom.b : atom.a;
+    if (x < 0) dims->exprs.at[-x - 1].min = ASH_MAX(dims->exprs.at[-x - 1].min, least);
+}
+
 ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag) {
     bool swap = ash_dims__compare(dims, a, b) > 0; /* whatever their ages are */
     const ash_dim_equality equality = {swap ? b : a, swap ? a : b};
@@ -28,7 +40,10 @@ ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag
         if (dims->equal.at[i].a == equality.a && dims->equal.at[i].b == equality.b) return ASH_OK;
     ASH_FAIL_IF(dims->equal.len == ASH_DIMS_EQUALITIES, diag, ASH_ERROR_UNSUPPORTED,
                 "more than %d pairs of dims that must be equal", ASH_DIMS_EQUALITIES);
-    return ash_vec_push(dims->allocator, &dims->equal, equality) ? ASH_OK : ASH_NO_MEMORY(diag);
+    if (!ash_vec_push(dims->allocator, &dims->equal, equality)) return ASH_NO_MEMORY(diag);
+    note_least(dims, a, b);
+    note_least(dims, b, a);
+    return ASH_OK;
 }
 
 ash_status ash_dims_require_least(ash_dims *dims, ash_dim dim, int64_t least, ash_diag *diag) {
@@ -37,9 +52,7 @@ ash_status ash_dims_require_least(ash_dims *dims, ash_dim dim, int64_t least, as
     ash_dims_bounds(dims, dim, &min, &max);
     if (min >= least || max < least) return ASH_OK;
     ASH_TRY(ash_dims_combine(dims, ASH_DIM_MIN, dim, least, &lower, diag));
-    ASH_TRY(ash_dims_require(dims, lower, least, diag));
-    dims->exprs.at[-dim - 1].min = least;
-    return ASH_OK;
+    return ash_dims_require(dims, lower, least, diag);
 }
 
 size_t ash_dims_equality_count(const ash_dims *dims) {
