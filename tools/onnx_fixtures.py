@@ -1047,6 +1047,8 @@ def two_names():
     n.output(n.op("Add", n.op("MatMul", n.op("Transpose", x, perm=[0, 2, 1]), y), n.const(np.float32(9))))
     keys, values = n.input("past_k", ["b", 2, "past", 4]), n.input("past_v", ["b", 2, "past", 4])
     bias, mask = n.input("bias", ["b", 2, "n", "total"]), n.input("mask", ["b", "total"], I64)
+    n.output(n.op("GatherElements", n.op("ReduceMax", y, axes=[1], keepdims=0), n.op("Mod", mask, n.const(np.int64(8))), axis=1))
+    n.output(n.op("MultiHeadAttention", x, x, y, num_heads=2, domain=MS))
     mask = n.op("Cast", n.op("Less", mask, n.const(np.int64(24))), to=TensorProto.INT32)
     for hidden, added in (("", bias), (mask, "")):
         attend = n.op("MultiHeadAttention", x, x, x, "", hidden, added, keys, values, num_heads=2, outs=3, domain=MS)

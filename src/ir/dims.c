@@ -539,8 +539,7 @@ static ash_status divide(ash_dims *dims, ash_dim a, ash_dim b, ash_poly *out, as
     return ASH_OK;
 }
 
-/* Brings bounds in to what has been shown of a dim and a number: small <= large. */
-static void note_order(ash_dims *dims, ash_dim small, ash_dim large) {
+void ash_dims__note_order(ash_dims *dims, ash_dim small, ash_dim large) {
     if (large < 0 && small >= 0) {
         ash_dim_expr *expr = &dims->exprs.at[-large - 1];
         expr->min = ASH_MAX(expr->min, small);
@@ -572,6 +571,7 @@ static int64_t times_to_reach(ash_dims *dims, uint32_t atom, uint32_t other, int
 static bool covers(ash_dims *dims, const ash_poly *p, const ash_poly *q) {
     const ash_poly_term *large = &p->at[0], *small = &q->at[0];
     if (p->n != 1 || q->n != 1 || large->n != small->n || large->coef < 1 || small->coef < 1) return false;
+    if (large->n < 2) return false; /* no product */
     int64_t left = large->coef / small->coef;
     uint32_t reached = 0;
     for (uint32_t i = 0; i < large->n; i++) {
@@ -597,7 +597,7 @@ static bool is_never_less(ash_dims *dims, const ash_poly *p, const ash_poly *q) 
     if (!ash_poly__add(dims, &difference, q, -1)) return false;
     if (ash_poly__nonnegative(dims, &difference)) return true;
     if (!covers(dims, p, q)) return false;
-    if (ash_dims__intern(dims, &difference, &more, NULL) == ASH_OK) note_order(dims, 0, more);
+    if (ash_dims__intern(dims, &difference, &more, NULL) == ASH_OK) ash_dims__note_order(dims, 0, more);
     return true;
 }
 
@@ -614,12 +614,12 @@ static ash_status choose(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, as
     ash_poly__load(dims, a, &p);
     ash_poly__load(dims, b, &q);
     if (is_never_less(dims, &p, &q)) {
-        note_order(dims, b, a);
+        ash_dims__note_order(dims, b, a);
         *out = op == ASH_DIM_MAX ? a : b;
         return ASH_OK;
     }
     if (is_never_less(dims, &q, &p)) {
-        note_order(dims, a, b);
+        ash_dims__note_order(dims, a, b);
         *out = op == ASH_DIM_MAX ? b : a;
         return ASH_OK;
     }

@@ -28,8 +28,7 @@ static void note_least(ash_dims *dims, ash_dim lower, ash_dim least) {
     if (p.n != 1 || p.at[0].n != 1 || p.at[0].coef != 1) return;
     const ash_dim_atom atom = dims->atoms.at[p.at[0].atoms[0]].info;
     if (atom.is_var || atom.op != ASH_DIM_MIN || (atom.a != least && atom.b != least)) return;
-    const ash_dim x = atom.a == least ? atom.b : atom.a;
-    if (x < 0) dims->exprs.at[-x - 1].min = ASH_MAX(dims->exprs.at[-x - 1].min, least);
+    ash_dims__note_order(dims, least, atom.a == least ? atom.b : atom.a);
 }
 
 ash_status ash_dims_require(ash_dims *dims, ash_dim a, ash_dim b, ash_diag *diag) {

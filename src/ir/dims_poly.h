@@ -90,6 +90,8 @@ bool ash_poly__divide(const ash_dims *dims, const ash_poly *a, const ash_poly *b
 bool ash_poly__is_const(const ash_poly *p, int64_t *value);
 /* The largest number that divides d (0: any) and all coefficients of p but the constant's. */
 uint64_t ash_poly__divisor(const ash_poly *p, uint64_t d);
+/* Brings bounds in to what is known of a dim and a number: small <= large. */
+void ash_dims__note_order(ash_dims *dims, ash_dim small, ash_dim large);
 /* Interval arithmetic; false when the bounds exceed 64 bits. */
 bool ash_poly__interval(const ash_dims *dims, const ash_poly *p, int64_t *min, int64_t *max);
 /* The same, narrowed by what quotients have in common with the rest: 2 floor(x / 2) - x is -1 or 0. */

@@ -168,6 +168,17 @@ static bool are_parts_of(const ash_import *im, ash_dim dim, const ash_dim *dims,
     return false;
 }
 
+void ash_import__at_most(ash_import *im, ash_value *value, unsigned axis, ash_dim most) {
+    const ash_dim own = ash_import__type(im, *value).dims[axis];
+    ash_dim least;
+    if (!ash_import__ok(im) || own == most || ash_dim_is_const(most)) return;
+    if (ash_dim_is_const(own))
+        ash_import__at_least(im, most, own);
+    else if (ash_dims_combine(im->graph->dims, ASH_DIM_MIN, own, most, &least, NULL) == ASH_OK &&
+             can_be(im, own, least))
+        cut_to(im, value, axis, least, least);
+}
+
 void ash_import__at_least(ash_import *im, ash_dim dim, int64_t least) {
     if (ash_import__ok(im) && !ash_dim_is_const(dim) && !ash_import__hangs_on_data(im, dim))
         im->status = ash_dims_require_least(im->graph->dims, dim, least, &im->diag);

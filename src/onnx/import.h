@@ -263,6 +263,8 @@ void ash_import__agree(ash_import *im, ash_value *values, size_t n, unsigned exc
 void ash_import__agree_on(ash_import *im, ash_value *x, unsigned i, ash_value *y, unsigned j);
 /* The same for dim `i` of x and a dim of the shape that it is brought to, unless they depend on data. */
 void ash_import__agree_with(ash_import *im, ash_value *x, unsigned i, ash_dim *dim);
+/* An axis of a value that is not known to be no longer than a dim: cut to it, on the same condition. */
+void ash_import__at_most(ash_import *im, ash_value *value, unsigned axis, ash_dim most);
 /* Makes it a condition that a size that variables say is no less than a number, where it can be. */
 void ash_import__at_least(ash_import *im, ash_dim dim, int64_t least);
 /* An axis whose size is not known to be a multiple of `by`, above zero: cut to one, on the condition that

@@ -92,19 +92,17 @@ static ash_value visible(ash_import *im, const ash_type *scores) {
     return seen;
 }
 
-void ash_onnx__agree_keys(ash_import *im, ash_value *mask, ash_value *k, ash_value *v) {
-    const ash_type m = ash_import__type(im, *mask), t = ash_import__type(im, *k);
-    if (*mask == ASH_NO_VALUE || !m.rank || t.rank != 4 || !ash_import__ok(im)) return;
-    const ash_dim own = m.dims[m.rank - 1];
-    if (ash_dim_is_const(own) || own == ash_graph_dim_min(im->graph, own, t.dims[2])) return;
-    ash_import__agree_on(im, mask, m.rank - 1, k, 2);
-    if (ash_import__ok(im)) ash_import__agree_on(im, v, 2, k, 2);
-}
-
 /* Adds the mask, or hides what a bool mask and the order of positions forbid. A mask that is shorter than
- * the keys hides the rest. */
-static ash_value mask_scores(ash_import *im, ash_value scores, ash_value mask) {
+ * the keys hides the rest; one of which that is not known must be as long. */
+static ash_value mask_scores(ash_import *im, ash_value scores) {
+    ash_value mask = ash_import__has(im, MASK) ? ash_import__in(im, MASK) : ASH_NO_VALUE;
+    const ash_type own = ash_import__type(im, mask);
     ash_type t = ash_import__type(im, scores);
+    const ash_dim length = own.rank ? own.dims[own.rank - 1] : 1;
+    if (own.rank && length != ash_graph_dim_min(im->graph, length, t.dims[3])) {
+        ash_import__agree_on(im, &mask, own.rank - 1, &scores, 3);
+        t = ash_import__type(im, scores);
+    }
     ash_value hidden = ash_scalar(im->graph, t.dtype, -INFINITY), seen = visible(im, &t);
     if (mask != ASH_NO_VALUE) {
         ash_type m = ash_import__type(im, mask);
@@ -155,16 +153,15 @@ void ash_onnx__op_attention(ash_import *im) {
     v = ash_onnx__repeat_heads(im, with_past(im, v, PAST_VALUE, 2), t.dims[1]);
     /* not sqrt(scale) on both sides: keys may be a long cache, of fewer heads, which is read as it lies */
     q = ash_build__with(im->graph, ASH_OP_MUL, q, scale);
-    ash_value steps[4], mask = ash_import__has(im, MASK) ? ash_import__in(im, MASK) : ASH_NO_VALUE;
-    ash_onnx__agree_keys(im, &mask, &k, &v);
-    steps[AFTER_PRODUCT] = ash_matmul(im->graph, q, ash_build__swap(im->graph, k, 2, 3));
+    ash_value steps[4];
+    steps[AFTER_PRODUCT] = ash_onnx__matmul(im, q, ash_build__swap(im->graph, k, 2, 3));
     steps[AFTER_SOFTCAP] =
         ash_onnx__softcap(im, steps[AFTER_PRODUCT], ash_import__attr_float(im, "softcap", 0));
     if (!ash_import__ok(im)) return;
-    steps[AFTER_MASK] = mask_scores(im, steps[AFTER_SOFTCAP], mask);
+    steps[AFTER_MASK] = mask_scores(im, steps[AFTER_SOFTCAP]);
     steps[AFTER_SOFTMAX] =
         ash_cast(im->graph, weights(im, ash_cast(im->graph, steps[AFTER_MASK], wide)), t.dtype);
-    ash_value y = ash_matmul(im->graph, steps[AFTER_SOFTMAX], v);
+    ash_value y = ash_onnx__matmul(im, steps[AFTER_SOFTMAX], v);
     if (ash_import__in_type(im, Q).rank == 3) y = ash_onnx__merge_heads(im, y);
     ash_import__out(im, 0, y);
     if (mode >= AFTER_PRODUCT && mode <= AFTER_SOFTMAX) ash_import__out(im, 3, steps[mode]);

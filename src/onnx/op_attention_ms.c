@@ -7,12 +7,7 @@
 
 /* x, and operand k added to it where that is given. */
 static ash_value plus(ash_import *im, ash_value x, size_t k) {
-    return ash_import__has(im, k) ? ash_add(im->graph, x, ash_import__in(im, k)) : x;
-}
-
-/* Operand k, or no value. */
-static ash_value given(ash_import *im, size_t k) {
-    return ash_import__has(im, k) ? ash_import__in(im, k) : ASH_NO_VALUE;
+    return ash_import__has(im, k) ? ash_onnx__binary(im, ASH_OP_ADD, x, ash_import__in(im, k)) : x;
 }
 
 /* True and a failure when an attribute asks for what there is not here. */
@@ -33,7 +28,7 @@ static double scale_of(ash_import *im, ash_value q) {
 /* scale * q k', [batch, heads, queries, keys] */
 static ash_value scores_of(ash_import *im, ash_value q, ash_value k) {
     q = ash_build__with(im->graph, ASH_OP_MUL, q, scale_of(im, q));
-    return ash_matmul(im->graph, q, ash_build__swap(im->graph, k, 2, 3));
+    return ash_onnx__matmul(im, q, ash_build__swap(im->graph, k, 2, 3));
 }
 
 /* --- MultiHeadAttention and Attention ------------------------------------------------------------- */
@@ -70,15 +65,20 @@ static ash_value hidden(ash_import *im, ash_value mask, const ash_type *scores) 
 
 /* Adds to the scores: a large negative number where the mask hides a key, the lowest one where a query
  * comes before it, and the bias. */
-static ash_value masked(ash_import *im, ash_value scores, const heads *h, ash_value mask, ash_value bias) {
+static ash_value masked(ash_import *im, ash_value scores, const heads *h) {
     ash_type t = ash_import__type(im, scores);
     ash_value zero = ash_scalar(im->graph, t.dtype, 0);
-    if (mask != ASH_NO_VALUE) {
+    if (ash_import__has(im, h->mask)) {
+        ash_value mask = ash_import__in(im, h->mask);
+        const unsigned rank = ash_import__type(im, mask).rank;
+        if (rank > 1) ash_import__agree_on(im, &mask, rank - 1, &scores, 3);
+        t = ash_import__type(im, scores);
         double filter = ash_import__attr_float(im, "mask_filter_value", -10000);
         ash_value low = ash_scalar(im->graph, t.dtype, filter);
         scores = ash_add(im->graph, scores, ash_select(im->graph, hidden(im, mask, &t), low, zero));
     }
-    if (bias != ASH_NO_VALUE) scores = ash_onnx__binary(im, ASH_OP_ADD, scores, bias);
+    scores = plus(im, scores, h->bias);
+    t = ash_import__type(im, scores);
     if (ash_import__attr_int(im, "unidirectional", 0)) {
         ash_value key = ash_iota(im->graph, ASH_I64, &t.dims[2], 2, 1),
                   query = ash_iota(im->graph, ASH_I64, &t.dims[2], 2, 0);
@@ -90,16 +90,10 @@ static ash_value masked(ash_import *im, ash_value scores, const heads *h, ash_va
 }
 
 /* Result 0, and the weights as result `k_weights`. */
-static void attend(ash_import *im, heads *h, size_t k_weights) {
+static void attend(ash_import *im, const heads *h, size_t k_weights) {
     if (!ash_import__ok(im)) return;
-    ash_value mask = given(im, h->mask), bias = given(im, h->bias);
-    const unsigned rank = ash_import__type(im, mask).rank;
-    if (rank == 2 || rank == 3) ash_onnx__agree_keys(im, &mask, &h->k, &h->v);
-    ash_onnx__agree_keys(im, &bias, &h->k, &h->v);
-    if (!ash_import__ok(im)) return;
-    ash_value weights =
-        ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h, mask, bias), 1u << 3, false);
-    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_matmul(im->graph, weights, h->v)));
+    ash_value weights = ash_onnx__softmax(im, masked(im, scores_of(im, h->q, h->k), h), 1u << 3, false);
+    ash_import__out(im, 0, ash_onnx__merge_heads(im, ash_onnx__matmul(im, weights, h->v)));
     ash_import__out(im, k_weights, weights);
 }
 

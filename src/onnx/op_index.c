@@ -52,10 +52,8 @@ void ash_onnx__op_gather_elements(ash_import *im) {
     unsigned axis = ash_import__axis(im, ash_import__attr_int(im, "axis", 0), type.rank);
     if (!ash_import__ok(im)) return;
     check_indices(im, 1, &type.dims[axis], 1);
-    for (unsigned i = 0; i < ASH_MIN(type.rank, of.rank) && ash_import__ok(im); i++) {
-        const ash_dim least = ash_graph_dim_min(im->graph, type.dims[i], of.dims[i]);
-        if (i != axis && least != of.dims[i]) ash_import__agree_on(im, &x, i, &indices, i);
-    }
+    for (unsigned i = 0; i < ASH_MIN(type.rank, of.rank); i++)
+        if (i != axis) ash_import__at_most(im, &indices, i, type.dims[i]);
     ash_import__out(im, 0, ash_gather_elements(im->graph, x, indices, axis));
 }
 

@@ -106,10 +106,6 @@ ash_value ash_onnx__binary(ash_import *im, ash_op op, ash_value a, ash_value b);
 ash_value ash_onnx__where(ash_import *im, ash_value condition, ash_value a, ash_value b);
 ash_value ash_onnx__matmul(ash_import *im, ash_value a, ash_value b);
 
-/* The same of keys and values [batch, heads, length, size] and of a mask or bias (or no value), whose last
- * dim counts the keys, unless it is never more. (op_attention.c) */
-void ash_onnx__agree_keys(ash_import *im, ash_value *mask, ash_value *k, ash_value *v);
-
 /* Activations, also of the recurrent operators. */
 ash_value ash_onnx__leaky_relu(ash_import *im, ash_value x, double alpha);
 ash_value ash_onnx__elu(ash_import *im, ash_value x, double alpha);
