@@ -578,6 +578,43 @@ static void test_streams_are_asked_for(void **state) {
     assert_int_equal(count_asked(6, *narrow, 2, 4096, NULL), once);
 }
 
+/* What a softmax of rows, of a number of columns or of at most so many, asks for; *near as above. */
+static unsigned count_of_rows(int64_t rows, int64_t columns, bool open, const ash_target *target,
+                              unsigned *near) {
+    ash_graph *g = new_graph();
+    ash_diag diag;
+    ash_program *p;
+    ash_value x = INPUT(g, "x", rows, open ? ash_graph_var(g, "n", 1, columns) : columns);
+    ash_graph_output(g, "y", ash_softmax(g, x, 1));
+    const int64_t some[] = {columns, 100, 3};
+    for (size_t i = 0; i < (open ? ASH_COUNT(some) : 1); i++) interpreted_as(g, g, target, &some[i], 1e-6);
+    assert_ok(ash_program__lower(g, target, NULL, &p, &diag));
+    unsigned found = count(p, ASH_NEST_PREFETCH);
+    *near = count_near(p);
+    ash_program__free(p);
+    ash_graph_destroy(g);
+    return found;
+}
+
+/* The second loop over a row asks for the lines of the next one, unless all rows are near. */
+static void test_next_row_is_asked_for(void **state) {
+    (void)state;
+    for (size_t i = 1; i < ASH_COUNT(targets); i++) {
+        ash_target target = targets[i];
+        const unsigned lines = 4 * target.vector_bytes / 64; /* of a step of four registers */
+        unsigned near;
+        target.l1_bytes = 8 << 10;
+        assert_int_equal(count_of_rows(20, 256, false, &target, &near), lines);
+        assert_int_equal(near, lines);
+        assert_int_equal(count_of_rows(20, 256, true, &target, &near), lines);
+        assert_int_equal(near, lines);
+        assert_int_equal(count_of_rows(4, 1280, false, &target, &near), lines);
+        assert_int_equal(near, 0); /* it would drive out the present row */
+        assert_int_equal(count_of_rows(7, 256, false, &target, &near), 0);
+        assert_int_equal(count_of_rows(1, 2560, false, &target, &near), 0); /* there is none */
+    }
+}
+
 /* --- ends --------------------------------------------------------------------------------------------- */
 
 /* x with so many elements in front along an axis, and behind: reflected, or the first and last one. */
@@ -799,6 +836,7 @@ int main(void) {
         cmocka_unit_test(test_across_rows),
         cmocka_unit_test(test_signed_zeros),
         cmocka_unit_test(test_streams_are_asked_for),
+        cmocka_unit_test(test_next_row_is_asked_for),
         cmocka_unit_test(test_open_rows_ask),
         cmocka_unit_test(test_backwards),
     };

@@ -184,6 +184,8 @@ void ash_loops__choose_kept(ash_loops *l);
  * first to compute is stored. */
 void ash_loops__recall(ash_loops *l);
 void ash_loops__keep(ash_loops *l);
+/* In a reduction over a row that an earlier one has read: asks for the same place of the next row. */
+void ash_loops__ask_ahead(ash_loops *l);
 /* Between the loops of a row: what is computed from the reductions so far, and is the same all along the
  * row, becomes known. So there is one of it, however many loops over vectors of how many widths read it. */
 void ash_loops__share(ash_loops *l);

@@ -214,6 +214,39 @@ void ash_loops__keep(ash_loops *l) {
     }
 }
 
+/* The second loop over a row has it near and computes: what the first one waits for in the next row comes
+ * beside that. Stores of a last loop leave no room for it. */
+void ash_loops__ask_ahead(ash_loops *l) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    const ash_target *target = k->low->target;
+    const int64_t line = target->costs.line_bytes;
+    if (l->loop != 1 || !l->vector_inner || !l->n_outer || target->kind != ASH_TARGET_CPU ||
+        k->lanes != l->lanes || k->mask != ASH_NO_REF || ash_kern_lost(k))
+        return;
+    for (uint16_t b = 0; b < k->uses.len; b++) {
+        const ash_kern_use use = k->uses.at[b];
+        const int64_t element = (int64_t)ash_dtype_size(ash_nest_dtype(n, b));
+        int64_t stride;
+        ash_ix row;
+        if (!use.read || !use.single || use.written ||
+            !ash_ix_lane_stride(&k->ixs, use.linear, k->vsym, k->lanes, k->aligned, &stride) ||
+            stride != 1 || !ash_ix_stride(&k->ixs, use.linear, l->outer[l->n_outer - 1].sym, &row))
+            continue;
+        const int64_t longest = ash_ix_sum(&k->ixs, row).max;
+        if (longest < 1 || ash_ix_sum(&k->ixs, use.linear).max < target->l1_bytes / element) continue;
+        const bool far = longest > target->l1_bytes / 2 / element;
+        ash_ref next = ash_kern_index(k, ash_ix_add(&k->ixs, use.linear, row));
+        for (int64_t i = 0; i < k->lanes; i += line / element) {
+            ash_ref at = ash_nest_binary(n, ASH_OP_ADD, next, ash_nest_index(n, i));
+            if (far)
+                ash_nest_prefetch_far(n, b, at);
+            else
+                ash_nest_prefetch(n, b, at, false);
+        }
+    }
+}
+
 static bool is_known(const ash_kern *k, ash_value value) {
     for (size_t i = 0; i < k->known.len; i++)
         if (k->known.at[i].value == value) return true;

@@ -55,6 +55,7 @@ static void reduce_once(ash_loops *l, void *arg) {
     const bool full = !l->vector_inner || l->lanes == 1 || (k->lanes == l->lanes && k->mask == ASH_NO_REF);
     size_t known = k->known.len;
     ash_loops__recall(l);
+    ash_loops__ask_ahead(l);
     for (unsigned i = 0; i < r->node->n_outs; i++) {
         accumulator *a = &r->acc[i][full ? FULL : k->lanes > 1 ? NARROW : SCALAR];
         a->used = true;
