@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 
-from onnx_fixtures import write
+from fixtures.folder import write
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
