@@ -52,9 +52,10 @@ struct ash_code_target {
 
     LLVMValueRef (*round)(ash_emit *e, ash_op op, LLVMValueRef a); /* FLOOR, CEIL, TRUNC, ROUND */
     LLVMValueRef (*scale)(ash_emit *e, LLVMValueRef q,
-                          LLVMValueRef n);                 /* (1 + q) * 2^n, n whole, rounded once */
-    LLVMValueRef (*from_f16)(ash_emit *e, LLVMValueRef a); /* 16 bits to f32 */
-    LLVMValueRef (*to_f16)(ash_emit *e, LLVMValueRef a);   /* f32 to 16 bits, ties to even */
+                          LLVMValueRef n); /* (1 + q) * 2^n, n whole, rounded once */
+    LLVMValueRef (*or_nan)(ash_emit *e, LLVMValueRef a, LLVMValueRef b); /* a, or a NaN where b is one */
+    LLVMValueRef (*from_f16)(ash_emit *e, LLVMValueRef a);               /* 16 bits to f32 */
+    LLVMValueRef (*to_f16)(ash_emit *e, LLVMValueRef a);                 /* f32 to 16 bits, ties to even */
 
     /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);

@@ -30,6 +30,8 @@ static LLVMValueRef min_max(ash_emit *e, bool max, LLVMValueRef a, LLVMValueRef 
     LLVMValueRef first = LLVMBuildFCmp(e->b, max ? LLVMRealUGE : LLVMRealULE, a, b, "");
     LLVMValueRef out = LLVMBuildSelect(e->b, first, a, b, "");
     if (known_number(b, true)) return out;
+    LLVMValueRef own = e->kind->or_nan ? e->kind->or_nan(e, out, b) : NULL;
+    if (own) return own;
     return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, ""), b, out, "");
 }
 

@@ -173,6 +173,17 @@ static val scale(ash_emit *e, val q, val n) {
     return ash_emit__intrinsic(e, name, NULL, 0, args, lanes == 16 ? 5 : 4);
 }
 
+/* A comparison is a NaN where it holds. Where masks have registers of their own, a choice under one is as
+ * quick. */
+static val or_nan(ash_emit *e, val a, val b) {
+    const unsigned lanes = ash_emit__lanes(a);
+    if (!(e->features & X86) || e->target->masks == 1 || lanes == 1) return NULL;
+    LLVMTypeRef words = ash_emit__type(e, is_single(a) ? ASH_I32 : ASH_I64, lanes);
+    val broken = LLVMBuildSExt(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, ""), words, "");
+    val out = LLVMBuildOr(e->b, LLVMBuildBitCast(e->b, a, words, ""), broken, "");
+    return LLVMBuildBitCast(e->b, out, LLVMTypeOf(a), "");
+}
+
 static val from_f16(ash_emit *e, val a) {
     return e->features & F16 ? ash_emit__from_f16(e, a) : NULL;
 }
@@ -492,6 +503,7 @@ const ash_code_target ash_code__host = {
     .stop = stop,
     .round = round_to,
     .scale = scale,
+    .or_nan = or_nan,
     .from_f16 = from_f16,
     .to_f16 = to_f16,
     .dot4 = dot4,
