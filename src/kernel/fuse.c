@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fuse.h"
 
-#include "index.h"
-
-/* A value is computed by going back through the nodes that are evaluated by demand, one call deeper for
- * each, and its index is rewritten by each of them. Both are bounded, so that lowering needs little stack
- * and time that grows with the nodes: past these numbers a value is stored. */
-enum {
-    MAX_DEPTH = 96, /* nodes one behind the other */
-    MAX_TURNS = 3   /* reshapes that regroup dims: each multiplies the terms of an address by the rank */
-};
-
 /* What the users of a value ask of it, as far as they have been visited. */
 typedef enum request_state {
     UNUSED,
@@ -40,12 +30,11 @@ typedef struct fuser {
      * that repeats it along some axes before the reduction itself is seen: most often that one follows, and
      * makes the group rows. */
     bool *from_reduction;
-    bool *meets;  /* per value: computed element by element from results of several reductions */
-    bool *light;  /* per value: made of one byte, of positions, or of one number that is stored beside it,
+    bool *meets; /* per value: computed element by element from results of several reductions */
+    bool *light; /* per value: made of one byte, of positions, or of one number that is stored beside it,
                      and computed anew by each group that reads it */
-    bool *packed; /* per value: must lie in memory in its own order, also as the result of movement */
+    ash_packing packing; /* what has to lie in memory in its own order */
     bool fuse, alone;
-    bool failed; /* out of memory */
 } fuser;
 
 bool ash_op_is_virtual(ash_op op) {
@@ -151,8 +140,7 @@ static void through_reshape(const ash_type *in, const ash_type *out, request *r)
     }
 }
 
-/* Whether a reshape does more than add and drop dims of 1. */
-static bool regroups(const ash_graph *graph, const ash_node *node) {
+bool ash_fuse__regroups(const ash_graph *graph, const ash_node *node) {
     if (node->op != ASH_OP_RESHAPE) return false;
     request r = {.state = LABELLED};
     through_reshape(ash_graph__type(graph, node->ins[0]), ash_graph__type(graph, node->out), &r);
@@ -164,7 +152,7 @@ static request behind(const fuser *f, const ash_node *node, request r) {
     const ash_type *in = ash_graph__type(f->graph, node->ins[0]),
                    *out = ash_graph__type(f->graph, node->out);
     r = one_further(r);
-    r.turns += regroups(f->graph, node);
+    r.turns += ash_fuse__regroups(f->graph, node);
     if (r.state == LABELLED) {
         request from = r;
         memset(r.labels, ASH_LABEL_NONE, sizeof r.labels);
@@ -394,95 +382,6 @@ static bool new_group(fuser *f, uint32_t n) {
     return ash_vec_push(f->fusion->allocator, &f->fusion->groups, g);
 }
 
-/* Begins with an index of a value, in a symbol for each dim. */
-static void any_index(const fuser *f, ash_value value, ash_ixs *ixs, ash_sym *syms, ash_ix *at) {
-    ash_ixs_init(ixs, f->fusion->allocator, f->graph->dims);
-    const ash_type *type = ash_graph__type(f->graph, value);
-    for (unsigned d = 0; d < type->rank; d++) {
-        syms[d] = ash_ix_new_sym(ixs, type->dims[d]);
-        at[d] = ash_ix_sym(ixs, syms[d]);
-    }
-}
-
-/* Where the element at an index lies of what movement makes of a stored value: an address. Changes `at`. */
-static ash_ix address_behind(const fuser *f, ash_value value, ash_ixs *ixs, ash_ix *at) {
-    const ash_graph *g = f->graph;
-    ash_ix to[ASH_MAX_RANK] = {0}, linear = ash_ix_const(ixs, 0);
-    unsigned depth = 0, turns = 0;
-    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value]) {
-        const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
-        turns += regroups(g, node);
-        if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) break;
-        if (++depth > MAX_DEPTH || turns > MAX_TURNS) break;
-        ash_ix_behind(ixs, g, node, at, to);
-        memcpy(at, to, sizeof to);
-        value = node->ins[0];
-    }
-    const ash_type *type = ash_graph__type(g, value);
-    for (unsigned d = 0; d < type->rank; d++)
-        linear = ash_ix_add(ixs, ash_ix_mul(ixs, linear, type->dims[d]), at[d]);
-    return linear;
-}
-
-/* Whether neighbours along a dim of what movement makes of a stored value lie at one distance: everywhere,
- * or in runs. */
-static bool stride_along(fuser *f, ash_value value, unsigned dim, bool runs, int64_t *stride) {
-    const unsigned lanes = runs ? (unsigned)f->costs->read_run : 2;
-    ash_sym syms[ASH_MAX_RANK];
-    ash_ix at[ASH_MAX_RANK] = {0};
-    ash_ixs ixs;
-    any_index(f, value, &ixs, syms, at);
-    bool even =
-        ash_ix_lane_stride(&ixs, address_behind(f, value, &ixs, at), syms[dim], lanes, runs, stride);
-    f->failed |= ixs.failed && !ixs.too_large;
-    ash_ixs_free(&ixs);
-    return even;
-}
-
-/* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
- * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
- * and a copy would gain nothing. Without the second there are no tiles of rows. Neighbours whose
- * distance is that of one set of the cache do not stay there until the next tile reads beside them. */
-static bool lies_evenly(fuser *f, ash_value value) {
-    const ash_type *type = ash_graph__type(f->graph, value);
-    unsigned rank = type->rank;
-    int64_t stride;
-    if (rank == 0) return true;
-    if (!stride_along(f, value, rank - 1, true, &stride)) return false;
-    return rank == 1 ||
-           ((!stride || stride * (int64_t)ash_dtype_size(type->dtype) % f->costs->set_bytes != 0) &&
-            stride_along(f, value, rank - 2, false, &stride));
-}
-
-/* Whether neighbours along a dim are neighbours in memory, in runs, or one element. */
-static bool lies_close(fuser *f, ash_value value, unsigned dim) {
-    int64_t stride;
-    return stride_along(f, value, dim, true, &stride) && stride <= 1;
-}
-
-/* Whether what a window or a gather reads often should lie in memory as it is named: where the vectors of
- * its group, which run along the root's last axis, would not find neighbours. */
-static bool needs_order(fuser *f, const ash_node *node, const ash_group *g, const request *r) {
-    unsigned rank = ash_graph__type(f->graph, node->out)->rank, d = 0;
-    if (r->state != LABELLED || g->n_root_axes == 0) return false;
-    while (d < rank && r->labels[d] != (int)g->n_root_axes - 1) d++;
-    if (d == rank) return false;
-    if (node->op == ASH_OP_GATHER) {
-        unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS),
-                 indices = ash_graph__type(f->graph, node->ins[1])->rank;
-        if (d >= axis && d < axis + indices) return false;
-        if (d >= axis) d = d + 1 - indices;
-    }
-    return !lies_close(f, node->ins[0], d);
-}
-
-/* Whether a gather has as many elements as its operand, or more. */
-static bool reads_all(const fuser *f, const ash_node *node) {
-    const ash_type *x = ash_graph__type(f->graph, node->ins[0]);
-    return ash_type_max_count(f->graph->dims, ash_graph__type(f->graph, node->out)) >=
-           ash_type_max_count(f->graph->dims, x);
-}
-
 /* Whether a value is picked from another one along one axis, at constant indices, or at those of a list,
  * which lies in memory: a gather from it then goes through to that one, for one more index. */
 static bool picks(const fuser *f, ash_value value) {
@@ -506,54 +405,6 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     g->extents[g->n_axes++] = scores->dims[scores->rank - 1];
     ask(f, node->ins[0], &r);
     return true;
-}
-
-/* What an operand with channels in blocks lies in, where it is nothing but some blocks of that. */
-static ash_value behind_blocks(const fuser *f, ash_value value) {
-    for (;;) {
-        const ash_value_info *info = ash_graph__value(f->graph, value);
-        const ash_node *node = info->kind == ASH_VALUE_NODE ? &f->graph->nodes.at[info->node] : NULL;
-        if (!node || node->op != ASH_OP_SLICE || ash_node_list(node, ASH_ATTR_STEPS)[1] != 1) return value;
-        const ash_type *all = ash_graph__type(f->graph, node->ins[0]);
-        for (unsigned d = 0; d < all->rank; d++)
-            if (d != 1 && info->type.dims[d] != all->dims[d]) return value;
-        value = node->ins[0];
-    }
-}
-
-/* Whether a value that movement makes is taken out of dims that lie otherwise, as channels are out of
- * blocks: then what a window reads beside the edge of an image has no address of its own. */
-static bool is_regrouped(const fuser *f, ash_value value) {
-    const ash_graph *g = f->graph;
-    while (ash_graph__value(g, value)->kind == ASH_VALUE_NODE && !f->packed[value]) {
-        const ash_node *node = &g->nodes.at[ash_graph__value(g, value)->node];
-        if (!ash_op_is_virtual(node->op) || node->op == ASH_OP_IOTA) return false;
-        if (node->op == ASH_OP_RESHAPE && regroups(g, node)) return true;
-        value = node->ins[0];
-    }
-    return false;
-}
-
-/* The queries that a product of scores reads as they lie, terms side by side, and packs itself, or
- * ASH_NO_VALUE: it finds them packed, which costs nothing where they are constants. */
-static ash_value query_as_it_lies(fuser *f, const ash_node *node) {
-    const unsigned rank = ash_graph__type(f->graph, node->ins[1])->rank;
-    int64_t stride;
-    ash_sym syms[ASH_MAX_RANK];
-    ash_ix at[ASH_MAX_RANK] = {0};
-    ash_ixs ixs;
-    if (!ash_node_int(node, ASH_ATTR_B_BLOCK) || f->fusion->constant[node->ins[1]] ||
-        ash_graph__type(f->graph, node->ins[1])->dims[rank - 2] < 1)
-        return ASH_NO_VALUE;
-    any_index(f, node->ins[1], &ixs, syms, at);
-    ash_value query = ash_attend__query(f->graph, &ixs, node, at);
-    ash_ix linear = address_behind(f, query, &ixs, at);
-    bool close =
-        ash_ix_lane_stride(&ixs, linear, syms[rank - 2], (unsigned)f->costs->read_run, true, &stride) &&
-        stride == 1;
-    f->failed |= ixs.failed && !ixs.too_large;
-    ash_ixs_free(&ixs);
-    return close ? query : ASH_NO_VALUE;
 }
 
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
@@ -603,7 +454,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     default: break;
     }
     bool attends = node->op == ASH_OP_ATTEND && ask_scores(f, node, g, &r);
-    const ash_value query = g->scores == n ? query_as_it_lies(f, node) : ASH_NO_VALUE;
+    const ash_value query = g->scores == n ? ash_fuse__query_as_it_lies(&f->packing, node) : ASH_NO_VALUE;
     for (unsigned i = attends; i < node->n_ins; i++) {
         request through = {.state = REARRANGED, .group = group, .depth = r.depth, .turns = r.turns};
         memset(through.labels, ASH_LABEL_NONE, sizeof through.labels);
@@ -612,27 +463,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
         else
             ask_stored(f, i == 1 && query != ASH_NO_VALUE ? query : node->ins[i], &r);
     }
-    for (unsigned i = 0; node->op == ASH_OP_MATMUL_BITS && i < node->n_ins; i++)
-        f->packed[node->ins[i]] = true;
-    const bool product = ash_op__is_matmul(node->op), conv = ash_op__is_conv(node->op),
-               by_packed = product && ash_node_int(node, ASH_ATTR_B_BLOCK);
-    if (by_packed && query == ASH_NO_VALUE) f->packed[node->ins[1]] = true;
-    if (product && !lies_evenly(f, node->ins[0])) f->packed[node->ins[0]] = true;
-    if (by_packed && ash_node__terms(f->graph, node) > 1 && /* neighbours to a step */
-        !lies_close(f, node->ins[0], ash_graph__type(f->graph, node->ins[0])->rank - 1))
-        f->packed[node->ins[0]] = true;
-    if (node->op == ASH_OP_ATTEND &&
-        !lies_close(f, node->ins[1], ash_graph__type(f->graph, node->out)->rank - 1))
-        f->packed[node->ins[1]] = true;
-    bool often = g->kind == ASH_GROUP_POOL || (node->op == ASH_OP_GATHER && reads_all(f, node));
-    if (often && needs_order(f, node, g, &r)) f->packed[node->ins[0]] = true;
-    bool tiled = conv && ash_node_int(node, ASH_ATTR_W_BLOCK);
-    if (tiled) f->packed[node->ins[1]] = true;
-    if (conv && (ash_node_int(node, ASH_ATTR_X_BLOCK) || (tiled && is_regrouped(f, node->ins[0]))))
-        f->packed[behind_blocks(f, node->ins[0])] = true;
-    if (node->op == ASH_OP_WINOGRAD)
-        f->packed[behind_blocks(f, node->ins[0])] = f->packed[node->ins[1]] = true;
-    if (node->op == ASH_OP_CONV_WEIGHTS) f->packed[node->ins[0]] = f->packed[node->ins[1]] = true;
+    ash_fuse__pack_operands(&f->packing, node, g, r.state == LABELLED ? r.labels : NULL, query);
 }
 
 /* The same for a reduction, whose operand has labels of its own. Fails when the group's axes do not fit. */
@@ -677,12 +508,13 @@ static bool may_lie_beside(const fuser *f, const ash_node *node, const request *
 static bool is_deep(const fuser *f, const ash_node *node) {
     const request *r = &f->requests[node->out];
     return node->n_ins && (ash_op_is_virtual(node->op) || is_pointwise(f, node)) &&
-           (r->depth >= MAX_DEPTH || r->turns + regroups(f->graph, node) > MAX_TURNS);
+           (r->depth >= ASH_FUSE_MAX_DEPTH ||
+            r->turns + ash_fuse__regroups(f->graph, node) > ASH_FUSE_MAX_TURNS);
 }
 
 static ash_status visit(fuser *f, uint32_t n, const bool *stored, ash_diag *diag) {
     const ash_node *node = &f->graph->nodes.at[n];
-    bool must_store = f->packed[node->out] || f->fusion->moved[node->out] || is_deep(f, node) ||
+    bool must_store = f->packing.packed[node->out] || f->fusion->moved[node->out] || is_deep(f, node) ||
                       node->n_outs > 1 || node->op == ASH_OP_MATMUL_LIBRARY; /* which does that alone */
     for (unsigned i = 0; i < node->n_outs; i++) must_store |= stored[node->out + i];
     request *r = &f->requests[node->out];
@@ -761,18 +593,19 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
                .costs = costs,
                .fusion = out,
                .late = options->late,
+               .packing = {.graph = graph, .costs = costs, .constant = out->constant},
                .fuse = options->fuse,
                .alone = options->alone};
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);
     f.from_reduction = ash_mem_calloc(a, values, sizeof *f.from_reduction);
-    f.packed = ash_mem_calloc(a, values, sizeof *f.packed);
+    f.packing.packed = ash_mem_calloc(a, values, sizeof *f.packing.packed);
     f.light = ash_mem_calloc(a, values, sizeof *f.light);
     f.nearest = ash_mem_calloc(a, values, sizeof *f.nearest);
     f.meets = ash_mem_calloc(a, values, sizeof *f.meets);
     out->beside = ash_mem_calloc(a, nodes, sizeof *out->beside);
     ash_status status = ASH_OK;
     if (!out->group_of || !out->labels || !out->constant || !out->moved || !f.requests ||
-        !f.from_reduction || !f.packed || !f.light || !f.nearest || !f.meets || !out->beside) {
+        !f.from_reduction || !f.packing.packed || !f.light || !f.nearest || !f.meets || !out->beside) {
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
@@ -792,12 +625,12 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
             goto done;
         }
     }
-    if (f.failed || !list_members(out)) status = ASH_NO_MEMORY(diag);
+    if (f.packing.failed || !list_members(out)) status = ASH_NO_MEMORY(diag);
 done:
     ash_mem_free(a, f.nearest, values, sizeof *f.nearest);
     ash_mem_free(a, f.meets, values, sizeof *f.meets);
     ash_mem_free(a, f.light, values, sizeof *f.light);
-    ash_mem_free(a, f.packed, values, sizeof *f.packed);
+    ash_mem_free(a, f.packing.packed, values, sizeof *f.packing.packed);
     ash_mem_free(a, f.from_reduction, values, sizeof *f.from_reduction);
     ash_mem_free(a, f.requests, values, sizeof *f.requests);
     return status;

@@ -101,6 +101,37 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
                             ash_diag *diag);
 void ash_fusion_free(ash_fusion *fusion);
 
+/* A value is computed by going back through the nodes that are evaluated by demand, one call deeper for
+ * each, and its index is rewritten by each of them. Both are bounded, so that lowering needs little stack
+ * and time that grows with the nodes: past these numbers a value is stored. */
+enum {
+    ASH_FUSE_MAX_DEPTH = 96, /* nodes one behind the other */
+    ASH_FUSE_MAX_TURNS = 3   /* reshapes that regroup dims: each multiplies the terms of an address by the
+                                rank */
+};
+
+/* fuse.c: whether a reshape does more than add and drop dims of 1; false for all other nodes. */
+bool ash_fuse__regroups(const ash_graph *graph, const ash_node *node);
+
+/* fuse_pack.c: which values have to lie in memory in their own order, as far as their readers have been
+ * placed. */
+typedef struct ash_packing {
+    const ash_graph *graph;
+    const ash_costs *costs;
+    const bool *constant; /* per value */
+    bool *packed; /* per value: must lie in memory in its own order, also as the result of movement */
+    bool failed;  /* out of memory */
+} ash_packing;
+
+/* The queries that a product of scores reads as they lie, terms side by side, and packs itself, or
+ * ASH_NO_VALUE: it finds them packed, which costs nothing where they are constants. */
+ash_value ash_fuse__query_as_it_lies(ash_packing *p, const ash_node *node);
+/* Marks what a node of a group reads and has to find packed. `labels`: the group's axes along the dims of
+ * its result, or NULL where the group rearranges that; `query`: what the function above says of a product
+ * of scores, else ASH_NO_VALUE. */
+void ash_fuse__pack_operands(ash_packing *p, const ash_node *node, const ash_group *g, const int8_t *labels,
+                             ash_value query);
+
 /* fuse_light.c: marks the values that are the same in every execution, and those that are made of
  * reductions' results element by element; per value. */
 void ash_fuse__mark_constants(const ash_graph *graph, bool *constant);
