@@ -6,15 +6,21 @@
 #include "differential.h"
 #include "nest_interp.h"
 
-/* How many instructions of a kind the fused kernels of a graph have. */
+/* How many instructions of a kind the nests of a program have. */
+static inline unsigned test_count(const ash_program *p, ash_nest_op op) {
+    unsigned found = 0;
+    for (size_t i = 0; i < p->nests.len; i++)
+        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) found += p->nests.at[i].code.at[k].op == op;
+    return found;
+}
+
+/* How many the fused kernels of a graph have. */
 static inline unsigned test_count_lowered(const ash_graph *g, const ash_target *target, ash_nest_op op) {
     ash_program *p;
     ash_diag diag;
     ash_lower_options options = {.fuse = true};
-    unsigned n = 0;
     assert_ok(ash_program__lower(g, target, &options, &p, &diag));
-    for (size_t i = 0; i < p->nests.len; i++)
-        for (size_t k = 0; k < p->nests.at[i].code.len; k++) n += p->nests.at[i].code.at[k].op == op;
+    unsigned n = test_count(p, op);
     ash_program__free(p);
     return n;
 }
@@ -85,6 +91,15 @@ static inline void test_interpreted(const ash_graph *g, const ash_target *target
                                     const ash_lower_options *options, const int64_t *vars,
                                     const ash_wide *inputs, ash_wide *expected, double tolerance) {
     test_interpreted_each(g, target, options, &(test_values){vars, inputs, NULL}, &expected, 1, tolerance);
+}
+
+/* What a form of a graph computes, interpreted, beside the reference. */
+static inline void test_interpreted_as(const ash_graph *g, const ash_graph *form, const ash_target *target,
+                                       const int64_t *vars, double tolerance) {
+    ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
+    test_interpreted(form, target, NULL, vars, inputs, expected, tolerance);
+    test_free_expected(g, expected);
+    test_free_inputs(g, inputs);
 }
 
 #endif

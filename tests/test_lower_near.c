@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is read without gathering: indices from tables of constants that are lines, stairs or runs, lanes
  * that lie close together, and lanes that take elements of several rows in turn; and windows: columns that
- * are a loop, depthwise ones row by row, long ones, maxima of lines; and what is asked for ahead. Each
- * graph is optimised and lowered for several targets, and interpreted: results are compared with the
- * evaluator, and no byte beside an operand is touched. */
+ * are a loop, depthwise ones row by row, long ones, maxima of lines. Each graph is optimised and lowered
+ * for several targets, and interpreted: results are compared with the evaluator, and no byte beside an
+ * operand is touched. */
 #include "interpreted.h"
 #include "ir/build.h"
 #include "opt/opt.h"
@@ -17,23 +17,6 @@ static int setup(void **state) {
     for (size_t i = 0; i < ASH_COUNT(names); i++)
         if (ash_target__named(names[i], &targets[i], NULL) != ASH_OK) return 1;
     return open_context(1);
-}
-
-/* How many instructions of a kind the nests of a program have. */
-static unsigned count(const ash_program *p, ash_nest_op op) {
-    unsigned found = 0;
-    for (size_t i = 0; i < p->nests.len; i++)
-        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) found += p->nests.at[i].code.at[k].op == op;
-    return found;
-}
-
-/* What a form of a graph computes, interpreted, beside the reference. */
-static void interpreted_as(const ash_graph *g, const ash_graph *form, const ash_target *target,
-                           const int64_t *vars, double tolerance) {
-    ash_wide *inputs = test_inputs(g, vars), *expected = test_expected(g, inputs, vars);
-    test_interpreted(form, target, NULL, vars, inputs, expected, tolerance);
-    test_free_expected(g, expected);
-    test_free_inputs(g, inputs);
 }
 
 typedef struct seen {
@@ -70,10 +53,10 @@ static seen compare_for(const ash_graph *g, const ash_target *target, double tol
     test_interpreted(fast, target, NULL, vars, inputs, expected, tolerance);
     assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
     seen s = {.steps = p->steps.len,
-              .gathers = count(p, ASH_NEST_GATHER),
-              .permutations = count(p, ASH_NEST_PERMUTE),
-              .shuffles = count(p, ASH_NEST_SHUFFLE),
-              .products = count(p, ASH_NEST_FMA)};
+              .gathers = test_count(p, ASH_NEST_GATHER),
+              .permutations = test_count(p, ASH_NEST_PERMUTE),
+              .shuffles = test_count(p, ASH_NEST_SHUFFLE),
+              .products = test_count(p, ASH_NEST_FMA)};
     for (size_t i = 0; i < p->nests.len; i++) s.down += count_down(&p->nests.at[i]);
     for (size_t i = 0; i < p->nests.len; i++)
         for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
@@ -478,143 +461,6 @@ static void test_signed_zeros(void **state) {
     }
 }
 
-/* --- asking ahead ----------------------------------------------------------------------------------- */
-
-/* What the first-level cache is asked for. */
-static unsigned count_near(const ash_program *p) {
-    unsigned found = 0;
-    for (size_t i = 0; i < p->nests.len; i++)
-        for (ash_ref k = 0; k < p->nests.at[i].code.len; k++) {
-            const ash_inst *inst = &p->nests.at[i].code.at[k];
-            found += inst->op == ASH_NEST_PREFETCH && inst->i == 0;
-        }
-    return found;
-}
-
-/* A product of some rows, or of at most so many, by packed columns, which are no multiple of a vector. */
-static ash_graph *packed_product(int64_t rows, bool open) {
-    const int64_t terms = 96, blocks = 12, n = blocks * 16 - 3;
-    const ash_attr attrs[] = {ASH_ATTR_I(N, n), ASH_ATTR_I(B_BLOCK, 16)};
-    ash_graph *g = new_graph();
-    const ash_dim m = open ? ash_graph_var(g, "m", 1, rows) : rows;
-    ash_value ins[] = {INPUT(g, "a", m, terms), INPUT(g, "b", blocks, terms, 16)}, y;
-    g->internal = true;
-    ash_graph_add(g, ASH_OP_MATMUL, ins, 2, attrs, 2, &y);
-    ash_graph_output(g, "y", y);
-    return g;
-}
-
-/* What its kernels ask for, with lines asked for so many times from so many bytes on; *near, if not NULL,
- * of these the first-level cache. */
-static unsigned count_asked(int64_t rows, ash_target target, int64_t asks, int64_t ahead, unsigned *near) {
-    const int64_t vars[8] = {0};
-    ash_graph *g = packed_product(rows, false);
-    ash_diag diag;
-    ash_program *p;
-    target.costs.stream_asks = asks;
-    target.costs.stream_ahead = ahead;
-    interpreted_as(g, g, &target, vars, 1e-6);
-    assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
-    unsigned found = count(p, ASH_NEST_PREFETCH);
-    if (near) *near = count_near(p);
-    ash_program__free(p);
-    ash_graph_destroy(g);
-    return found;
-}
-
-/* Where there may be rows enough their tiles ask for the next columns, low ones too, unless fewer are
- * there; and all of them for their own, which others may not have asked for. */
-static void test_open_rows_ask(void **state) {
-    (void)state;
-    const int64_t bounds[] = {20, 40, 64};
-    for (size_t i = 0; i < ASH_COUNT(bounds); i++) {
-        ash_target target = targets[2];
-        ash_graph *g = packed_product(bounds[i], true);
-        unsigned found[2];
-        for (int64_t asks = 0; asks < 2; asks++) {
-            ash_diag diag;
-            ash_program *p;
-            target.costs.stream_asks = asks;
-            assert_ok(ash_program__lower(g, &target, NULL, &p, &diag));
-            found[asks] = count(p, ASH_NEST_PREFETCH);
-            ash_program__free(p);
-        }
-        if (bounds[i] < 24)
-            assert_int_equal(found[0], 0);
-        else
-            assert_true(found[0] > 4); /* of tiles of several heights */
-        assert_true(found[1] > found[0]);
-        for (int64_t rows = 1; rows <= bounds[i]; rows += rows < 16 ? 3 : 13)
-            interpreted_as(g, g, &target, &rows, 1e-6);
-        ash_graph_destroy(g);
-    }
-}
-
-/* A tile of all rows asks for its own lines where it computes much with each, as often as the costs say. */
-static void test_streams_are_asked_for(void **state) {
-    (void)state;
-    const ash_target *wide = &targets[2], *narrow = &targets[1];
-    unsigned once = count_asked(8, *wide, 1, 4096, NULL);
-    assert_true(once >= 1);
-    assert_int_equal(count_asked(8, *wide, 3, 4096, NULL), 3 * once);
-    for (int64_t near = 0; near < 4; near++) {
-        ash_target other = *wide;
-        other.costs.stream_near = near;
-        unsigned found;
-        assert_int_equal(count_asked(8, other, 3, 4096, &found), 3 * once);
-        assert_int_equal(found, (int64_t)once * near);
-        assert_int_equal(count_asked(8, other, 3, wide->costs.line_bytes, &found), once);
-        assert_int_equal(found, near ? once : 0); /* the others are too near */
-    }
-    assert_int_equal(count_asked(8, *wide, 0, 4096, NULL), 0);
-    assert_int_equal(count_asked(1, *wide, 2, 4096, NULL), 0);
-    ash_target eager = *wide;
-    eager.costs.stream_work = 1;
-    assert_true(count_asked(1, eager, 2, 4096, NULL) >= 2);
-    eager.l1_bytes = 1 << 20; /* what stays in the first-level cache is not asked for */
-    assert_int_equal(count_asked(1, eager, 2, 4096, NULL), 0);
-    once = count_asked(6, *narrow, 1, 4096, NULL); /* two vectors to a line */
-    assert_true(once >= 1);
-    assert_int_equal(count_asked(6, *narrow, 2, 4096, NULL), once);
-}
-
-/* What a softmax of rows, of a number of columns or of at most so many, asks for; *near as above. */
-static unsigned count_of_rows(int64_t rows, int64_t columns, bool open, const ash_target *target,
-                              unsigned *near) {
-    ash_graph *g = new_graph();
-    ash_diag diag;
-    ash_program *p;
-    ash_value x = INPUT(g, "x", rows, open ? ash_graph_var(g, "n", 1, columns) : columns);
-    ash_graph_output(g, "y", ash_softmax(g, x, 1));
-    const int64_t some[] = {columns, 100, 3};
-    for (size_t i = 0; i < (open ? ASH_COUNT(some) : 1); i++) interpreted_as(g, g, target, &some[i], 1e-6);
-    assert_ok(ash_program__lower(g, target, NULL, &p, &diag));
-    unsigned found = count(p, ASH_NEST_PREFETCH);
-    *near = count_near(p);
-    ash_program__free(p);
-    ash_graph_destroy(g);
-    return found;
-}
-
-/* The second loop over a row asks for the lines of the next one, unless all rows are near. */
-static void test_next_row_is_asked_for(void **state) {
-    (void)state;
-    for (size_t i = 1; i < ASH_COUNT(targets); i++) {
-        ash_target target = targets[i];
-        const unsigned lines = 4 * target.vector_bytes / 64; /* of a step of four registers */
-        unsigned near;
-        target.l1_bytes = 8 << 10;
-        assert_int_equal(count_of_rows(20, 256, false, &target, &near), lines);
-        assert_int_equal(near, lines);
-        assert_int_equal(count_of_rows(20, 256, true, &target, &near), lines);
-        assert_int_equal(near, lines);
-        assert_int_equal(count_of_rows(4, 1280, false, &target, &near), lines);
-        assert_int_equal(near, 0); /* it would drive out the present row */
-        assert_int_equal(count_of_rows(7, 256, false, &target, &near), 0);
-        assert_int_equal(count_of_rows(1, 2560, false, &target, &near), 0); /* there is none */
-    }
-}
-
 /* --- ends --------------------------------------------------------------------------------------------- */
 
 /* x with so many elements in front along an axis, and behind: reflected, or the first and last one. */
@@ -692,17 +538,17 @@ static void test_ends_are_permuted(void **state) {
             ash_graph *g = laid_out(way, 4, most), *fast;
             assert_ok(ash_opt__run(g, target, NULL, &fast, &diag));
             assert_ok(ash_program__lower(fast, target, NULL, &p, &diag));
-            assert_int_equal(count(p, ASH_NEST_PERMUTE) != 0, target->masks != 0);
+            assert_int_equal(test_count(p, ASH_NEST_PERMUTE) != 0, target->masks != 0);
             if (target->masks) {
-                assert_int_equal(count(p, ASH_NEST_GATHER), 0);
+                assert_int_equal(test_count(p, ASH_NEST_GATHER), 0);
                 assert_int_equal(p->steps.len, 3); /* two lists of indices */
-                assert_int_equal(count(p, ASH_NEST_HREDUCE) != 0,
+                assert_int_equal(test_count(p, ASH_NEST_HREDUCE) != 0,
                                  way < 3 && most > (int64_t)ash_target_lanes(target, sizeof(float)));
             }
             ash_program__free(p);
             for (int64_t w = 4; w <= most; w += w < 20 ? 3 : 7) {
                 const int64_t vars[] = {4 + w % 5, w};
-                interpreted_as(g, fast, target, vars, 0);
+                test_interpreted_as(g, fast, target, vars, 0);
             }
             ash_graph_destroy(fast);
             ash_graph_destroy(g);
@@ -747,9 +593,9 @@ static void test_numbers_are_permuted(void **state) {
         ash_graph *g = laid_out(way, size, size), *fast;
         assert_ok(ash_opt__run(g, &targets[2], NULL, &fast, &diag));
         assert_ok(ash_program__lower(fast, &targets[2], NULL, &p, &diag));
-        assert_true(count(p, ASH_NEST_PERMUTE) > 0);
+        assert_true(test_count(p, ASH_NEST_PERMUTE) > 0);
         ash_program__free(p);
-        interpreted_as(g, fast, &targets[2], NULL, 0);
+        test_interpreted_as(g, fast, &targets[2], NULL, 0);
         ash_graph_destroy(fast);
         ash_graph_destroy(g);
     }
@@ -772,10 +618,10 @@ static void test_periods(void **state) {
             ash_graph_output(g, "y", ash_mul(g, x, numbers));
             assert_ok(ash_program__lower(g, &targets[l], NULL, &p, &diag));
             assert_int_equal(p->nests.len, 1);
-            assert_int_equal(count(p, ASH_NEST_GATHER), 0);
+            assert_int_equal(test_count(p, ASH_NEST_GATHER), 0);
             ash_program__free(p);
             for (int64_t size = 1; size <= 30; size += size < 9 ? 1 : 7) {
-                interpreted_as(g, g, &targets[l], &size, 1e-6);
+                test_interpreted_as(g, g, &targets[l], &size, 1e-6);
             }
             ash_graph_destroy(g);
         }
@@ -792,10 +638,10 @@ static void test_copies_are_one_load(void **state) {
     ash_value x = ash_broadcast_to(g, INPUT(g, "x", 5, n, 1), dims, 3);
     ash_graph_output(g, "y", ash_reshape(g, x, row, 2));
     assert_ok(ash_program__lower(g, &targets[2], NULL, &p, &diag));
-    assert_int_equal(count(p, ASH_NEST_LOAD), count(p, ASH_NEST_STORE));
+    assert_int_equal(test_count(p, ASH_NEST_LOAD), test_count(p, ASH_NEST_STORE));
     ash_program__free(p);
     for (int64_t size = 1; size <= 30; size++) {
-        interpreted_as(g, g, &targets[2], &size, 0);
+        test_interpreted_as(g, g, &targets[2], &size, 0);
     }
     ash_graph_destroy(g);
 }
@@ -835,9 +681,6 @@ int main(void) {
         cmocka_unit_test(test_large_maxima),
         cmocka_unit_test(test_across_rows),
         cmocka_unit_test(test_signed_zeros),
-        cmocka_unit_test(test_streams_are_asked_for),
-        cmocka_unit_test(test_next_row_is_asked_for),
-        cmocka_unit_test(test_open_rows_ask),
         cmocka_unit_test(test_backwards),
     };
     return cmocka_run_group_tests(tests, setup, tear_down);
