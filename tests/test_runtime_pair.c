@@ -1,113 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Pairs: a forward and a backward plan that are made together. Against one plan of the same graph, bit for
  * bit, whatever the modes, threads and planners of the two; the proof that nothing overwrites what is
- * handed over, from what the public interface says; what is refused; and states that plans of different
- * graphs share. */
+ * handed over, from what the public interface says; with less memory and without; and what is refused.
+ * Their states: test_runtime_pair_state. */
 #include "apart.h"
-#include "ir_fixture.h"
+#include "pair_room.h"
 
 #include <math.h>
 
-#include "ashlar/plan.h"
-#include "ashlar/train.h"
-#include "device/device.h"
 #include "runtime/plan.h"
 
-static ash_diag diag;
-
-enum { ROWS = 24, IN = 40, WIDE = 64, OUT = 7, BRANCHES = 3, STEPS = 3, NUMBERS = 1 << 16, MOST = 16 };
-
-static int two_threads(void **state) {
-    return setup_with(state, 2);
-}
-
-/* --- graphs ----------------------------------------------------------------------------------------- */
-
-/* A step of training: the seed is the gradient of the loss. */
-typedef struct step {
-    ash_value seed, loss, weights[MOST], grads[MOST];
-    size_t n;
-} step;
-
-static float made(size_t number, size_t k) {
-    return (float)sin(0.7 * (double)(k * k) + (double)k + (double)number);
-}
-
-static ash_value add_weight(ash_graph *g, step *s, ash_type type) {
-    static float data[1 << 14];
-    int64_t count;
-    char name[8];
-    assert_true(ash_type_static_count(&type, &count) && (size_t)count <= ASH_COUNT(data) && s->n < MOST);
-    snprintf(name, sizeof name, "w%zu", s->n);
-    for (size_t k = 0; k < (size_t)count; k++) data[k] = 0.2f * made(s->n, k);
-    return s->weights[s->n++] =
-               ash_graph_state(g, name, &type, data, (size_t)count * sizeof *data, ASH_DATA_COPY);
-}
-
-/* Branches of two layers, with dropout, that are added; the rows are a variable. */
-static ash_value add_network(ash_graph *g, step *s, ash_value x, ash_value stream) {
-    ash_value sum = ASH_NO_VALUE;
-    for (int i = 0; i < BRANCHES; i++) {
-        ash_value h = ash_matmul(g, x, add_weight(g, s, TYPE(F32, IN, WIDE)));
-        h = i == 1 ? ash_tanh(g, h) : i == 2 ? ash_cos(g, h) : ash_relu(g, h);
-        if (stream != ASH_NO_VALUE) h = ash_dropout(g, h, 0.25, ash_scalar(g, ASH_I64, 7 + i), stream);
-        h = ash_matmul(g, h, add_weight(g, s, TYPE(F32, WIDE, OUT)));
-        sum = sum == ASH_NO_VALUE ? h : ash_add(g, sum, h);
-    }
-    return ash_add(g, sum, add_weight(g, s, TYPE(F32, OUT)));
-}
-
-static ash_value add_stream(ash_graph *g) {
-    ash_type count = SCALAR(I64);
-    ash_value stream = ash_graph_state(g, "stream", &count, NULL, 0, ASH_DATA_COPY);
-    ash_graph_update(g, stream, ash_add(g, stream, ash_scalar(g, ASH_I64, 1)));
-    return stream;
-}
-
-/* Inputs: x, labels, rate, seed. Outputs: logits, loss, the gradients; with an optimiser, weights follow.
- * */
-static void add_step(ash_graph *g, step *s, bool update) {
-    ash_dim rows = ash_graph_var(g, "rows", 1, ROWS);
-    *s = (step){0};
-    ash_value x = INPUT(g, "x", F32, rows, IN), labels = INPUT(g, "labels", I64, rows);
-    ash_value rate = add_input(g, "rate", SCALAR(F32));
-    s->seed = add_input(g, "seed", SCALAR(F32));
-    ash_value logits = add_network(g, s, x, add_stream(g));
-    s->loss = ash_cross_entropy(g, logits, labels);
-    assert_ok(ash_graph_gradients(g, &s->loss, &s->seed, 1, s->weights, s->n, NULL, s->grads, &diag));
-    ash_graph_output(g, "logits", logits);
-    for (size_t i = 0; i < s->n; i++) {
-        const char name[] = {'d', (char)('0' + i), 0};
-        ash_graph_output(g, name, s->grads[i]);
-    }
-    ash_graph_output(g, "loss", s->loss);
-    ash_optimizer_options options = ASH_INIT(ash_optimizer_options);
-    options.kind = ASH_OPTIMIZER_ADAM;
-    if (update) assert_ok(ash_graph_optimize(g, s->weights, s->grads, s->n, rate, &options, &diag));
-    assert_ok(ash_graph_verify(g, &diag));
-}
-
 /* --- running ------------------------------------------------------------------------------------------ */
-
-static const _Alignas(64) int64_t labels[ROWS] = {1, 4, 2, 6, 0, 3, 5, 5, 1, 2, 0, 4,
-                                                  6, 3, 2, 1, 0, 5, 4, 6, 3, 3, 1, 0};
-
-static void give(ash_plan *plan, const char *name, const void *data, uint64_t size) {
-    size_t at;
-    if (ash_plan_input_position(plan, name, &at, NULL) == ASH_OK)
-        assert_ok(ash_plan_set_input(plan, at, NULL, data, size, &diag));
-}
-
-/* Each plan has a share of these. */
-static void give_all(ash_plan *plan, int64_t rows, float seed) {
-    static float x[ROWS * IN];
-    const float rate = 0.01f;
-    for (size_t k = 0; k < ASH_COUNT(x); k++) x[k] = made(99, k);
-    give(plan, "x", x, (uint64_t)rows * IN * sizeof *x);
-    give(plan, "labels", labels, (uint64_t)rows * sizeof *labels);
-    give(plan, "rate", &rate, sizeof rate);
-    give(plan, "seed", &seed, sizeof seed);
-}
 
 static size_t add_view(const ash_view *view, uint8_t *out, size_t used) {
     uint64_t bytes = ash_view_bytes(view);
@@ -169,32 +72,6 @@ static size_t run_one(fixture *f, const ash_plan_options *options, uint8_t *out,
 
 static unsigned most_streams; /* of the two plans of any pair together */
 
-typedef struct pair {
-    ash_plan *first, *second;
-} pair;
-
-static ash_status try_to_prepare(const fixture *f, ash_value seed, const ash_plan_options *options,
-                                 const ash_plan_options *second, pair *p) {
-    const ash_pair_options of = {.size = sizeof of,
-                                 .seeds = &seed,
-                                 .n_seeds = seed != ASH_NO_VALUE,
-                                 .first = options,
-                                 .second = second};
-    return ash_plan_prepare_pair(f->context, f->g, &of, &p->first, &p->second, &diag);
-}
-
-static pair prepare(const fixture *f, const step *s, const ash_plan_options *options,
-                    const ash_plan_options *second) {
-    pair p;
-    assert_ok(try_to_prepare(f, s->seed, options, second, &p));
-    return p;
-}
-
-static void destroy(pair *p) {
-    ash_plan_destroy(p->first);
-    ash_plan_destroy(p->second);
-}
-
 static size_t run_pair(const fixture *f, const step *s, const ash_plan_options *options,
                        const ash_plan_options *second, uint8_t *out, uint64_t *arena) {
     pair p = prepare(f, s, options, second);
@@ -228,13 +105,6 @@ static size_t run_pair(const fixture *f, const step *s, const ash_plan_options *
 /* --- the same bits ----------------------------------------------------------------------------------- */
 
 static uint8_t one[NUMBERS * sizeof(float)], two[NUMBERS * sizeof(float)];
-
-static ash_plan_options in_mode(int mode) {
-    ash_plan_options options = ash_plan_options_default();
-    options.mode = (ash_mode)mode;
-    if (mode == ASH_MODE_MULTI_STREAM) options.streams = 3;
-    return options;
-}
 
 static void in_every_mode(void **state) {
     fixture *f = *state;
@@ -472,15 +342,6 @@ static void without_memory(void **state) {
 
 /* --- misuse ------------------------------------------------------------------------------------------ */
 
-static void refused(ash_status status, ash_status code, const char *why) {
-    assert_int_equal(status, code);
-    if (!strstr(diag.message, why)) fail_msg("\"%s\" does not say \"%s\"", diag.message, why);
-}
-
-static void cannot_go_on(const pair *p, const char *why) {
-    refused(ash_plan_execute(p->second, &diag), ASH_ERROR_STATE, why);
-}
-
 static void turns(void **state) {
     fixture *f = *state;
     step s;
@@ -581,59 +442,7 @@ static void preparing(void **state) {
             "first plan of the pair has nothing to do");
 }
 
-/* --- states that change, sizes that depend on data --------------------------------------------------- */
-
-/* The first part computes a state's new value, which has to wait until the second has read the old one; a
- * size that the first finds is one of the second's. */
-static void what_the_second_reads_of_states(void **state) {
-    fixture *f = *state;
-    for (int mode = 0; mode < ASH_MODE_COUNT; mode++) {
-        ash_graph *g = fresh(f);
-        ash_type eight = TYPE(F32, 8);
-        ash_value x = INPUT(g, "x", F32, 8), late = INPUT(g, "late", F32, 8), count;
-        ash_value sum = ash_graph_state(g, "sum", &eight, NULL, 0, ASH_DATA_COPY);
-        ash_value next = ash_add(g, sum, x);
-        ash_graph_update(g, sum, next);
-        ash_value where = ash_nonzero(g, ash_gt(g, x, ash_scalar(g, ASH_F32, 0)), &count);
-        ash_dim n = ash_settle(g, "n", count, 8);
-        where = ash_slice_axis(g, where, 0, 0, n);
-        ash_graph_output(g, "twice", ash_mul(g, next, ash_scalar(g, ASH_F32, 2)));
-        ash_graph_output(g, "late", ash_mul(g, late, sum));
-        ash_graph_output(g, "taken", ash_gather(g, ash_add(g, late, x), where, 0));
-        assert_ok(ash_graph_status(g, &diag));
-        ash_plan_options options = in_mode(mode);
-        step s = {.seed = late};
-        pair p = prepare(f, &s, &options, NULL);
-        assert_int_equal(ash_plan_output_count(p.second), 2);
-        float old[8] = {0}, got[8];
-        for (int turn = 0; turn < 3; turn++) {
-            float a[8], b[8], want[8];
-            const ash_view *view;
-            size_t taken = 0;
-            for (int k = 0; k < 8; k++) {
-                a[k] = (float)((k * 3 + turn) % 5 - 2);
-                b[k] = (float)(k + 1);
-                if (a[k] > 0) want[taken++] = a[k] + b[k];
-            }
-            assert_ok(ash_plan_set_input(p.first, 0, NULL, a, sizeof a, &diag));
-            assert_ok(ash_plan_set_input(p.second, 0, NULL, b, sizeof b, &diag));
-            assert_ok(ash_plan_execute(p.first, &diag));
-            assert_ok(ash_plan_output(p.first, 0, &view, &diag));
-            assert_ok(ash_view_copy_out(view, got, sizeof got, &diag));
-            for (int k = 0; k < 8; k++) assert_true(got[k] == 2 * (old[k] + a[k]));
-            assert_ok(ash_plan_execute(p.second, &diag));
-            assert_ok(ash_plan_output(p.second, 0, &view, &diag));
-            assert_ok(ash_view_copy_out(view, got, sizeof got, &diag));
-            for (int k = 0; k < 8; k++) assert_true(got[k] == b[k] * old[k]);
-            assert_ok(ash_plan_output(p.second, 1, &view, &diag));
-            assert_int_equal(ash_view_bytes(view), taken * sizeof *got);
-            assert_ok(ash_view_copy_out(view, got, taken * sizeof *got, &diag));
-            assert_memory_equal(got, want, taken * sizeof *got);
-            for (int k = 0; k < 8; k++) old[k] += a[k];
-        }
-        destroy(&p);
-    }
-}
+/* --- what both see ----------------------------------------------------------------------------------- */
 
 /* Values that are between the two, and what is told of memory that is given back. */
 static void count_released(void *user, const ash_release *what) {
@@ -723,102 +532,11 @@ static void bound_inputs(void **state) {
     destroy(&p);
 }
 
-/* --- shared states ----------------------------------------------------------------------------------- */
-
-/* A network without dropout, whose weights are those of a pair. */
-static void evaluation(void **state) {
-    fixture *f = *state;
-    step s, t = {0};
-    float first[ROWS * OUT], again[ROWS * OUT];
-    const ash_view *view, *weight;
-    add_step(f->g, &s, true);
-    ash_plan_options options = in_mode(ASH_MODE_STREAM);
-    pair p = prepare(f, &s, &options, NULL);
-    ash_graph *g = fresh(f);
-    ash_dim rows = ash_graph_var(g, "rows", 1, ROWS);
-    ash_value x = INPUT(g, "x", F32, rows, IN);
-    ash_value own = add_stream(g);
-    ash_graph_output(g, "y", ash_add(g, add_network(g, &t, x, ASH_NO_VALUE), ash_cast(g, own, ASH_F32)));
-    ash_plan *plan;
-    size_t shared, at;
-    options.device = ash_plan_device(p.first);
-    assert_ok(ash_plan_prepare(f->context, g, &options, &plan, &diag));
-    assert_ok(ash_plan_share_states(plan, p.second, &shared, &diag));
-    assert_int_equal(shared, s.n + 1); /* the stream, too */
-    refused(ash_plan_share_states(plan, p.first, NULL, &diag), ASH_ERROR_STATE, "shares states already");
-    for (int epoch = 0; epoch < 3; epoch++) {
-        give_all(plan, ROWS, 0);
-        assert_ok(ash_plan_execute(plan, &diag));
-        assert_ok(ash_plan_output(plan, 0, &view, &diag));
-        assert_ok(ash_view_copy_out(view, epoch ? again : first, sizeof first, &diag));
-        if (epoch) assert_memory_not_equal(first, again, sizeof first); /* other weights */
-        give_all(p.first, ROWS, 0);
-        give_all(p.second, ROWS, 1);
-        assert_ok(ash_plan_execute(p.first, &diag));
-        assert_ok(ash_plan_execute(plan, &diag)); /* it counts the stream on */
-        cannot_go_on(&p, "shares its states");
-        assert_ok(ash_plan_execute(p.first, &diag));
-        assert_ok(ash_plan_execute(p.second, &diag));
-    }
-    /* one state, wherever one looks; what the second lost is lost for all */
-    assert_ok(ash_plan_state_position(plan, "w0", &at, &diag));
-    assert_ok(ash_plan_state(plan, at, &view, &diag));
-    assert_ok(ash_plan_state_position(p.first, "w0", &at, &diag));
-    assert_ok(ash_plan_state(p.first, at, &weight, &diag));
-    assert_int_equal(ash_storage_id(ash_view_storage(view)), ash_storage_id(ash_view_storage(weight)));
-    assert_int_equal(ash_view_offset(view), ash_view_offset(weight));
-    uint64_t bytes;
-    assert_ok(ash_plan_release_all(p.first, &bytes, &diag)); /* the weights begin anew, for both */
-    give_all(plan, ROWS, 0);
-    assert_ok(ash_plan_execute(plan, &diag));
-    assert_ok(ash_plan_output(plan, 0, &view, &diag));
-    assert_ok(ash_view_copy_out(view, again, sizeof again, &diag));
-    assert_memory_equal(first, again, sizeof first);
-    destroy(&p); /* the states stay */
-    assert_ok(ash_plan_execute(plan, &diag));
-    assert_ok(ash_plan_output(plan, 0, &view, &diag));
-    assert_ok(ash_view_copy_out(view, again, sizeof again, &diag));
-    assert_memory_not_equal(first, again, sizeof first); /* the stream went on */
-    ash_plan_destroy(plan);
-}
-
-static ash_plan *plan_with_state(fixture *f, const char *name, ash_type type) {
-    ash_graph *g = fresh(f);
-    ash_plan *plan;
-    ash_plan_options options = in_mode(ASH_MODE_STREAM);
-    options.device = f->device;
-    ash_graph_output(g, "y", ash_neg(g, ash_graph_state(g, name, &type, NULL, 0, ASH_DATA_COPY)));
-    assert_ok(ash_plan_prepare(f->context, g, &options, &plan, &diag));
-    return plan;
-}
-
-static void sharing_is_refused(void **state) {
-    fixture *f = *state;
-    assert_ok(ash_device__default(f->context, &f->device, &diag));
-    ash_plan *a = plan_with_state(f, "s", TYPE(F32, 4)), *b = plan_with_state(f, "t", TYPE(F32, 4));
-    ash_plan *c = plan_with_state(f, "s", TYPE(F32, 5)), *d = plan_with_state(f, "s", TYPE(F32, 4));
-    size_t shared = 9;
-    refused(ash_plan_share_states(b, a, &shared, &diag), ASH_ERROR_NOT_FOUND, "no state");
-    assert_int_equal(shared, 0);
-    refused(ash_plan_share_states(c, a, &shared, &diag), ASH_ERROR_TYPE, "different types");
-    refused(ash_plan_share_states(a, a, &shared, &diag), ASH_ERROR_STATE, "already");
-    assert_ok(ash_plan_share_states(d, a, &shared, &diag));
-    refused(ash_plan_share_states(a, d, &shared, &diag), ASH_ERROR_STATE, "already"); /* no rings */
-    ash_plan_destroy(a);
-    ash_plan_destroy(b);
-    ash_plan_destroy(c);
-    ash_plan_destroy(d);
-}
-
 int main(void) {
-#define PAIR_TEST(function) cmocka_unit_test_setup_teardown(function, two_threads, teardown)
     const struct CMUnitTest tests[] = {
-        PAIR_TEST(in_every_mode),       PAIR_TEST(by_every_planner),
-        PAIR_TEST(what_is_saved_stays), PAIR_TEST(turns),
-        PAIR_TEST(preparing),           PAIR_TEST(what_the_second_reads_of_states),
-        PAIR_TEST(within_a_capacity),   PAIR_TEST(without_memory),
-        PAIR_TEST(what_is_in_between),  PAIR_TEST(bound_inputs),
-        PAIR_TEST(evaluation),          PAIR_TEST(sharing_is_refused),
+        PAIR_TEST(in_every_mode),  PAIR_TEST(by_every_planner),   PAIR_TEST(what_is_saved_stays),
+        PAIR_TEST(turns),          PAIR_TEST(preparing),          PAIR_TEST(within_a_capacity),
+        PAIR_TEST(without_memory), PAIR_TEST(what_is_in_between), PAIR_TEST(bound_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
