@@ -10,7 +10,7 @@
  *
  * With ASHLAR_TEST_DEVICE=apart in the environment every plan of a test program that names no device is on
  * this one; with ASHLAR_TEST_DEVICE=CUDA:0 it is on that; plans whose kernels a test has written in C
- * are none there: building one ends the program. */
+ * are none there: building one ends the program (wished.c). */
 #ifndef ASH_APART_H
 #define ASH_APART_H
 
@@ -32,7 +32,12 @@ extern reorder_plan reorder;
 ash_status apart_open(ash_context *context, ash_device **out, ash_diag *diag);
 /* Another one of the same kind, for each number. */
 ash_status apart_open_another(ash_context *context, unsigned number, ash_device **out, ash_diag *diag);
-/* Whether plans are on it that name no device. */
+/* Whether a device is one of these. */
+bool apart_is(const ash_device *device);
+/* Bytes of a block of such a device, where the host has them; the program ends where there are none. */
+void *apart_reach(const ash_device *device, ash_address address, uint64_t size);
+
+/* wished.c: whether plans are on it that name no device. */
 bool apart_is_wished(void);
 /* Whether such plans are on a GPU. */
 bool cuda_is_wished(void);
