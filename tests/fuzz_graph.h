@@ -138,6 +138,28 @@ static inline int64_t max_dim(const fuzz *f, ash_dim dim) {
     return max;
 }
 
+/* What is known of a value, but for its own rounding. */
+typedef struct fuzz_bounds {
+    double most, error;
+    int fraction;
+    bool special;
+} fuzz_bounds;
+
+static inline uint32_t keep_node(fuzz *f, ash_op op, const ash_value *ins, size_t n, const ash_attr *attrs,
+                                 size_t n_attrs, fuzz_bounds b) {
+    ash_value id = try_add(f, op, ins, n, attrs, n_attrs, NULL);
+    return keep(f, id, b.most, b.error, b.fraction, b.special);
+}
+
+static inline void mark_used(fuzz *f, uint32_t i) {
+    f->values[i].used = true;
+}
+
+/* 0 times an infinity is no number, and whether what has an error is 0 is not known. */
+static inline bool is_doubtful(fuzz_value a, fuzz_value b) {
+    return (a.special && b.error > 0) || (b.special && a.error > 0);
+}
+
 /* --- leaves --------------------------------------------------------------------------------------- */
 
 static inline ash_dim random_dim(fuzz *f) {
