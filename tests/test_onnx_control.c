@@ -6,6 +6,7 @@
 #include "ashlar/onnx.h"
 #include "ashlar/reference.h"
 #include "base/base.h"
+#include "ir/ir.h"
 #include "onnx_bytes.h"
 
 static ash_diag diag;
@@ -596,6 +597,45 @@ static void test_refused_loops_say_why(void **state) {
     ash_context_destroy(context);
 }
 
+/* A condition that compares a count says how many iterations there can be, which is the room of what grows,
+ * also where it is part of another one; none at all stack nothing. */
+static void test_condition_limits_loop(void **state) {
+    (void)state;
+    static const char path[] = ASH_SOURCE_DIR "/tests/data/onnx/scripted/model.onnx";
+    static const struct {
+        size_t output;
+        unsigned axis;
+        int64_t most;
+    } limits[] = {{2, 1, 9}, {5, 0, 6}, {7, 1, 4}, {9, 1, 4}};
+    static const float x[4] = {1, 2, 3, 4}, far = 9;
+    const ash_onnx_var vars[] = {{"b", 1, 2}, {"s", 1, 7}, {"b", 1, 1}, {"s", 1, 1}};
+    test_memory m;
+    ash_context *context = open_metered(&m);
+    for (unsigned one = 0; one < 2; one++) {
+        const ash_onnx_options options = {.size = sizeof options, .vars = vars + 2 * one, .n_vars = 2};
+        ash_graph *graph;
+        assert_ok(ash_onnx_read(context, path, &options, &graph, &diag));
+        for (size_t i = 0; i < ASH_COUNT(limits) && !one; i++) {
+            const ash_type *type = ash_graph__type(graph, graph->outputs.at[limits[i].output].value);
+            int64_t least, most;
+            ash_dims_bounds(graph->dims, type->dims[limits[i].axis], &least, &most);
+            assert_int_equal(most, limits[i].most);
+        }
+        if (one) {
+            ash_reference *run;
+            size_t count;
+            assert_ok(ash_reference_run(graph, (const void *[]){x, &far}, 2, NULL, NULL, 0, &run, &diag));
+            const double *steps = ash_reference_output(run, 3, NULL, &count);
+            assert_true(*steps == 1);
+            ash_reference_output(run, 5, NULL, &count);
+            assert_int_equal(count, 0);
+            ash_reference_destroy(run);
+        }
+        ash_graph_destroy(graph);
+    }
+    ash_context_destroy(context);
+}
+
 /* A size that a range settles has the bound that the caller gives it: what exceeds it is no result. */
 static void test_ranges_are_bounded(void **state) {
     (void)state;
@@ -710,6 +750,7 @@ int main(void) {
         cmocka_unit_test(test_one_of_a_computed_number), cmocka_unit_test(test_long_loops_stay_small),
         cmocka_unit_test(test_states_are_bounded),       cmocka_unit_test(test_refused_loops_say_why),
         cmocka_unit_test(test_ranges_are_bounded),       cmocka_unit_test(test_computed_sizes_are_held),
+        cmocka_unit_test(test_condition_limits_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

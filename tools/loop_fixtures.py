@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes tests/data/onnx/{recurrences,loops,branches,pasted,keypoints,speech,
-computed,in_bodies,backwards,multiples,placeholders,grown,uneven,survivors,counted,cropped,filled}: models whose course is
+computed,in_bodies,backwards,multiples,placeholders,grown,uneven,survivors,counted,cropped,filled,scripted}: models whose course is
 known when they run, with the results of onnxruntime. Each has several sets of inputs: other lengths, other counts, other branches.
 
     tools/loop_fixtures.py tests/data [NAME...]
@@ -589,8 +589,51 @@ def filled(folder):
     save(folder, graph, [{"x": floats(n), "image": floats(1, 2, t)} for n, t in ((30, 13), (8, 16), (1, 1))] + [{"x": -np.abs(floats(5)), "image": floats(1, 2, 7)}])
 
 
+def scripted(folder):
+    """Loops without a number of iterations, whose condition limits it, as torch scripts `while`: a decoder that reads and writes at the place that it counts and breaks within an If, a loop over the
+    steps of an input from the second one on, one that ends by either of two conditions, and one that chooses between them."""
+    begin(63)
+    i64, flag = TensorProto.INT64, TensorProto.BOOL
+    weights = [constant("table", floats(9, 4) * 3), constant("places", floats(1, 9, 4)), constant("wo", floats(4, 9)), constant("w", floats(4, 4)), constant("nine", np.int64(9)), constant("zero", np.int64(0)), constant("one", np.int64(1)),
+               constant("two", np.int64(2)), constant("five", np.int64(5)), constant("z", np.array([0])), constant("n1", np.array([1])), constant("ever", np.int64(2**63 - 1)), constant("yes", np.array(True)), constant("no", np.array(False)), constant("last", np.int64(3)),
+               constant("square", np.array([1, 1])), constant("room", np.array([9])), constant("none", np.array([0, 4]))]
+    fill = helper.make_tensor("v", i64, [1], [7])
+    over = helper.make_graph([node("Identity", ["yes"], ["over"])], "over", [], [value("over", [], flag)])
+    said = helper.make_graph([node("Equal", ["next", "last"], ["ended"]), node("Cast", ["ended"], ["ones"], to=i64), node("ReduceMin", ["ones"], ["all"], keepdims=0), node("Cast", ["all"], ["ended_all"], to=flag)], "said", [], [value("ended_all", [], flag)])
+    decoder = helper.make_graph(
+        [node("Gather", ["table", "said"], ["e"]), node("Add", ["t", "one"], ["t2"]), node("Unsqueeze", ["t", "z"], ["from"]), node("Unsqueeze", ["t2", "z"], ["to"]), node("Slice", ["places", "from", "to", "n1"], ["place"]), node("Add", ["e", "place"], ["q"]),
+         node("Concat", ["keys", "q"], ["keys2"], axis=1), node("Transpose", ["keys2"], ["turned"], perm=[0, 2, 1]), node("MatMul", ["q", "turned"], ["scores"]), node("Softmax", ["scores"], ["p"]), node("MatMul", ["p", "keys2"], ["mixed"]),
+         node("Sub", ["q", "mixed"], ["new"]), node("MatMul", ["new", "wo"], ["logits"]), node("ArgMax", ["logits"], ["next"], axis=-1, keepdims=0), node("Slice", ["ids", "from", "to", "n1"], ["cell"]), node("Shape", ["cell"], ["size"]), node("Expand", ["next", "size"], ["put"]),
+         node("Reshape", ["t", "square"], ["at1"]), node("Expand", ["at1", "size"], ["at"]), node("ScatterElements", ["ids", "at", "put"], ["ids2"], axis=1), node("GreaterOrEqual", ["t2", "nine"], ["full"]),
+         node("If", ["full"], ["done"], then_branch=over, else_branch=said), node("Not", ["done"], ["c2"])], "decoder",
+        [value("i", [], i64), value("c", [], flag), value("t", [], i64), value("said", None, i64), value("keys", None), value("ids", None, i64)],
+        [value("c2", [], flag), value("t2", [], i64), value("next", None, i64), value("keys2", None), value("ids2", None, i64)])
+    steps = helper.make_graph(
+        [node("Add", ["t", "one"], ["t2"]), node("Unsqueeze", ["t", "z"], ["from"]), node("Unsqueeze", ["t2", "z"], ["to"]), node("Slice", ["x", "from", "to", "n1"], ["row"]), node("Squeeze", ["row", "n1"], ["xt"]), node("MatMul", ["h", "w"], ["hw"]),
+         node("Add", ["hw", "xt"], ["sum"]), node("Tanh", ["sum"], ["h2"]), node("Identity", ["h2"], ["y"]), node("Less", ["t2", "n"], ["c2"])], "steps",
+        [value("i", [], i64), value("c", [], flag), value("t", [], i64), value("h", None)], [value("c2", [], flag), value("t2", [], i64), value("h2", None), value("y", None)])
+    def grows(name, end):
+        return helper.make_graph(
+            [node("Add", ["t", "one"], ["t2"]), node("Concat", ["s", "first"], ["s2"], axis=1), node("ReduceSum", ["s2"], ["sum"], keepdims=0), node("Greater", ["sum", "far"], ["much"]), node("LessOrEqual", ["five", "t2"], ["full"]), *end], name,
+            [value("i", [], i64), value("c", [], flag), value("t", [], i64), value("s", None)], [value("c2", [], flag), value("t2", [], i64), value("s2", None)])
+    either = grows("either", [node("Or", ["full", "much"], ["done"]), node("Not", ["done"], ["c2"])])
+    goes_on = helper.make_graph([node("Greater", ["five", "t2"], ["room_left"])], "goes_on", [], [value("room_left", [], flag)])
+    ends = helper.make_graph([node("Identity", ["no"], ["never"])], "ends", [], [value("never", [], flag)])
+    choice = grows("choice", [node("Not", ["much"], ["little"]), node("If", ["little"], ["c2"], then_branch=goes_on, else_branch=ends)])
+    nodes = [node("Shape", ["x"], ["dims"]), node("Gather", ["dims", "z"], ["b"]), node("Gather", ["dims", "one"], ["n"]),
+             node("Concat", ["b", "none"], ["keys_shape"], axis=0), node("ConstantOfShape", ["keys_shape"], ["keys0"]), node("Concat", ["b", "room"], ["ids_shape"], axis=0), node("ConstantOfShape", ["ids_shape"], ["ids0"], value=fill),
+             node("Slice", ["x", "z", "n1", "n1"], ["first"]), node("ArgMax", ["first"], ["start"], axis=-1, keepdims=0), node("Squeeze", ["first", "n1"], ["h0"]), node("Less", ["one", "n"], ["begins"]),
+             node("Loop", ["ever", "yes", "zero", "start", "keys0", "ids0"], ["ended_at", "said_last", "keys_out", "ids_out"], body=decoder),
+             node("Loop", ["", "begins", "one", "h0"], ["steps_out", "h_out", "states"], body=steps), node("Loop", ["ever", "", "two", "first"], ["either_at", "either_out"], body=either),
+             node("Loop", ["ever", "", "two", "first"], ["choice_at", "choice_out"], body=choice)]
+    graph = helper.make_graph(nodes, "scripted", [value("x", ["b", "s", 4]), value("far", [])],
+                              [value(n, None, i64 if n in ("ended_at", "ids_out", "steps_out", "either_at", "choice_at") else TensorProto.FLOAT)
+                               for n in ("ended_at", "ids_out", "keys_out", "steps_out", "h_out", "states", "either_at", "either_out", "choice_at", "choice_out")], weights)
+    save(folder, graph, [{"x": floats(b, s, 4), "far": np.array(far, np.float32)} for b, s, far in ((1, 6, 9), (2, 3, -9), (3, 2, .5))])
+
+
 if __name__ == "__main__":
     for make in (recurrences, loops, branches, pasted, keypoints, speech, computed, in_bodies, backwards, multiples,
-                 placeholders, grown, uneven, survivors, counted, cropped, filled):
+                 placeholders, grown, uneven, survivors, counted, cropped, filled, scripted):
         if len(sys.argv) == 2 or make.__name__ in sys.argv[2:]:
             make(f"{sys.argv[1]}/onnx/{make.__name__}")

@@ -17,6 +17,7 @@ struct ash_import_block {
     const ash_span *ins, *outs; /* names; none in a function, which has them elsewhere */
     const size_t *given_back;   /* per output the input that it is, through Identity alone, or n_ins */
     ash_strmap constants;       /* names of initializers -> indices of ash_import.values */
+    ash_strmap makers;          /* of a body: names of results -> numbers of nodes */
 };
 
 /* --- reading -------------------------------------------------------------------------------------- */
@@ -85,6 +86,16 @@ static bool is_identity(ash_import *im, const ash_onnx_node *node) {
            node->n_outs == 1 && !ash_import__given(im, node) && !ash_import__function(im, node);
 }
 
+static ash_status find_makers(ash_import *im, ash_import_block *block) {
+    for (size_t i = 0; i < block->n_nodes; i++)
+        for (size_t k = 0; k < block->nodes[i].n_outs; k++) {
+            const ash_span name = block->nodes[i].outs[k];
+            if (name.len && !ash_strmap_put(&block->makers, (const char *)name.at, name.len, i))
+                return ASH_NO_MEMORY(&im->diag);
+        }
+    return ASH_OK;
+}
+
 /* `names` is empty, and has in the end the number of the input that a name stands for. */
 static ash_status find_given_back(ash_import *im, ash_import_block *block, ash_strmap *names) {
     size_t *found = ash_arena_alloc(&im->arena, block->n_outs, sizeof *found);
@@ -121,6 +132,7 @@ static ash_status read_graph(ash_import *im, ash_wire graph, ash_import_block *b
     ASH_TRY(read_names(im, graph, GRAPH_OUTPUT, &block->outs, &block->n_outs));
     ASH_TRY(read_initializers(im, graph, block));
     ASH_TRY(read_nodes(im, graph, ONNX_GRAPH_NODE, block));
+    ASH_TRY(find_makers(im, block));
     ash_strmap names;
     ash_strmap_init(&names, im->allocator);
     const ash_status status = find_given_back(im, block, &names);
@@ -139,6 +151,7 @@ static const ash_import_block *block_of(ash_import *im, ash_wire message, bool f
         return NULL;
     }
     ash_strmap_init(&block->constants, im->allocator);
+    ash_strmap_init(&block->makers, im->allocator);
     im->status =
         function ? read_nodes(im, message, ONNX_FUNCTION_NODE, block) : read_graph(im, message, block);
     if (ash_import__ok(im) && !ash_map_put(&im->block_of, (uintptr_t)message.at, im->blocks.len - 1))
@@ -147,7 +160,10 @@ static const ash_import_block *block_of(ash_import *im, ash_wire message, bool f
 }
 
 void ash_import__free_blocks(ash_import *im) {
-    for (size_t i = 0; i < im->blocks.len; i++) ash_strmap_free(&im->blocks.at[i]->constants);
+    for (size_t i = 0; i < im->blocks.len; i++) {
+        ash_strmap_free(&im->blocks.at[i]->constants);
+        ash_strmap_free(&im->blocks.at[i]->makers);
+    }
     ash_vec_free(im->allocator, &im->blocks);
     ash_map_free(&im->block_of);
 }
@@ -210,6 +226,33 @@ ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, s
 bool ash_import__gives_back(ash_import *im, ash_wire graph, size_t in, size_t out) {
     const ash_import_block *block = block_of(im, graph, false);
     return block && out < block->n_outs && in < block->n_ins && block->given_back[out] == in;
+}
+
+ash_import_origin ash_import__origin(ash_import *im, ash_wire graph, ash_span name) {
+    const ash_import_block *block = block_of(im, graph, false);
+    ash_import_origin out = {.input = SIZE_MAX, .entry = SIZE_MAX};
+    const char *at = (const char *)name.at;
+    uint64_t found;
+    if (!block || !name.len) return out;
+    if (ash_strmap_get(&block->makers, at, name.len, &found)) {
+        const ash_onnx_node *node = &block->nodes[found];
+        out.known = true;
+        if (!ash_import__given(im, node) && !ash_import__function(im, node)) out.node = node;
+    } else if (ash_strmap_get(&block->constants, at, name.len, &found)) {
+        out.known = true;
+        out.entry = found;
+    } else {
+        for (size_t k = 0; k < block->n_ins && !out.known; k++) {
+            out.known = ash_span_equal(block->ins[k], name);
+            if (out.known) out.input = k;
+        }
+    }
+    return out;
+}
+
+ash_span ash_import__out_name(ash_import *im, ash_wire graph, size_t k) {
+    const ash_import_block *block = block_of(im, graph, false);
+    return block && k < block->n_outs ? block->outs[k] : (ash_span){0};
 }
 
 ash_status ash_import__gated_body(ash_import *im, ash_wire graph, ash_import_gate *gate, size_t *outs,

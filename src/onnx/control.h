@@ -59,9 +59,21 @@ bool ash_onnx__finds_no_size(ash_onnx_inside *in);
  * `loop->trips`, as far as it can be told. `next` is known for the states. */
 bool ash_onnx__goes_on(ash_import *im, const ash_loop *loop, ash_value condition);
 
+/* Whether a size is at least 1 where a condition in front of a loop is true. */
+bool ash_onnx__implies_one(ash_import *im, ash_value condition, ash_dim size);
+
 /* Whether bounds that are computed are one row of a dim, whose number is that of the innermost loop's
  * iteration. */
 bool ash_onnx__is_row_of_loop(ash_import *im, ash_value from, ash_value to, ash_dim dim);
+
+/* --- until.c --- */
+
+/* Whether state `state` of the Loop that is being imported counts its iterations: each gives it back plus
+ * one. *first: what it begins with. */
+bool ash_onnx__counts_up(ash_import *im, ash_wire body, size_t state, ash_dim *first);
+/* The most iterations that there can be for the condition that the body gives back, but for the first one,
+ * which it does not decide about: it may be less than 1. ASH_OPEN_MOST: any. */
+ash_dim ash_onnx__until(ash_import *im, ash_wire body);
 
 /* --- states.c --- */
 

@@ -127,14 +127,47 @@ bool ash_onnx__goes_on(ash_import *im, const ash_loop *loop, ash_value condition
     return holds(im, loop, condition, DEPTH);
 }
 
+bool ash_onnx__implies_one(ash_import *im, ash_value condition, ash_dim size) {
+    const ash_node *found = node_of(im, source(im, condition));
+    int64_t low, high;
+    ash_dim a, b, least;
+    if (!found || !ash_import__ok(im)) return false;
+    const ash_node node = *found;
+    if ((node.op != ASH_OP_LT && node.op != ASH_OP_LE) || !is_single(im, node.ins[0]) ||
+        !is_single(im, node.ins[1]) || !ash_onnx__whole(im, source(im, node.ins[0]), 0, &a) ||
+        !ash_onnx__whole(im, source(im, node.ins[1]), 0, &b) || !is_in_reach(im, a) ||
+        !is_in_reach(im, b) || !combine(im, ASH_DIM_SUB, b, a, &least) ||
+        !combine(im, ASH_DIM_SUB, size, least, &least))
+        return false;
+    ash_dims_bounds(im->graph->dims, least, &low, &high);
+    return low >= (node.op == ASH_OP_LE);
+}
+
+/* Whether x is the innermost loop's iteration plus a number, *offset. */
+static bool is_iteration(ash_import *im, ash_value x, unsigned depth, int64_t *offset) {
+    ash_dim by;
+    *offset = 0;
+    x = source(im, x);
+    if (x == im->slices->iteration) return true;
+    const ash_node *node = node_of(im, x);
+    if (!depth || !node || node->op != ASH_OP_ADD) return false;
+    const ash_value ins[] = {node->ins[0], node->ins[1]};
+    for (unsigned k = 0; k < 2; k++) {
+        if (!ash_onnx__whole(im, ins[k], 0, &by) || !ash_dim_is_const(by)) continue;
+        return is_iteration(im, ins[1 - k], depth - 1, offset) && ash_add_i64(*offset, by, offset);
+    }
+    return false;
+}
+
 bool ash_onnx__is_row_of_loop(ash_import *im, ash_value from, ash_value to, ash_dim dim) {
     const ash_import_slices *loop = im->slices;
-    int64_t spare, least, most;
+    int64_t spare, least, most, begin, end;
     ash_dim less;
-    if (!loop || from == ASH_NO_VALUE || to == ASH_NO_VALUE || source(im, from) != loop->iteration ||
+    if (!loop || from == ASH_NO_VALUE || to == ASH_NO_VALUE || !is_iteration(im, from, DEPTH, &begin) ||
+        !is_iteration(im, to, DEPTH, &end) || end != begin + 1 ||
         !combine(im, ASH_DIM_SUB, dim, loop->trips, &less))
         return false;
     ash_dims_bounds(im->graph->dims, less, &spare, &most);
     ash_dims_bounds(im->graph->dims, dim, &least, &most);
-    return spare >= 0 && least > 0 && is_next(im, to, loop->iteration);
+    return spare >= begin && least > 0;
 }

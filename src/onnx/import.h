@@ -164,6 +164,16 @@ ash_status ash_import__body(ash_import *im, ash_wire graph, const size_t *ins, s
                             size_t n_outs);
 /* Whether the body gives back input `in` as output `out`: nothing but operators of identity is between. */
 bool ash_import__gives_back(ash_import *im, ash_wire graph, size_t in, size_t out);
+/* Where a name comes from in a body, of which nothing is imported yet. */
+typedef struct ash_import_origin {
+    bool known; /* false: from outside */
+    const ash_onnx_node
+        *node;           /* that makes it; NULL: none does, or one that the caller or the model defines */
+    size_t input, entry; /* its number; the initializer's entry; or SIZE_MAX */
+} ash_import_origin;
+ash_import_origin ash_import__origin(ash_import *im, ash_wire graph, ash_span name);
+/* The name of output k of a body; empty: there is no such output. */
+ash_span ash_import__out_name(ash_import *im, ash_wire graph, size_t k);
 /* ash_import__body of a body without inputs, whose names from outside come through a gate, empty at first,
  * which the caller frees. */
 ash_status ash_import__gated_body(ash_import *im, ash_wire graph, ash_import_gate *gate, size_t *outs,

@@ -177,15 +177,12 @@ static void lay_out(ash_import *im, loop *l) {
         }
         if (!iterate(im, l)) return;
     }
+    l->lost = !l->count && l->scans; /* what would be stacked the body says: a loop has it once */
+    if (l->lost) return;
     for (size_t s = 0; s < l->states; s++) ash_onnx__out_entry(im, s, l->ins[2 + s]);
-    for (size_t s = 0; s < l->scans; s++) {
-        if (l->count == 0) {
-            ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "scanned results of a loop without iterations");
-            return;
-        }
+    for (size_t s = 0; s < l->scans; s++)
         ash_import__out(im, l->states + s,
                         ash_concat(im->graph, l->parts + s * MAX_ITERATIONS, (size_t)l->count, 0));
-    }
 }
 
 /* A body that no loop can have is told with what would lay it out, once however deep it is. */

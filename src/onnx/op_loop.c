@@ -347,17 +347,24 @@ void ash_onnx__roll_if(ash_import *im) {
 
 /* --- Loop ----------------------------------------------------------------------------------------- */
 
+typedef enum state_kind {
+    CARRIED,
+    FIXED,  /* iterations give it back as it was: it is a value from outside */
+    COUNTS, /* the iteration's number, plus what it begins with */
+    LIST    /* begins with no element along dim 0, and is appended to */
+} state_kind;
+
 typedef struct rolled {
     const ash_wire *body;
     size_t states, scans;
-    size_t nodes;    /* of the graph, before the loop's arguments */
-    size_t lists;    /* of the states: what begins with no element along dim 0, and is appended to */
-    bool has_lists;  /* whether they are told from others */
-    bool *is_list;   /* per state */
-    bool *is_fixed;  /* per state: iterations give it back as it was, and it is a value from outside */
-    bool peeled;     /* the first iteration is laid out in front of the loop */
-    size_t *first;   /* its results */
-    size_t *numbers; /* of the states that are carried */
+    size_t nodes;              /* of the graph, before the loop's arguments */
+    size_t lists;              /* of the states */
+    bool has_lists;            /* whether they are told from others */
+    state_kind *kind;          /* per state */
+    ash_dim *first;            /* likewise, of those that count: what they begin with */
+    bool peeled;               /* the first iteration is laid out in front of the loop */
+    size_t *firsts;            /* its results */
+    size_t *numbers;           /* of the states that are carried */
     ash_onnx_states *changing; /* how they change */
     bool bounded;    /* `loop.trips` is one more than the bound of a number that is found as it runs */
     ash_value most;  /* the number of iterations, where it is computed, or ASH_NO_VALUE */
@@ -374,8 +381,8 @@ typedef struct rolled {
  * exceeded. */
 static bool bound_trips(ash_import *im, rolled *r) {
     size_t k = 0;
-    for (size_t c = 0; k < r->states && !r->is_list[k]; k++)
-        if (!r->is_fixed[k] && r->changing && ash_onnx__state_grows(r->changing, c++)) break;
+    for (size_t c = 0; k < r->states && r->kind[k] != LIST; k++)
+        if (r->kind[k] == CARRIED && r->changing && ash_onnx__state_grows(r->changing, c++)) break;
     if (k == im->node->n_outs) return true;
     if (r->most != ASH_NO_VALUE) {
         ash_onnx__settle_size_of(im, r->most, k, 0, INT64_MIN, &r->loop.trips);
@@ -385,6 +392,14 @@ static bool bound_trips(ash_import *im, rolled *r) {
     r->bounded = ash_onnx__size_bound(im, k, 0, &r->loop.trips) != NULL;
     r->loop.trips++;
     return r->bounded;
+}
+
+/* What the condition says of the number of iterations. */
+static void find_limit(ash_import *im, rolled *r) {
+    const ash_dim most = ash_onnx__until(im, *r->body);
+    if (most == ASH_OPEN_MOST || !ash_import__ok(im)) return;
+    const bool decided = r->begin != ASH_NO_VALUE && ash_onnx__implies_one(im, r->begin, most);
+    r->loop.trips = ash_graph_dim_max(im->graph, most, !decided);
 }
 
 static bool find_trips(ash_import *im, rolled *r) {
@@ -400,6 +415,7 @@ static bool find_trips(ash_import *im, rolled *r) {
         else
             ash_import__fail(im, ASH_ERROR_SHAPE, "a number of iterations of %zu elements", n);
     }
+    if (r->loop.trips == ASH_OPEN_MOST && r->most == ASH_NO_VALUE) find_limit(im, r);
     return ash_import__ok(im) && (r->loop.trips != ASH_OPEN_MOST || bound_trips(im, r));
 }
 
@@ -420,6 +436,25 @@ static bool begins_empty(ash_import *im, size_t state) {
     return type.rank > 0 && type.dims[0] == 0;
 }
 
+static state_kind kind_of(ash_import *im, const rolled *r, size_t s) {
+    int64_t elements;
+    if (ash_import__gives_back(im, *r->body, 2 + s, 1 + s)) return FIXED;
+    if (r->has_lists && begins_empty(im, s)) return LIST;
+    const ash_type type = ash_import__in_type(im, 2 + s);
+    const bool whole = type.dtype == ASH_I64 || type.dtype == ASH_I32;
+    return whole && ash_type_static_count(&type, &elements) && elements == 1 &&
+                   ash_onnx__counts_up(im, *r->body, s, &r->first[s])
+               ? COUNTS
+               : CARRIED;
+}
+
+/* State s after so many iterations, an i64 scalar, where it counts them. */
+static ash_value count_after(ash_import *im, const rolled *r, size_t s, ash_value iterations) {
+    const ash_type type = ash_import__in_type(im, 2 + s);
+    ash_value x = ash_add(im->graph, iterations, ash_build__dim(im->graph, r->first[s]));
+    return ash_reshape(im->graph, ash_cast(im->graph, x, type.dtype), type.dims, type.rank);
+}
+
 /* The entry that state s begins with. */
 static size_t outer(ash_import *im, size_t s) {
     ash_import__in_type(im, 2 + s); /* fails when it is not there */
@@ -437,18 +472,18 @@ static bool peel(ash_import *im, rolled *r) {
                          "known at import");
         return false;
     }
-    r->first = ash_onnx__indices(im, n_outs);
-    if (!r->first) return false;
+    r->firsts = ash_onnx__indices(im, n_outs);
+    if (!r->firsts) return false;
     r->ins[0] = ash_onnx__number_entry(im, ASH_I64, 0);
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++) r->ins[2 + s] = outer(im, s);
     if (!ash_import__ok(im)) return false;
-    ash_import__body(im, *r->body, r->ins, 2 + r->states, r->first, n_outs);
+    ash_import__body(im, *r->body, r->ins, 2 + r->states, r->firsts, n_outs);
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++)
-        if (!r->is_fixed[s]) r->init[s] = ash_import__materialize(im, r->first[1 + s]);
+        if (r->kind[s] == CARRIED) r->init[s] = ash_import__materialize(im, r->firsts[1 + s]);
     if (!ash_import__ok(im)) return false;
-    if (!ash_onnx__known_scalar(im, r->first[0], &on) || !on)
-        r->begin = scalar(im, ash_import__materialize(im, r->first[0]), ASH_BOOL);
+    if (!ash_onnx__known_scalar(im, r->firsts[0], &on) || !on)
+        r->begin = scalar(im, ash_import__materialize(im, r->firsts[0]), ASH_BOOL);
     r->loop.trips = ash_graph_dim_sub(im->graph, r->loop.trips, 1);
     return ash_import__ok(im);
 }
@@ -465,24 +500,21 @@ static bool open_loop(ash_import *im, rolled *r) {
     r->arguments = values(im, 1 + carried + ASH_IMPORT_SLICES);
     r->given = values(im, r->states);
     r->numbers = ash_onnx__indices(im, r->states);
-    r->is_list = ash_arena_alloc(im->scratch, r->states, sizeof *r->is_list);
-    r->is_fixed = ash_arena_alloc(im->scratch, r->states, sizeof *r->is_fixed);
+    r->kind = ash_arena_alloc(im->scratch, r->states, sizeof *r->kind);
+    r->first = ash_arena_alloc(im->scratch, r->states, sizeof *r->first);
     r->ins = ash_onnx__indices(im, 2 + r->states);
     r->outs = ash_onnx__indices(im, 1 + r->states + r->scans);
     if (!r->body || !r->init || !r->next || !r->arguments || !r->given || !r->numbers || !r->ins ||
         !r->outs)
         return false;
-    if (!r->is_list || !r->is_fixed) return no_memory(im);
-    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
-        r->is_fixed[s] = ash_import__gives_back(im, *r->body, 2 + s, 1 + s);
-        r->is_list[s] = !r->is_fixed[s] && r->has_lists && begins_empty(im, s);
-    }
-    if (!find_trips(im, r) || !find_begin(im, r)) return false;
+    if (!r->kind || !r->first) return no_memory(im);
+    for (size_t s = 0; s < r->states && ash_import__ok(im); s++) r->kind[s] = kind_of(im, r, s);
+    if (!find_begin(im, r) || !find_trips(im, r)) return false;
     if (r->peeled && !peel(im, r)) return false;
     size_t n = 0;
     for (size_t s = 0; s < r->states && ash_import__ok(im); s++) {
-        r->lists += r->is_list[s];
-        if (r->is_list[s] || r->is_fixed[s]) continue;
+        r->lists += r->kind[s] == LIST;
+        if (r->kind[s] != CARRIED) continue;
         r->init[n] = r->peeled ? r->init[s] : ash_import__in(im, 2 + s);
         r->numbers[n++] = s;
     }
@@ -528,9 +560,12 @@ static bool import_body(ash_import *im, rolled *r) {
     r->ins[1] = ash_onnx__number_entry(im, ASH_BOOL, 1); /* or there would be no iteration */
     for (size_t s = 0, c = 0; s < r->states; s++) {
         const ash_type type = ash_import__in_type(im, 2 + s);
-        r->ins[2 + s] = r->is_fixed[s]  ? outer(im, s)
-                        : r->is_list[s] ? ash_late__list(im, &type)
-                                        : ash_onnx__tensor_entry(im, r->given[c++]);
+        switch (r->kind[s]) {
+        case CARRIED: r->ins[2 + s] = ash_onnx__tensor_entry(im, r->given[c++]); break;
+        case FIXED: r->ins[2 + s] = outer(im, s); break;
+        case COUNTS: r->ins[2 + s] = ash_onnx__tensor_entry(im, count_after(im, r, s, i)); break;
+        case LIST: r->ins[2 + s] = ash_late__list(im, &type); break;
+        }
     }
     if (!ash_import__ok(im)) return false;
     ash_import_slices *outer = im->slices;
@@ -547,9 +582,9 @@ static bool import_body(ash_import *im, rolled *r) {
     r->loop.xs = r->slices.xs;
     for (uint32_t k = 0; k < r->slices.n; k++) r->arguments[1 + carried + k] = r->slices.slices[k];
     for (size_t s = 0, c = 0, l = carried + r->scans; s < r->states && ash_import__ok(im); s++) {
-        if (r->is_list[s])
+        if (r->kind[s] == LIST)
             r->next[l++] = appended(im, r, s);
-        else if (!r->is_fixed[s])
+        else if (r->kind[s] == CARRIED)
             r->next[c++] = ash_import__materialize(im, r->outs[1 + s]);
     }
     if (!ash_import__ok(im) || !ash_onnx__take_states(im, r->changing, r->arguments, r->next)) return false;
@@ -593,7 +628,7 @@ static void stacked_out(ash_import *im, const rolled *r, ash_value all, ash_dim 
     if (!ash_import__wants(im, out) || !ash_import__ok(im)) return;
     if (count != r->loop.trips) all = ash_slice_axis(im->graph, all, 0, 0, count);
     if (r->peeled) {
-        ash_value one = ash_import__materialize(im, r->first[1 + out]);
+        ash_value one = ash_import__materialize(im, r->firsts[1 + out]);
         const ash_value parts[] = {ash_build__insert_axis(im->graph, one, 0), all};
         all = ash_concat(im->graph, parts, 2, 0);
     }
@@ -624,11 +659,17 @@ static void roll_loop(ash_import *im, bool has_lists, bool peeled, ash_onnx_stat
     ash_dim count = r.loop.trips;
     bool counted = false;
     for (size_t s = 0, c = 0, l = until + carried + r.scans; s < r.states + r.scans; s++) {
-        if (s < r.states && r.is_fixed[s]) {
+        if (s < r.states && r.kind[s] == FIXED) {
             ash_onnx__out_entry(im, s, outer(im, s));
             continue;
         }
-        bool is_list = s < r.states && r.is_list[s], is_state = s < r.states && !is_list;
+        if (s < r.states && r.kind[s] == COUNTS) {
+            ash_value made = until ? outs[0] : ash_build__dim(im->graph, r.loop.trips);
+            if (r.peeled) made = ash_add(im->graph, made, ash_scalar(im->graph, ASH_I64, 1));
+            if (ash_import__wants(im, s)) ash_import__out(im, s, count_after(im, &r, s, made));
+            continue;
+        }
+        bool is_list = s < r.states && r.kind[s] == LIST, is_state = s < r.states && !is_list;
         bool counts = !is_state || ash_onnx__state_grows(changing, c);
         if (until && !counted && counts && ash_import__wants(im, s)) {
             count = iterations(im, &r, outs[0], s);

@@ -56,7 +56,8 @@ typedef struct rnn {
     bool input_forget, linear_before_reset;
     bool quantized; /* DynamicQuantizeLSTM: products in integers */
     function f[2][MAX_FUNCTIONS];
-    ash_value lens; /* [batch, 1], i64, or ASH_NO_VALUE when all sequences are full */
+    ash_value x, ends, init[2]; /* operands 0, 4, 5 and 6, which agree in the batch; or ASH_NO_VALUE */
+    ash_value lens;             /* [batch, 1], i64, or ASH_NO_VALUE when all sequences are full */
 } rnn;
 
 /* A weight to multiply with, [rows, columns]. */
@@ -245,14 +246,14 @@ static matrix weight(const rnn *r, size_t k, size_t k_scale, unsigned d, int64_t
 
 static ash_value initial(const rnn *r, size_t k, unsigned d, unsigned axis) {
     const ash_dim dims[] = {r->batch, r->hidden};
-    if (ash_import__has(r->im, k)) return ash_build__at(r->im->graph, ash_import__in(r->im, k), axis, d);
+    if (r->init[k] != ASH_NO_VALUE) return ash_build__at(r->im->graph, r->init[k], axis, d);
     return ash_build__fill(r->im->graph, r->dtype, 0, dims, 2);
 }
 
-static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, cell *c) {
+static void open_cell(const rnn *r, unsigned d, bool batch_first, cell *c) {
     ash_import *im = r->im;
     int64_t rows = r->gates * r->hidden;
-    c->input = product(r, x, weight(r, 1, 8, d, 0, rows));
+    c->input = product(r, r->x, weight(r, 1, 8, d, 0, rows));
     if (ash_import__has(im, 3)) c->input = add(r, c->input, part(r, 3, d, 0, rows));
     for (unsigned g = 0; g < r->gates; g++) {
         c->recurrent[g] = weight(r, 2, 10, d, g * r->hidden, r->hidden);
@@ -262,8 +263,8 @@ static void open_cell(const rnn *r, unsigned d, ash_value x, bool batch_first, c
         c->peephole[p] = r->kind == ONNX_LSTM && ash_import__has(im, 7)
                              ? part(r, 7, d, p * r->hidden, r->hidden)
                              : ASH_NO_VALUE;
-    c->h = initial(r, 5, d, batch_first ? 1 : 0);
-    c->c = r->kind == ONNX_LSTM ? initial(r, 6, d, batch_first ? 1 : 0) : ASH_NO_VALUE;
+    c->h = initial(r, 0, d, batch_first ? 1 : 0);
+    c->c = r->kind == ONNX_LSTM ? initial(r, 1, d, batch_first ? 1 : 0) : ASH_NO_VALUE;
 }
 
 /* A step whose number is `t`, an i64 scalar, and the result that it hands out. Past the end of a sequence
@@ -327,7 +328,7 @@ static ash_value loop(const rnn *r, const function *f, cell *c, bool reverse) {
 
 static bool read_shape(rnn *r, bool batch_first, unsigned *directions, bool *first_reversed) {
     ash_import *im = r->im;
-    ash_type x = ash_import__in_type(im, 0), w = ash_import__in_type(im, 1),
+    ash_type x = ash_import__type(im, r->x), w = ash_import__in_type(im, 1),
              rec = ash_import__in_type(im, 2);
     enum { FORWARD, REVERSE, BIDIRECTIONAL };
     unsigned direction = ASH_IMPORT_CHOICE(im, "direction", "forward", "reverse", "bidirectional");
@@ -348,6 +349,27 @@ static bool read_shape(rnn *r, bool batch_first, unsigned *directions, bool *fir
     return ash_import__ok(im);
 }
 
+/* Operands of as many sequences as there are. */
+static bool read_batch(rnn *r, bool batch_first) {
+    ash_import *im = r->im;
+    ash_value *others[] = {&r->ends, &r->init[0], &r->init[1]};
+    const unsigned axis = batch_first ? 0 : 1;
+    r->x = ash_import__in(im, 0);
+    for (size_t k = 0; k < ASH_COUNT(others); k++)
+        *others[k] = (k < 2 || r->kind == ONNX_LSTM) && ash_import__has(im, 4 + k)
+                         ? ash_import__in(im, 4 + k)
+                         : ASH_NO_VALUE;
+    for (size_t k = 0; k < 2 * ASH_COUNT(others) && ash_import__ok(im);
+         k++) { /* the last may be the least */
+        ash_value *other = others[k % ASH_COUNT(others)];
+        const unsigned rank = other == &r->ends ? 1 : 3;
+        if (*other != ASH_NO_VALUE && ash_import__type(im, *other).rank == rank &&
+            ash_import__type(im, r->x).rank == 3)
+            ash_import__agree_on(im, &r->x, axis, other, rank == 1 ? 0 : axis);
+    }
+    return ash_import__ok(im);
+}
+
 /* Sequence lengths as a column; none when all of them are known to be the whole sequence. */
 static ash_value read_lens(const rnn *r) {
     ash_import *im = r->im;
@@ -360,7 +382,7 @@ static ash_value read_lens(const rnn *r) {
         while (full < n && lens[full] == r->steps) full++;
         if (full == n) return ASH_NO_VALUE;
     }
-    return ash_reshape(im->graph, ash_cast(im->graph, ash_import__in(im, 4), ASH_I64), column, 2);
+    return ash_reshape(im->graph, ash_cast(im->graph, r->ends, ASH_I64), column, 2);
 }
 
 /* States of all directions as [directions, batch, hidden], or batch first. */
@@ -396,16 +418,16 @@ void ash_onnx__op_recurrent(ash_import *im) {
     r.clip = ash_import__attr_float(im, "clip", 0);
     r.input_forget = ash_import__attr_int(im, "input_forget", 0) != 0;
     r.linear_before_reset = ash_import__attr_int(im, "linear_before_reset", 0) != 0;
-    if (!read_shape(&r, batch_first, &directions, &reversed) ||
+    if (!read_batch(&r, batch_first) || !read_shape(&r, batch_first, &directions, &reversed) ||
         !read_functions(&r, directions, usual[r.kind]))
         return;
     r.lens = read_lens(&r);
-    ash_value x = ash_import__in(im, 0), ys[2], h[2], c[2];
+    ash_value ys[2], h[2], c[2];
     bool few = ash_dim_is_const(r.steps) && r.steps <= FEW_STEPS;
-    if (batch_first) x = ash_build__swap(im->graph, x, 0, 1);
+    if (batch_first) r.x = ash_build__swap(im->graph, r.x, 0, 1);
     for (unsigned d = 0; d < directions; d++) {
         cell one;
-        open_cell(&r, d, x, batch_first, &one);
+        open_cell(&r, d, batch_first, &one);
         ys[d] = few ? lay_out(&r, r.f[d], &one, reversed || d == 1)
                     : loop(&r, r.f[d], &one, reversed || d == 1);
         h[d] = one.h, c[d] = one.c;

@@ -256,14 +256,17 @@ static ash_value number(ash_import *im, size_t k, ash_dtype dtype, double absent
  * what it has chosen are then the true elements of a mask. */
 void ash_onnx__op_nms(ash_import *im) {
     ash_value boxes = ash_import__in(im, 0), scores = ash_import__in(im, 1), counts;
-    const ash_type type = ash_import__type(im, scores);
     const ash_import_int *list;
     size_t n;
     if (!ash_import__ok(im)) return;
-    if (ash_import__type(im, boxes).rank != 3 || type.rank != 3) {
+    if (ash_import__type(im, boxes).rank != 3 || ash_import__type(im, scores).rank != 3) {
         ash_import__fail(im, ASH_ERROR_SHAPE, "boxes and scores must have rank 3");
         return;
     }
+    ash_import__agree_on(im, &boxes, 0, &scores, 0);
+    ash_import__agree_on(im, &boxes, 1, &scores, 2);
+    if (!ash_import__ok(im)) return;
+    const ash_type type = ash_import__type(im, scores);
     ash_dim most = type.dims[2];
     bool known = !ash_import__has(im, 2) || ash_import__try_list(im, 2, &list, &n);
     if (!ash_import__has(im, 2))
