@@ -90,7 +90,13 @@ void ash_onnx__op_scatter_nd(ash_import *im) {
     ash_type type = ash_import__type(im, x), of = ash_import__type(im, indices);
     ash_dim depth = of.rank ? of.dims[of.rank - 1] : 0;
     ash_scatter mode = scatter_mode(im);
-    if (depth > 0 && depth <= type.rank) check_indices(im, 1, type.dims, (size_t)depth);
+    const bool fits = depth > 0 && depth <= type.rank;
+    if (fits) check_indices(im, 1, type.dims, (size_t)depth);
+    if (fits && ash_import__type(im, updates).rank + depth + 1 == of.rank + type.rank) {
+        for (unsigned i = 0; i + 1 < of.rank; i++) ash_import__agree_on(im, &updates, i, &indices, i);
+        for (unsigned i = (unsigned)depth; i < type.rank; i++)
+            ash_import__agree_with(im, &updates, of.rank - 1 + i - (unsigned)depth, &type.dims[i]);
+    }
     ash_import__out(im, 0, ash_scatter_nd(im->graph, x, indices, updates, mode));
 }
 

@@ -41,7 +41,7 @@ static const ash_onnx_attr *attr_of(const ash_onnx_node *node, const char *name)
     return NULL;
 }
 
-/* Where a name comes from, and in which surroundings: of a branch what it does not have is from around it. */
+/* Where a name comes from: of a branch, what it does not have is from around it. */
 static ash_import_origin origin_of(ash_import *im, const surroundings **p, ash_span name) {
     for (;;) {
         const ash_import_origin found = ash_import__origin(im, (*p)->graph, name);
