@@ -15,7 +15,8 @@ extern "C" {
  * -1 and one that is called "?" are unknown each for itself, and called after the input and its axis, as
  * "input.0". With min == max the dim becomes that number; else it becomes a variable of the graph within
  * [min, max] elements. A size that is computed when the graph runs is called after the result that has it
- * and its axis, as "result.0", and has room for `max` elements: 4,096 at most where nothing is said. */
+ * and its axis, as "result.0", and has room for `max` elements: 4,096 at most where nothing is said.
+ * Squeeze without axes drops dims that are the number 1, and no variable, also where that is 1. */
 typedef struct ash_onnx_var {
     const char *name;
     int64_t min, max;

@@ -9,12 +9,17 @@
  * file has them, down to whole numbers, dims, and inputs of the body. */
 #include "control.h"
 
-enum { DEPTH = 24 /* nodes from a condition down to what is compared */ };
+enum {
+    DEPTH = 24,     /* nodes from a condition down to what is compared */
+    VISITS = 4096,  /* names that are looked at in all */
+    EXACT = 1 << 24 /* what every type has that numbers are compared in */
+};
 
 /* Nodes among which a name is looked for: those of a branch, then those around it, up to the loop's. */
 typedef struct surroundings {
     const struct surroundings *outer; /* NULL: this is the loop's body */
     ash_wire graph;
+    unsigned *visits; /* that are left */
 } surroundings;
 
 /* A number, plus an input of the loop's body. */
@@ -27,18 +32,22 @@ static bool is(const ash_onnx_node *node, const char *op) {
     return ash_span_is(node->op, op) && ash_onnx__is_default_domain(node->domain);
 }
 
-/* Whether a node gives the only element of its first operand, in another shape or type. */
-static bool hands_on(const ash_onnx_node *node) {
-    static const char *const ops[] = {"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"};
-    for (size_t i = 0; i < ASH_COUNT(ops); i++)
-        if (is(node, ops[i])) return node->n_ins > 0;
-    return false;
-}
-
 static const ash_onnx_attr *attr_of(const ash_onnx_node *node, const char *name) {
     for (size_t i = 0; i < node->n_attrs; i++)
         if (ash_span_is(node->attrs[i].name, name)) return &node->attrs[i];
     return NULL;
+}
+
+/* Whether a node gives the only element of its first operand in another shape, or in another type that has
+ * the numbers that are looked at; what is true or false is so in every type. */
+static bool hands_on(const ash_onnx_node *node, bool truth) {
+    static const char *const ops[] = {"Identity", "Squeeze", "Unsqueeze", "Reshape"};
+    if (!node->n_ins) return false;
+    for (size_t i = 0; i < ASH_COUNT(ops); i++)
+        if (is(node, ops[i])) return true;
+    const ash_onnx_attr *to = is(node, "Cast") ? attr_of(node, "to") : NULL;
+    return to && (truth || to->i == ONNX_INT32 || to->i == ONNX_INT64 || to->i == ONNX_FLOAT ||
+                  to->i == ONNX_DOUBLE);
 }
 
 /* Where a name comes from: of a branch, what it does not have is from around it. */
@@ -87,16 +96,20 @@ static bool combine(ash_import *im, ash_dim_op op, ash_dim a, ash_dim b, ash_dim
     return ash_dims_combine(im->graph->dims, op, a, b, out, &diag) == ASH_OK;
 }
 
+static bool is_left(ash_import *im, const surroundings *p) {
+    return ash_import__ok(im) && *p->visits && (*p->visits)--;
+}
+
 static bool tally_of(ash_import *im, const surroundings *p, ash_span name, unsigned depth, shifted *out) {
     *out = (shifted){.of = SIZE_MAX};
-    if (!depth || !ash_import__ok(im)) return false;
+    if (!depth || !is_left(im, p)) return false;
     const ash_import_origin from = origin_of(im, &p, name);
     if (!from.known) return whole_of(im, ash_import__find_name(im, name), &out->base);
     if (from.entry != SIZE_MAX) return whole_of(im, from.entry, &out->base);
     out->of = from.input;
     if (!from.node) return from.input != SIZE_MAX;
     if (is(from.node, "Constant")) return constant_of(im, from.node, &out->base);
-    if (hands_on(from.node)) return tally_of(im, p, from.node->ins[0], depth - 1, out);
+    if (hands_on(from.node, false)) return tally_of(im, p, from.node->ins[0], depth - 1, out);
     shifted other;
     if (!is(from.node, "Add") || from.node->n_ins != 2 ||
         !tally_of(im, p, from.node->ins[0], depth - 1, out) ||
@@ -113,7 +126,8 @@ static bool first_of(ash_import *im, size_t k, ash_dim *out) {
 }
 
 bool ash_onnx__counts_up(ash_import *im, ash_wire body, size_t state, ash_dim *first) {
-    const surroundings here = {.graph = body};
+    unsigned visits = DEPTH;
+    const surroundings here = {.graph = body, .visits = &visits};
     const ash_span next = ash_import__out_name(im, body, 1 + state);
     shifted t;
     return next.len && tally_of(im, &here, next, DEPTH, &t) && t.of == 2 + state && t.base == 1 &&
@@ -146,6 +160,12 @@ static ash_dim joined(ash_import *im, ash_dim a, ash_dim b, bool either) {
     return combine(im, either ? ASH_DIM_MAX : ASH_DIM_MIN, a, b, &out) ? out : ASH_OPEN_MOST;
 }
 
+static bool is_in_reach(const ash_import *im, ash_dim dim) {
+    int64_t low, high;
+    ash_dims_bounds(im->graph->dims, dim, &low, &high);
+    return high <= EXACT;
+}
+
 /* How many iterations there can be where a comparison in iteration i says that there is another: for
  * i + low < high no number of an iteration is above high - low, and there is one more than that. */
 static ash_dim limit_of_comparison(ash_import *im, const surroundings *p, const ash_onnx_node *node,
@@ -164,10 +184,11 @@ static ash_dim limit_of_comparison(ash_import *im, const surroundings *p, const 
         bool counts, other;
         if (!count_of(im, p, node->ins[turned], &low, &counts) ||
             !count_of(im, p, node->ins[!turned], &high, &other) || !counts || other ||
+            !is_in_reach(im, low) || !is_in_reach(im, high) ||
             !combine(im, ASH_DIM_ADD, high, 1 + equal, &most) ||
-            !combine(im, ASH_DIM_SUB, most, low, &most))
+            !combine(im, ASH_DIM_MAX, most, low, &most) || !combine(im, ASH_DIM_SUB, most, low, &most))
             return ASH_OPEN_MOST;
-        return ash_dim_is_const(most) ? ASH_MIN(most, ASH_OPEN_MOST) : most;
+        return most;
     }
     return ASH_OPEN_MOST;
 }
@@ -190,7 +211,7 @@ static ash_dim limit_of_branches(ash_import *im, const surroundings *p, const as
     for (unsigned i = 0; i < 2; i++) {
         const ash_onnx_attr *branch = attr_of(node, names[i]);
         if (!branch || branch->type != ONNX_ATTR_GRAPH) return ASH_OPEN_MOST;
-        in[i] = (surroundings){.outer = p, .graph = branch->message};
+        in[i] = (surroundings){.outer = p, .graph = branch->message, .visits = p->visits};
         results[i] = ash_import__out_name(im, branch->message, k);
         never[i] = is_always(im, &in[i], results[i], !truth);
     }
@@ -203,10 +224,10 @@ static ash_dim limit_of_branches(ash_import *im, const surroundings *p, const as
 
 /* The most iterations where a condition that says whether there is another one is `truth`. */
 static ash_dim limit_of(ash_import *im, const surroundings *p, ash_span name, bool truth, unsigned depth) {
-    if (!depth-- || !ash_import__ok(im)) return ASH_OPEN_MOST;
+    if (!depth-- || !is_left(im, p)) return ASH_OPEN_MOST;
     const ash_onnx_node *node = origin_of(im, &p, name).node;
     if (!node || !node->n_ins) return ASH_OPEN_MOST;
-    if (hands_on(node)) return limit_of(im, p, node->ins[0], truth, depth);
+    if (hands_on(node, true)) return limit_of(im, p, node->ins[0], truth, depth);
     if (is(node, "Not")) return limit_of(im, p, node->ins[0], !truth, depth);
     if ((is(node, "And") || is(node, "Or")) && node->n_ins == 2)
         return joined(im, limit_of(im, p, node->ins[0], truth, depth),
@@ -216,7 +237,8 @@ static ash_dim limit_of(ash_import *im, const surroundings *p, ash_span name, bo
 }
 
 ash_dim ash_onnx__until(ash_import *im, ash_wire body) {
-    const surroundings here = {.graph = body};
+    unsigned visits = VISITS;
+    const surroundings here = {.graph = body, .visits = &visits};
     const ash_span on = ash_import__out_name(im, body, 0);
     return on.len ? limit_of(im, &here, on, true, DEPTH) : ASH_OPEN_MOST;
 }
