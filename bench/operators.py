@@ -54,6 +54,8 @@ def convolutions():
     conv("1-D, 1 channel, length 400", (1, 1, 16000), (64, 1, 400), strides=[160])
     conv("1-D, 80 channels, 3", (1, 80, 3000), (384, 80, 3), pads=[1, 1])
     conv("1-D, 512 channels, 10, stride 5", (1, 1, 16000), (512, 1, 10), strides=[5])
+    conv("1-D, positions of speech, 128, 16 groups", (1, 768, 200), (768, 48, 128), pads=[64, 64], group=16)
+    conv("1-D, 1 channel, 251, padded", (1, 1, 16000), (80, 1, 251), pads=[125, 125])
     conv("1-D, depthwise 31", (1, 256, 1000), (256, 1, 31), group=256, pads=[15, 15])
     conv("1x7 and wide", (1, 128, 17, 17), (192, 128, 1, 7), pads=[0, 3, 0, 3])
     conv("1x1 on 7x7", (1, 512, 7, 7), (2048, 512, 1, 1))

@@ -223,6 +223,17 @@ static const char *const simplifications[][2] = {
     /* the other half, div((s + 4), 4), is a number, and no partner */
     {"(s - 4*div((s + 2), 4))", "(s - 4*div((s + 2), 4))"},
     {"(4*div((s + 2), 4) - s)", "(-s + 4*div((s + 2), 4))"},
+    /* what is cut again needs no bound between */
+    {"max(0, (max(0, (a - 2)) - 2))", "max(0, (a - 4))"},
+    {"max(0, (max(0, (max(2, a) - 5)) - b))", "max(0, (a - b - 5))"},
+    {"max(2, (max(1, a) + 1))", "max(2, (a + 1))"},
+    {"max(1, (max(1, a) + 1))", "(max(1, a) + 1)"},
+    {"max(0, (2*max(0, (a - 2)) - 2))", "max(0, (2*max(0, (a - 2)) - 2))"},
+    {"max(3, (max(1, a) + div(b, 2)))", "max(3, (div(b, 2) + max(1, a)))"},
+    {"min(9, (min(12, a) + 3))", "min(9, (a + 3))"},
+    {"min(9, (min(5, a) + 3))", "(min(5, a) + 3)"},
+    {"min(9, (min(5, a) + 5))", "min(9, (a + 5))"},
+    {"min(9, (min(5, a) + b))", "min(9, (b + min(5, a)))"},
 };
 
 static void simplifies(void **state) {

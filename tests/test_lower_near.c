@@ -421,6 +421,33 @@ static void test_long_window(void **state) {
     compare(g, conv(g, &(shape){1, 16, 1200, 1000, 8, 0, 1, 1}), 1e-6);
 }
 
+/* Windows that are too long to tell their columns apart, and reach out of the line, are tiles as others are:
+ * of plain and blocked operands, in groups, depthwise, and where the length is a variable. */
+static void test_long_window_with_padding(void **state) {
+    (void)state;
+    static const int64_t channels[][3] = {
+        {1, 40, 1}, {16, 16, 1}, {64, 64, 4}, {16, 16, 16}}; /* in, out, groups */
+    const ash_window w = {.kernel = 81, .stride = 3, .dilation = 1, .before = 40, .after = 37};
+    for (size_t i = 0; i < ASH_COUNT(channels); i++)
+        for (int open = 0; open < 2; open++) {
+            ash_graph *g = new_graph(), *fast;
+            const ash_dim length = open ? ash_graph_var(g, "n", 4, 190) : 97;
+            ash_value x = ash_relu(g, INPUT(g, "x", 1, channels[i][0], length));
+            ash_value weights = INPUT(g, "w", channels[i][1], channels[i][0] / channels[i][2], 81);
+            ash_value y = ash_conv(g, x, weights, &w, 1, channels[i][2]);
+            if (!open) {
+                assert_true(compare(g, y, 1e-6).products > 4);
+                continue;
+            }
+            ash_diag diag;
+            ash_graph_output(g, "y", y);
+            assert_ok(ash_opt__run(g, &targets[1], NULL, &fast, &diag));
+            for (int64_t n = 4; n <= 190; n += 93) test_interpreted_as(g, fast, &targets[1], &n, 1e-6);
+            ash_graph_destroy(fast);
+            ash_graph_destroy(g);
+        }
+}
+
 /* Maxima of lines: of plain and blocked operands, with strides, and where a window is longer than what it
  * is over. */
 static void test_large_maxima(void **state) {
@@ -678,6 +705,7 @@ int main(void) {
         cmocka_unit_test(test_parts_of_rows),
         cmocka_unit_test(test_windows_on_channels),
         cmocka_unit_test(test_long_window),
+        cmocka_unit_test(test_long_window_with_padding),
         cmocka_unit_test(test_large_maxima),
         cmocka_unit_test(test_across_rows),
         cmocka_unit_test(test_signed_zeros),

@@ -601,8 +601,37 @@ static bool is_never_less(ash_dims *dims, const ash_poly *p, const ash_poly *q) 
     return true;
 }
 
+/* For max(number, max(n, x) + rest) where n + rest is never above `number`: x + rest, which says the same
+ * there, as of layers each of which makes a size of at least 0 less. Likewise of minima. */
+static bool without_inner(ash_dims *dims, ash_dim_op op, int64_t number, ash_dim dim, ash_dim *out) {
+    ash_poly all, rest, inner;
+    int64_t min, max;
+    ash_poly__load(dims, dim, &all);
+    for (uint32_t i = 0; i < all.n; i++) {
+        const ash_poly_term *term = &all.at[i];
+        if (term->coef != 1 || term->n != 1) continue;
+        const ash_dim_atom atom = dims->atoms.at[term->atoms[0]].info;
+        if (atom.is_var || atom.op != op || (atom.a < 0) == (atom.b < 0)) continue;
+        const int64_t n = ASH_MAX(atom.a, atom.b);
+        ash_poly__atom(term->atoms[0], &inner);
+        rest = all;
+        if (!ash_poly__add(dims, &rest, &inner, -1) || !ash_poly__interval(dims, &rest, &min, &max) ||
+            !ash_add_i64(op == ASH_DIM_MAX ? max : min, n, &max) ||
+            (op == ASH_DIM_MAX ? max > number : max < number))
+            continue;
+        ash_poly__load(dims, ASH_MIN(atom.a, atom.b), &inner);
+        return ash_poly__add(dims, &inner, &rest, 1) && ash_dims__intern(dims, &inner, out, NULL) == ASH_OK;
+    }
+    return false;
+}
+
 static ash_status choose(ash_dims *dims, ash_dim_op op, ash_dim a, ash_dim b, ash_dim *out,
                          ash_diag *diag) {
+    for (ash_dim inner; (a < 0) != (b < 0);) {
+        ash_dim *dim = a < 0 ? &a : &b;
+        if (!without_inner(dims, op, a < 0 ? b : a, *dim, &inner)) break;
+        *dim = inner;
+    }
     int64_t min, max, other_min, other_max;
     ash_poly p, q;
     ash_dims_bounds(dims, a, &min, &max); /* which know more than the terms, once it has been noted */

@@ -411,6 +411,9 @@ static inline bool ash_op__is_conv(ash_op op) {
 }
 /* Terms that lie side by side in a second operand in blocks: 4 of bytes, 2 of pairs, else 1. */
 int64_t ash_node__terms(const ash_graph *graph, const ash_node *node);
+/* Columns of a padded convolution's window that kernels tell apart. Of longer ones with packed weights the
+ * operand is padded before, which stays so. */
+enum { ASH_CONV_WINDOW = 64 };
 /* Whether a convolution with packed weights is in lanes (ops.def): by its groups' channels and filters. */
 static inline bool ash_conv__is_in_lanes(int64_t channels, int64_t filters, int64_t x_block) {
     return channels == filters && (channels == 1 || channels < x_block);

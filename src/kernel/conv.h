@@ -8,8 +8,7 @@
 #include "tile.h"
 
 enum {
-    ASH_CONV_WINDOW = 64, /* window columns that may differ from each other */
-    ASH_CONV_ROWS = 16,   /* window columns that are laid out (conv_rows.c) */
+    ASH_CONV_ROWS = 16, /* window columns that are laid out (conv_rows.c) */
     ASH_CONV_SPACE = ASH_MAX_RANK - 2
 };
 

@@ -188,7 +188,8 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_rewrite__name(rw, node);
     ash_value plain = ash_bytes__image(l, wb, ASH_I8), w = plain;
     ash_value x_offset = ash_bytes__offset(l, xb, ASH_U8), w_offset = ash_bytes__offset(l, wb, ASH_I8);
-    bool padded = ash_layout__is_padded(node) && (x_offset != ASH_NO_VALUE || goes_in_tiles(l, node, &v));
+    bool padded = ash_layout__is_padded(node) && (x_offset != ASH_NO_VALUE || goes_in_tiles(l, node, &v) ||
+                                                  (l->lanes && ash_layout__needs_room(l->rw.from, node)));
     ash_value x = blocked_operand(l, node, xb, &v, padded, x_offset);
     if (!ash_rewrite__ok(rw)) return true;
     ash_type type = ash_rewrite__type(rw, plain);

@@ -143,6 +143,11 @@ ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layou
     return ash_transpose(rw->to, ash_reshape(rw->to, w, dims, rank), perm);
 }
 
+bool ash_layout__needs_room(const ash_graph *graph, const ash_node *node) {
+    const ash_type *w = ash_graph__type(graph, node->ins[1]);
+    return ash_layout__is_padded(node) && w->dims[w->rank - 1] > ASH_CONV_WINDOW;
+}
+
 bool ash_layout__is_padded(const ash_node *node) {
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
                    *after = ash_node_attr(node, ASH_ATTR_AFTER);
@@ -272,8 +277,11 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     ash_value x =
         v.x_block ? ash_layout__blocked(l, node->ins[0], v.x_block) : ash_layout__plain(l, node->ins[0]);
     ash_rewrite__name(rw, node);
+    const bool padded = ash_layout__needs_room(rw->from, node);
+    if (padded)
+        x = ash_layout__pad_windows(rw, node, x, v.x_block, ash_build__fill(rw->to, ASH_F32, 0, NULL, 0));
     w = ash_layout__pack_weights(rw, w, &v);
-    ash_value y = ash_layout__blocked_conv(l, node, node->op, x, w, &v, false);
+    ash_value y = ash_layout__blocked_conv(l, node, node->op, x, w, &v, padded);
     if (v.y_block)
         ash_layout__set_blocked(l, node->out, v.y_block, y);
     else

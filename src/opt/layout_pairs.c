@@ -129,7 +129,8 @@ static bool conv(ash_layout_pass *l, const ash_node *node) {
     ash_value x = ash_layout__blocked(l, node->ins[0], v.x_block), w = ash_layout__plain(l, node->ins[1]);
     if (!ash_rewrite__ok(rw)) return true;
     ash_rewrite__name(rw, node);
-    bool padded = ash_layout__is_padded(node) && rw->opt->target->tiles_of_pairs;
+    bool padded = ash_layout__needs_room(rw->from, node) ||
+                  (ash_layout__is_padded(node) && rw->opt->target->tiles_of_pairs);
     x = ash_cast(rw->to, x, ASH_BF16);
     if (padded)
         x = ash_layout__pad_windows(rw, node, x, v.x_block, ash_build__fill(rw->to, ASH_BF16, 0, NULL, 0));

@@ -294,7 +294,8 @@ static ash_value with_padding(ash_rewrite *rw, const ash_node *n, ash_value x, c
 static ash_value conv_of_pad(ash_rewrite *rw, const ash_node *n) {
     ash_node pad;
     padding p;
-    if (ash_node_int(n, ASH_ATTR_X_BLOCK) || !ash_rewrite__def(rw, n->ins[0], ASH_OP_PAD, &pad))
+    if (ash_node_int(n, ASH_ATTR_X_BLOCK) || ash_node_int(n, ASH_ATTR_W_BLOCK) ||
+        !ash_rewrite__def(rw, n->ins[0], ASH_OP_PAD, &pad))
         return ASH_NO_VALUE;
     const int64_t *kernel = ash_graph__type(rw->to, n->ins[1])->dims + 2;
     if (!ash_rule__is_number(rw, pad.ins[1], 0) || !absorb(rw, n, &pad, NULL, kernel, &p))
