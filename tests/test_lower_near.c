@@ -421,8 +421,8 @@ static void test_long_window(void **state) {
     compare(g, conv(g, &(shape){1, 16, 1200, 1000, 8, 0, 1, 1}), 1e-6);
 }
 
-/* Windows that are too long to tell their columns apart, and reach out of the line, are tiles as others are:
- * of plain and blocked operands, in groups, depthwise, and where the length is a variable. */
+/* Windows that are too long to tell their columns apart, and reach out of the line, are tiles as others
+ * are: of plain and blocked operands, in groups, depthwise, and where the length is a variable. */
 static void test_long_window_with_padding(void **state) {
     (void)state;
     static const int64_t channels[][3] = {

@@ -85,8 +85,8 @@ ash_value ash_layout__pack_weights(ash_rewrite *rw, ash_value w, const ash_layou
 /* [..., I, B] -> [..., I/T, T B]: so many neighbouring terms T of a column side by side; T divides I. */
 ash_value ash_layout__side_by_side(ash_rewrite *rw, ash_value w, int64_t terms);
 /* Whether a convolution's windows reach out of lines and are too long for kernels to tell apart which of
- * their columns lie inside, as filters of waveforms and encodings of positions in speech are: its operand is
- * padded before. Of `graph` the weights are plain. */
+ * their columns lie inside, as filters of waveforms are and encodings of positions in speech: its operand
+ * is padded before. Of `graph` the weights are plain. */
 bool ash_layout__needs_room(const ash_graph *graph, const ash_node *node);
 /* Whether a convolution pads its first operand; the operand, plain or in blocks of `block` channels, padded
  * with `zero`, a scalar. */
