@@ -8,9 +8,11 @@
  *     w [c, m, k]   ->  [m, p, c, t], t backwards
  *     y [n, m * p, q]  ->  [n, m, q, p]  ->  [n, m, q * s + p]
  *
- * (weights are filled up with zeros where s does not divide k). It takes ceil(k / s) * s products for an
- * element of x, where zeros between the elements of x would cost s * k. An axis whose weights are dilated
- * as well as strided has the zeros between its elements.
+ * Where s does not divide k, the last phases have a weight less. As zeros it would cost ceil(k / s) * s
+ * products for an element of x (where zeros between the elements of x would cost s * k): much more than k
+ * along several axes. So with channels enough for vectors of their own these phases are convolutions by
+ * themselves, of shorter windows. An axis whose weights are dilated as well as strided has the zeros
+ * between its elements.
  *
  * After the phases (for each axis), what the paddings say is cut off at both ends. */
 #include "build.h"
@@ -18,6 +20,8 @@
 typedef struct axis {
     int64_t stride, phases;     /* elements between those of x; as many phases, 1: none */
     int64_t taps;               /* weights of a phase */
+    int64_t whole;              /* so many phases have all of them, the others one less */
+    bool apart;                 /* which are a convolution by themselves */
     int64_t dilation, interior; /* of what is left: the convolution, and zeros within x */
     int64_t before, after;      /* padding of the convolution */
     int64_t cut, cuts;          /* elements cut off before the result; before and after it */
@@ -40,6 +44,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
 static void plan_axis(const transposed *c, axis *a, int64_t kernel, ash_dim x, int64_t low, int64_t high) {
     const int64_t span = (kernel - 1) * a->dilation + 1;
     a->taps = (kernel - 1) / a->phases + 1;
+    a->whole = kernel - (a->taps - 1) * a->phases;
     a->interior = a->stride / a->phases - 1;
     const int64_t around = a->phases > 1 ? a->taps - 1 : span - 1;
     const int64_t before = around - floor_div(low, a->phases);
@@ -56,12 +61,11 @@ static void plan_axis(const transposed *c, axis *a, int64_t kernel, ash_dim x, i
     a->cuts = (a->phases > 1 ? more * a->phases : more + 1 - a->stride) - (span - a->stride - low - high);
 }
 
-/* [c, m / groups, kernel...] to [m * phases, c / groups, taps...]. */
-static ash_value turn_weights(const transposed *c, ash_value w) {
+/* [c, m / groups, kernel...] to [m, c / groups, taps, phases, ...], without the phases of axes of one. */
+static ash_value split_weights(const transposed *c, ash_value w) {
     ash_graph *g = c->graph;
     ash_dim dims[2 * ASH_MAX_RANK], before[ASH_MAX_RANK] = {0}, after[ASH_MAX_RANK] = {0};
-    int64_t perm[2 * ASH_MAX_RANK];
-    unsigned rank = 2, at = 1;
+    unsigned rank = 2;
     dims[0] = c->groups, dims[1] = c->w.dims[0] / c->groups;
     memcpy(&dims[2], &c->w.dims[1], (c->space + 1) * sizeof *dims);
     if (c->groups > 1) w = ash_reshape(g, w, dims, c->space + 3);
@@ -72,63 +76,127 @@ static ash_value turn_weights(const transposed *c, ash_value w) {
     for (unsigned i = 0; i < c->space; i++)
         after[2 + i] = c->axes[i].taps * c->axes[i].phases - c->w.dims[2 + i];
     w = ash_build__pad(g, w, 0, before, after, NULL);
-    perm[0] = 0;
     for (unsigned i = 0; i < c->space; i++) {
         dims[rank++] = c->axes[i].taps;
-        if (c->axes[i].phases > 1) perm[at++] = rank, dims[rank++] = c->axes[i].phases;
+        if (c->axes[i].phases > 1) dims[rank++] = c->axes[i].phases;
     }
-    w = ash_reshape(g, w, dims, rank);
+    return ash_reshape(g, w, dims, rank);
+}
+
+/* Some phases of each axis, which have as many taps. */
+typedef struct phases {
+    int64_t first[ASH_MAX_RANK], count[ASH_MAX_RANK], taps[ASH_MAX_RANK];
+} phases;
+
+/* Split weights of some phases, as those of a convolution: [m * phases, c / groups, taps...]. */
+static ash_value turn_weights(const transposed *c, ash_value w, const phases *some) {
+    ash_graph *g = c->graph;
+    ash_dim dims[2 * ASH_MAX_RANK] = {c->outs, c->w.dims[0] / c->groups};
+    int64_t perm[2 * ASH_MAX_RANK];
+    unsigned at = 1;
+    perm[0] = 0;
+    for (unsigned i = 0, from = 2; i < c->space; i++, from++) {
+        w = ash_slice_axis(g, w, from, 0, some->taps[i]);
+        w = ash_build__reverse(g, w, from);
+        if (c->axes[i].phases == 1) continue;
+        perm[at++] = ++from;
+        w = ash_slice_axis(g, w, from, some->first[i], some->count[i]);
+    }
     perm[at++] = 1;
     for (unsigned i = 0, from = 2; i < c->space; i++, from++) {
         perm[at++] = from;
-        w = ash_build__reverse(g, w, from);
         from += c->axes[i].phases > 1;
+        dims[0] = ash_graph_dim_mul(g, dims[0], some->count[i]);
+        dims[2 + i] = some->taps[i];
     }
-    w = ash_transpose(g, w, perm);
-    dims[0] = c->outs, dims[1] = c->w.dims[0] / c->groups;
-    for (unsigned i = 0; i < c->space; i++) {
-        dims[0] = ash_graph_dim_mul(g, dims[0], c->axes[i].phases);
-        dims[2 + i] = c->axes[i].taps;
-    }
-    return ash_reshape(g, w, dims, c->space + 2);
+    return ash_reshape(g, ash_transpose(g, w, perm), dims, c->space + 2);
 }
 
-/* [n, m * phases, ...] to [n, m, ...], the phases of each axis side by side. */
-static ash_value join_phases(const transposed *c, ash_value y) {
-    ash_graph *g = c->graph;
+/* A convolution for some phases: [n, m, phases..., q...]. A weight less is the first of the window. */
+static ash_value convolve(const transposed *c, ash_value x, ash_value w, const phases *some) {
+    ash_window windows[ASH_MAX_RANK];
     ash_type type;
-    ash_dim split[2 * ASH_MAX_RANK], joined[ASH_MAX_RANK];
+    ash_dim dims[2 * ASH_MAX_RANK];
+    unsigned rank = 2;
+    for (unsigned i = 0; i < c->space; i++) {
+        const axis *a = &c->axes[i];
+        windows[i] = (ash_window){
+            .dilation = a->dilation, .before = a->before - (a->taps - some->taps[i]), .after = a->after};
+    }
+    ash_value y = ash_conv(c->graph, x, turn_weights(c, w, some), windows, c->space, c->groups);
+    if (!ash_build__take(c->graph, ASH_OP_CONV, y, &type)) return ASH_NO_VALUE;
+    dims[0] = type.dims[0], dims[1] = c->outs;
+    for (unsigned i = 0; i < c->space; i++)
+        if (c->axes[i].phases > 1) dims[rank++] = some->count[i];
+    memcpy(&dims[rank], &type.dims[2], c->space * sizeof *dims);
+    return ash_reshape(c->graph, y, dims, rank + c->space);
+}
+
+/* The phases of the axes from `i` on, of which `at` is the first one's place in the result. */
+static ash_value all_phases(const transposed *c, ash_value x, ash_value w, unsigned i, unsigned at,
+                            phases *some) {
+    if (i == c->space) return convolve(c, x, w, some);
+    const axis *a = &c->axes[i];
+    const unsigned next = at + (a->phases > 1);
+    ash_value parts[2];
+    some->first[i] = 0, some->count[i] = a->apart ? a->whole : a->phases, some->taps[i] = a->taps;
+    parts[0] = all_phases(c, x, w, i + 1, next, some);
+    if (!a->apart) return parts[0];
+    some->first[i] = a->whole, some->count[i] = a->phases - a->whole, some->taps[i]--;
+    if (some->taps[i]) {
+        parts[1] = all_phases(c, x, w, i + 1, next, some);
+    } else {
+        ash_type type;
+        if (!ash_build__take(c->graph, ASH_OP_CONV, parts[0], &type)) return ASH_NO_VALUE;
+        type.dims[at] = some->count[i];
+        parts[1] = ash_build__fill(c->graph, type.dtype, 0, type.dims, type.rank);
+    }
+    return ash_concat(c->graph, parts, 2, at);
+}
+
+/* [n, m, phases..., q...] to [n, m, ...], the phases of each axis side by side. */
+static ash_value join_phases(const transposed *c, ash_value y) {
+    ash_type type;
+    ash_dim joined[ASH_MAX_RANK];
     int64_t perm[2 * ASH_MAX_RANK] = {0, 1};
     unsigned rank = 2, at = 2;
-    if (!ash_build__take(g, ASH_OP_CONV, y, &type)) return ASH_NO_VALUE;
-    split[0] = joined[0] = type.dims[0], split[1] = joined[1] = c->outs;
-    for (unsigned i = 0; i < c->space; i++)
-        if (c->axes[i].phases > 1) split[rank++] = c->axes[i].phases;
+    if (!ash_build__take(c->graph, ASH_OP_CONV, y, &type)) return ASH_NO_VALUE;
+    memcpy(joined, type.dims, 2 * sizeof *joined);
+    for (unsigned i = 0; i < c->space; i++) rank += c->axes[i].phases > 1;
     for (unsigned i = 0, phase = 2; i < c->space; i++) {
-        perm[at++] = rank;
+        joined[2 + i] = ash_graph_dim_mul(c->graph, type.dims[rank], c->axes[i].phases);
+        perm[at++] = rank++;
         if (c->axes[i].phases > 1) perm[at++] = phase++;
-        split[rank++] = type.dims[2 + i];
-        joined[2 + i] = ash_graph_dim_mul(g, type.dims[2 + i], c->axes[i].phases);
     }
-    y = ash_transpose(g, ash_reshape(g, y, split, rank), perm);
-    return ash_reshape(g, y, joined, c->space + 2);
+    return ash_reshape(c->graph, ash_transpose(c->graph, y, perm), joined, c->space + 2);
+}
+
+/* Which axes have phases apart: where zeros instead would be many, and vectors of channels are whole. */
+static void choose_apart(transposed *c) {
+    enum { CHANNELS = 16 };
+    double zeros = 1;
+    for (unsigned i = 0; i < c->space; i++)
+        zeros *= (double)(c->axes[i].taps * c->axes[i].phases) / (double)c->w.dims[2 + i];
+    for (unsigned i = 0; i < c->space; i++) {
+        axis *a = &c->axes[i];
+        a->apart = zeros > 1.3 && c->w.dims[1] >= CHANNELS && a->whole < a->phases &&
+                   (a->before > 0 || a->taps == 1);
+    }
 }
 
 static ash_value build(transposed *c, ash_value x, ash_value w) {
-    ash_window windows[ASH_MAX_RANK];
     ash_dim starts[ASH_MAX_RANK] = {0};
     int64_t interior[ASH_MAX_RANK] = {0};
     static const ash_dim none[ASH_MAX_RANK];
+    phases some;
     ash_type type;
     for (unsigned i = 0; i < c->space; i++) {
-        const axis *a = &c->axes[i];
-        windows[i] = (ash_window){.dilation = a->dilation, .before = a->before, .after = a->after};
-        interior[2 + i] = a->interior;
-        starts[2 + i] = a->cut;
+        interior[2 + i] = c->axes[i].interior;
+        starts[2 + i] = c->axes[i].cut;
     }
+    choose_apart(c);
     x = ash_build__pad(c->graph, x, 0, none, none, interior);
-    ash_value y = ash_conv(c->graph, x, turn_weights(c, w), windows, c->space, c->groups);
-    y = join_phases(c, y);
+    ash_value y = join_phases(c, all_phases(c, x, split_weights(c, w), 0, 2, &some));
     if (!ash_build__take(c->graph, ASH_OP_CONV, y, &type)) return ASH_NO_VALUE;
     for (unsigned i = 0; i < c->space; i++) {
         const ash_dim cuts = c->axes[i].cuts; /* nothing is left of less */

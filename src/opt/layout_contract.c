@@ -57,18 +57,20 @@ static bool is_pointwise(const ash_node *node, const ash_type *w) {
     return strides->count > 0;
 }
 
-/* Groups of some vectors of channels under windows of 1, of a plain operand, are products as they lie, and
- * the result is plain: [g, o/g, c/g] [n, g, c/g, p] -> [n, g, o/g, p]. Blocks would take a conversion there
- * and often one back. False: the node is none of these. */
+/* Groups of some vectors of channels, or less than a vector of results, under windows of 1, of a plain
+ * operand, are products as they lie, and the result is plain: [g, o/g, c/g] [n, g, c/g, p] -> [n, g, o/g, p].
+ * Blocks would take a conversion there and often one back, and of few results leave lanes empty. False: the
+ * node is none of these. */
 static bool plain_product(ash_layout_pass *l, const ash_node *node, ash_value weights) {
     ash_rewrite *rw = &l->rw;
     const ash_type x = *ash_graph__type(rw->from, node->ins[0]),
                    w = *ash_graph__type(rw->from, node->ins[1]), y = *ash_graph__type(rw->from, node->out);
     int64_t groups = ash_node_int(node, ASH_ATTR_GROUPS);
-    if (groups == 1 || x.dtype != ASH_F32 || !is_pointwise(node, &w) ||
-        !ash_layout__has_plain(l, node->ins[0]) || ash_layout__has_blocked(l, node->ins[0]))
+    const bool few = groups == 1 && w.dims[0] < l->lanes;
+    if (x.dtype != ASH_F32 || !is_pointwise(node, &w) || !ash_layout__has_plain(l, node->ins[0]) ||
+        ash_layout__has_blocked(l, node->ins[0]))
         return false;
-    if (w.dims[1] < l->lanes || w.dims[0] / groups < l->lanes) return false;
+    if (!few && (groups == 1 || w.dims[1] < l->lanes || w.dims[0] / groups < l->lanes)) return false;
     const unsigned first = x.dims[0] == 1; /* no dim for the one image */
     ash_dim positions = ash_build__product(rw->to, &x, 2, x.rank);
     const ash_dim split[] = {x.dims[0], groups, w.dims[1], positions},
