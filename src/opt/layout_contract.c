@@ -57,28 +57,55 @@ static bool is_pointwise(const ash_node *node, const ash_type *w) {
     return strides->count > 0;
 }
 
-/* Groups of some vectors of channels, or less than a vector of results, under windows of 1, of a plain
- * operand, are products as they lie, and the result is plain: [g, o/g, c/g] [n, g, c/g, p] -> [n, g, o/g, p].
- * Blocks would take a conversion there and often one back, and of few results leave lanes empty. False: the
- * node is none of these. */
+/* Whether nothing but the reshape behind a node reads its result, and takes its channels apart: as the
+ * phases of a transposed convolution are, which are plain then. */
+static bool is_taken_apart(const ash_layout_pass *l, const ash_node *node) {
+    enum { TERMS = 64 }; /* with more of them the sums count, and packed weights are quicker */
+    const ash_graph *g = l->rw.from;
+    const ash_node *next = node + 1;
+    if (next == g->nodes.at + g->nodes.len || next->op != ASH_OP_RESHAPE || next->ins[0] != node->out ||
+        l->rw.uses[node->out] != 1 || ash_graph__type(g, node->ins[1])->dims[1] > TERMS)
+        return false;
+    return ash_graph__type(g, next->out)->dims[1] != ash_graph__type(g, node->out)->dims[1];
+}
+
+/* The product of weights, as many rows, and positions, which are packed where enough rows read them. */
+static ash_value product_of(ash_layout_pass *l, ash_value a, ash_value b, int64_t rows) {
+    ash_graph *to = l->rw.to;
+    ash_layout_columns c;
+    if (a == ASH_NO_VALUE || b == ASH_NO_VALUE) return ASH_NO_VALUE;
+    const ash_type type = ash_rewrite__type(&l->rw, b);
+    if (rows < l->rw.opt->target->costs.pack_rows || type.dims[type.rank - 1] == 0 ||
+        !ash_layout__count_columns(l, type.dims[type.rank - 1], &c))
+        return ash_matmul(to, a, b);
+    const ash_attr attrs[] = {ASH_ATTR_I(N, c.n), ASH_ATTR_I(B_BLOCK, l->lanes)};
+    const ash_value ins[] = {a, ash_layout__pack_columns(&l->rw, b, &c, l->lanes)};
+    return ash_build(to, ASH_OP_MATMUL, ins, 2, attrs, 2);
+}
+
+/* Of a plain operand, and under windows of 1, groups of some vectors of channels, less than a vector of
+ * results, and results that will be taken apart are products as they lie: [g, o/g, c/g] [n, g, c/g, p] ->
+ * [n, g, o/g, p], and plain. Blocks would take a conversion there and often one back, and of few results
+ * leave lanes empty. False: the node is none of these. */
 static bool plain_product(ash_layout_pass *l, const ash_node *node, ash_value weights) {
     ash_rewrite *rw = &l->rw;
     const ash_type x = *ash_graph__type(rw->from, node->ins[0]),
                    w = *ash_graph__type(rw->from, node->ins[1]), y = *ash_graph__type(rw->from, node->out);
     int64_t groups = ash_node_int(node, ASH_ATTR_GROUPS);
-    const bool few = groups == 1 && w.dims[0] < l->lanes;
+    const bool one = x.dims[0] == 1; /* image, which needs no dim; packed operands have no other batch */
+    const bool alone = groups == 1 && (w.dims[0] < l->lanes || (one && is_taken_apart(l, node)));
     if (x.dtype != ASH_F32 || !is_pointwise(node, &w) || !ash_layout__has_plain(l, node->ins[0]) ||
         ash_layout__has_blocked(l, node->ins[0]))
         return false;
-    if (!few && (groups == 1 || w.dims[1] < l->lanes || w.dims[0] / groups < l->lanes)) return false;
-    const unsigned first = x.dims[0] == 1; /* no dim for the one image */
+    if (!alone && (groups == 1 || w.dims[1] < l->lanes || w.dims[0] / groups < l->lanes)) return false;
     ash_dim positions = ash_build__product(rw->to, &x, 2, x.rank);
     const ash_dim split[] = {x.dims[0], groups, w.dims[1], positions},
                   rows[] = {groups, w.dims[0] / groups, w.dims[1]};
     ash_rewrite__name(rw, node);
     ash_value a = ash_reshape(rw->to, weights, rows, 3),
-              b = ash_reshape(rw->to, ash_layout__plain(l, node->ins[0]), split + first, 4 - first);
-    ash_rewrite__bind(rw, node->out, ash_reshape(rw->to, ash_matmul(rw->to, a, b), y.dims, y.rank));
+              b = ash_reshape(rw->to, ash_layout__plain(l, node->ins[0]), split + one, 4 - one);
+    ash_value out = alone && one ? product_of(l, a, b, w.dims[0]) : ash_matmul(rw->to, a, b);
+    ash_rewrite__bind(rw, node->out, ash_reshape(rw->to, out, y.dims, y.rank));
     return true;
 }
 
