@@ -89,6 +89,7 @@ static size_t operand(ash_import *im, size_t k) {
 }
 
 static ash_late *new_late(ash_import *im, late_kind kind, const size_t *from, size_t n) {
+    if (!ash_import__ok(im)) return NULL; /* an operand may not be there then */
     ash_late *late = ash_import__keep(im, 1, sizeof *late);
     size_t *copy = ash_import__keep(im, n, sizeof *copy);
     if (!late || !copy) return NULL;
