@@ -224,8 +224,9 @@ void ash_loops__ask_ahead(ash_loops *l) {
     if (l->loop != 1 || !l->vector_inner || !l->n_outer || target->kind != ASH_TARGET_CPU ||
         k->lanes != l->lanes || k->mask != ASH_NO_REF || ash_kern_lost(k))
         return;
-    for (uint16_t b = 0; b < k->uses.len; b++) {
-        const ash_kern_use use = k->uses.at[b];
+    for (size_t i = 0; i < k->uses.len; i++) {
+        const ash_kern_use use = k->uses.at[i];
+        const uint16_t b = (uint16_t)i;
         const int64_t element = (int64_t)ash_dtype_size(ash_nest_dtype(n, b));
         int64_t stride;
         ash_ix row;
@@ -237,8 +238,8 @@ void ash_loops__ask_ahead(ash_loops *l) {
         if (longest < 1 || ash_ix_sum(&k->ixs, use.linear).max < target->l1_bytes / element) continue;
         const bool far = longest > target->l1_bytes / 2 / element;
         ash_ref next = ash_kern_index(k, ash_ix_add(&k->ixs, use.linear, row));
-        for (int64_t i = 0; i < k->lanes; i += line / element) {
-            ash_ref at = ash_nest_binary(n, ASH_OP_ADD, next, ash_nest_index(n, i));
+        for (int64_t lane = 0; lane < k->lanes; lane += line / element) {
+            ash_ref at = ash_nest_binary(n, ASH_OP_ADD, next, ash_nest_index(n, lane));
             if (far)
                 ash_nest_prefetch_far(n, b, at);
             else
