@@ -12,6 +12,8 @@
  * A convolution with a window of 1, stride 1 and no padding has no edges: its spatial dims count as one
  * long one. Dims of one element under a window of 1 do not count: tiles run along the last dim that does.
  *
+ * Where filters are few, lanes are channels of the input (conv_across.c).
+ *
  * Bytes (u8 by i8) are the same with four neighbouring channels to a step (dot4), bf16 with two (dot2).
  *
  * Depthwise convolutions, and those whose groups have a few channels that lie in one vector, take vectors
@@ -128,6 +130,9 @@ static bool read_node(conv *c) {
     c->in_lanes = ash_conv__is_in_lanes(c->c_group, c->o_group, c->x_block);
     c->math = ash_tile_math_of(k->graph, node);
     c->terms = c->in_lanes ? 1 : ash_node__terms(k->graph, node);
+    c->across = c->math == ASH_TILE_F32 && !c->in_lanes && !c->beside &&
+                ash_conv__sums_across(k->low->target, c->x_block, w_block);
+    if (c->across) c->terms = c->x_block;
     c->number_bytes = (int64_t)ash_dtype_size(x->dtype);
     if (c->in_lanes && (c->x_block != w_block || c->y_block != w_block)) return false;
     if (!c->in_lanes && c->x_block && c->c_group % c->x_block) return false;
@@ -149,6 +154,11 @@ static bool read_node(conv *c) {
 /* Vectors of results, of a group or, in lanes, of all. */
 static int64_t blocks_of(const conv *c) {
     return c->in_lanes ? c->groups * c->o_group / c->lanes : ash_ceil_div(c->o_group, c->lanes);
+}
+
+/* Lanes of a tile's sums. */
+static int64_t sum_lanes(const conv *c) {
+    return c->across ? c->terms : c->lanes;
 }
 
 /* Elements of the weights that belong to a vector of results and lie side by side. */
@@ -237,8 +247,8 @@ static bool weight_at(conv *c, ash_ix column, ash_tile_operand *out) {
     while (d < first + all) idx[d++] = ash_ix_const(ixs, 0);
     for (unsigned s = 0; s < c->space; s++)
         idx[first + c->axis[s]] = s + 1 == c->space ? column : ash_ix_sym(ixs, c->step[s]);
-    if (!c->in_lanes) idx[d++] = ash_ix_sym(ixs, c->four);
-    idx[d] = ash_ix_sym(ixs, c->four_lane);
+    if (!c->in_lanes) idx[d++] = ash_ix_sym(ixs, c->across ? c->four_lane : c->four);
+    idx[d] = c->across ? ash_ix_const(ixs, 0) : ash_ix_sym(ixs, c->four_lane);
     return ash_tile_operand_at(k, c->node->ins[1], idx, out);
 }
 
@@ -377,7 +387,10 @@ int64_t ash_conv__inner_steps(const conv *c) {
 static void plan_sums(conv *c) {
     if (c->math != ASH_TILE_F32) return; /* exact in any order, or coarse */
     unsigned last = c->space - 1;
-    int64_t terms = c->in_lanes ? c->c_group : c->x_block ? c->x_block : 1, window = c->window[last];
+    int64_t terms = c->in_lanes  ? c->c_group
+                    : c->x_block ? c->x_block / c->terms
+                                 : 1,
+            window = c->window[last];
     if (window > ASH_CONV_ROWS)
         c->sum_blocks[1 + last] = ash_blocks_plan(window, ASH_PARTIAL_TILE_TERMS, &terms, &c->top);
     else
@@ -483,7 +496,7 @@ ash_tile ash_conv__tile(const conv *c, unsigned rows, unsigned vectors, ash_ref 
                       .math = c->math,
                       .rows = rows,
                       .vectors = vectors,
-                      .lanes = (unsigned)c->lanes,
+                      .lanes = (unsigned)sum_lanes(c),
                       .store_lanes = (unsigned)c->store_lanes,
                       .block = c->block,
                       .lane = c->lane,
@@ -536,7 +549,9 @@ void ash_conv__emit_tile(conv *c, const pattern *p, unsigned vectors, ash_ref fi
     ash_tile_set_root(&t, c->anchor);
     ash_tile_open(&t);
     if (!reads_nothing(c, p)) emit_sums(c, &t, p, first);
-    if (c->put)
+    if (c->across)
+        ash_conv__store_across(c, &t, first);
+    else if (c->put)
         ash_tile_put(&t, c->put);
     else
         ash_tile_store(&t, c->position[c->space - 1], first, &c->slices, slot);
@@ -639,13 +654,13 @@ static ash_tile_work work_of(const conv *c, ash_tile_shape shape, int64_t strips
     int64_t lines = usual_most(c, all);
     int64_t steps = ASH_MAX(ash_conv__inner_steps(c), 1);
     int64_t width = c->merged ? 1 : ASH_MAX(usual_most(c, c->width), 1);
-    int64_t strip = shape.vectors * c->lanes;
+    int64_t strip = shape.vectors * c->lanes, each = sum_lanes(c) / c->lanes;
     int64_t line = c->merged ? 1 : ASH_MAX(usual_most(c, c->in_width), 1);
     if (!c->merged && c->space > 1) line *= c->stride[c->space - 2];
     return (ash_tile_work){.lines = lines,
                            .unit = c->merged ? shape.rows : 1,
                            .line_bytes = line * (c->in_lanes ? strip : c->c_group) * c->number_bytes,
-                           .line_flops = 2 * steps * strip * width,
+                           .line_flops = 2 * steps * strip * each * width,
                            .usual_part = usual_part(c, all) * (c->merged ? 1 : usual_part(c, c->width)),
                            .strips = c->in_lanes ? 1 : strips,
                            .strip_bytes = steps * c->terms * strip * c->number_bytes};
@@ -657,7 +672,7 @@ static ash_tile_shape choose_few(const conv *c, ash_tile_shape shape, const ash_
         ash_tile_choose_few(c->k->low->target, shape, extents, ash_conv__inner_steps(c), c->math);
     int64_t least, most;
     ash_dims_bounds(c->k->ixs.dims, c->inside, &least, &most);
-    const bool may_be = extents->open_rows && !c->in_lanes && !c->tiles.height &&
+    const bool may_be = extents->open_rows && !c->in_lanes && !c->across && !c->tiles.height &&
                         !ash_conv__is_by_rows(c) && ash_conv__may_be_few(c);
     return may_be && least <= few.rows && few.rows < most ? few : (ash_tile_shape){0};
 }
@@ -684,6 +699,7 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     int64_t blocks = blocks_of(c);
     unsigned most_rows = ASH_TILE_MAX;
     if (ash_conv__is_by_rows(c)) most_rows = ash_conv__most_rows(c);
+    if (c->across) most_rows = (unsigned)c->terms;
     /* all of a merged convolution's positions are one line, of which a rest is little */
     const bool open = c->open && !c->merged;
     const ash_tile_extents extents = {.rows = ASH_MAX(usual_most(c, c->inside), 1),
@@ -694,6 +710,7 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
                                       .edges = open ? (c->pad[1] > 0) + (c->past[1] > 0) : 0};
     ash_tile_shape shape =
         ash_tile_choose(k->low->target, &extents, ash_conv__inner_steps(c), most_rows, c->math);
+    if (c->across) shape.rows = ash_conv__rows_across(c, shape.rows);
     ash_conv__choose_registers(c, &extents, &shape);
     c->few = choose_few(c, shape, &extents);
     int64_t strips = ash_ceil_div(blocks, shape.vectors);
@@ -706,12 +723,12 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
     ash_dim parts = ash_kern_ceil_div(k, lines, per);
     int64_t channel_blocks = c->x_block ? c->c_group / c->x_block : c->c_group;
     int64_t positions = per * (c->merged ? 1 : ash_kern_max(k, c->width));
-    c->sums = shape.vectors * c->lanes;
+    c->sums = shape.vectors * sum_lanes(c);
     /* behind few that read something there may be any number that do not */
     const int64_t few = c->inside != c->width ? positions : per * c->few.rows,
                   sums = ASH_MAX(positions * c->sums, few * c->few.vectors * c->lanes);
     c->slices = (ash_tile_slices){.count = 1, .size = channel_blocks, .total = channel_blocks};
-    if (!c->tiles.height)
+    if (!c->tiles.height && !c->across)
         c->slices = ash_tile_slice(k, channel_blocks, work.strip_bytes / ASH_MAX(channel_blocks, 1),
                                    positions / shape.rows, sums, ash_tile_dtype(c->math));
     plan_sums(c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of convolutions share: conv.c has their tiles, conv_lines.c how lines are cut into them,
- * conv_rows.c the tiles that go row by row, conv_registers.c those of bytes in registers for tiles. */
+ * conv_rows.c the tiles that go row by row, conv_registers.c those of bytes in registers for tiles,
+ * conv_across.c those of few channels. */
 #ifndef ASH_CONV_H
 #define ASH_CONV_H
 
@@ -27,6 +28,7 @@ typedef struct ash_conv {
     ash_dim tiled; /* and the chunks of the other form */
     ash_tile_math math;
     int64_t terms;        /* channels that one step takes */
+    bool across;          /* as many as a sum has lanes, which are channels; vectors are filters */
     int64_t number_bytes; /* of an element of either operand */
     ash_dim in[ASH_CONV_SPACE], out[ASH_CONV_SPACE];
     int64_t window[ASH_CONV_SPACE], stride[ASH_CONV_SPACE], dilation[ASH_CONV_SPACE];
@@ -120,6 +122,12 @@ void ash_conv__choose_registers(ash_conv *c, const ash_tile_extents *extents, as
 /* Positions [from, to) of the present line, in such tiles. */
 void ash_conv__emit_registers(ash_conv *c, unsigned vectors, ash_ref first_vector, ash_ref from,
                               ash_ref to);
+
+/* Whether vectors of the weights of a convolution of f32 are filters, and lanes of a sum channels. The rows
+ * of a tile that has `rows` at most, and the results of one from its sums, from position `first` on. */
+bool ash_conv__sums_across(const ash_target *target, int64_t x_block, int64_t w_block);
+unsigned ash_conv__rows_across(const ash_conv *c, unsigned rows);
+void ash_conv__store_across(ash_conv *c, const ash_tile *t, ash_ref first);
 
 /* Whether a tile goes row by row, and how many positions it may have then. */
 bool ash_conv__is_by_rows(const ash_conv *c);

@@ -153,7 +153,7 @@ static bool same_pattern(const conv *c, stretch r, margins a, margins b) {
  * them, where it is worth a loop. Whether that is so. */
 static bool open_one_of(conv *c, unsigned rows, unsigned vectors, ash_ref first_vector) {
     const ash_tile t = ash_conv__tile(c, rows, vectors, first_vector);
-    if (c->put || c->slices.count > 1 || !ash_tile_is_worth_a_loop(&t)) return false;
+    if (c->put || c->across || c->slices.count > 1 || !ash_tile_is_worth_a_loop(&t)) return false;
     c->put = rows;
     return true;
 }

@@ -122,6 +122,21 @@ void ash_layout__choose_blocks(const ash_layout_pass *l, ash_value x, ash_layout
     while (v->w_block < l->lanes && v->w_block < v->o / v->groups) v->w_block *= 2;
 }
 
+/* Whether sums whose lanes are channels, which are put together in the end, take fewer instructions than
+ * vectors of so few filters, whose results then are plain. */
+static bool sums_across(const ash_layout_pass *l, const ash_node *node, const ash_layout_conv *v) {
+    enum { TOGETHER = 4, PLAIN = 2 }; /* instructions for each sum; what results in blocks are worth */
+    const ash_type *w = ash_graph__type(l->rw.from, node->ins[1]);
+    if (l->rw.opt->target->kind != ASH_TARGET_CPU || v->in_lanes || v->x_block < ASH_MIN_BLOCK ||
+        !v->w_block)
+        return false;
+    const int64_t filters = v->o / v->groups;
+    int64_t steps = v->c / v->groups / v->x_block;
+    for (unsigned d = 2; d < w->rank; d++) steps *= w->dims[d];
+    const int64_t vectors = ash_ceil_div(filters, v->w_block) * steps * v->x_block;
+    return filters * (steps + TOGETHER) * (v->y_block ? PLAIN : 1) < vectors;
+}
+
 /* [o, e, k...] -> [o/B, B, e, k...] -> [o/B, k..., e, B] -> [o/B, k..., e B] */
 static ash_value pack_lanes(ash_rewrite *rw, ash_value w, const ash_layout_conv *v) {
     ash_type type = ash_rewrite__type(rw, w);
@@ -298,6 +313,7 @@ void ash_layout__conv(ash_layout_pass *l, const ash_node *node) {
     bool blocks = read_conv(l, node, &v);
     if (blocks) blocks = !is_light(l, node, &v);
     if (blocks) ash_layout__choose_blocks(l, node->ins[0], &v);
+    if (blocks && sums_across(l, node, &v)) v.w_block = 1, v.y_block = 0;
     if (!blocks || v.w_block == 0) {
         ash_layout__plain(l, node->ins[0]);
         ash_rewrite__copy(rw, node);
