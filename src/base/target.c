@@ -102,7 +102,10 @@ static void set_pairs(ash_target *target) {
 static void set_costs(ash_target *target) {
     ash_costs *c = &target->costs;
     *c = ash_costs__cpu;
-    if (!is_make(target, "znver")) return;
+    if (!is_make(target, "znver")) {
+        if (target->vector_bytes == 64) c->gather_loads = 5; /* Zen 4 gathers in four times the cycles */
+        return;
+    }
     c->bits_ahead = 16 << 10, c->bits_asks = 3;
     c->stream_work = 8, c->stream_ahead = 4096, c->stream_asks = 2, c->stream_near = 0;
     c->wino_share = 20;

@@ -404,11 +404,15 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     ash_nest *n = &k->nest;
     int64_t offsets[MOST_LANES], span = 0, lanes = k->lanes;
     int32_t pick[MOST_LANES];
+    const ash_target *target = k->low->target;
+    const int64_t pieces = k->packed                        ? ASH_MAX_PACKED
+                           : target->kind == ASH_TARGET_CPU ? target->costs.gather_loads
+                                                            : 2;
     bool up = true, down = false; /* each lane has an element of its own; one that lies before another's */
     unsigned same = 1, most = 1;  /* lanes that have one element */
     if (!k->aligned || lanes > MOST_LANES || !lane_offsets(k, linear, offsets)) return false;
     for (unsigned i = 0; i < lanes; i++) {
-        if (offsets[i] < 0 || offsets[i] > (k->packed ? ASH_MAX_PACKED : 2) * lanes) return false;
+        if (offsets[i] < 0 || offsets[i] > pieces * lanes) return false;
         if (i) up = up && offsets[i] > offsets[i - 1], down = down || offsets[i] < offsets[i - 1];
         same = i && offsets[i] == offsets[i - 1] ? same + 1 : 1;
         most = ASH_MAX(most, same);
@@ -418,7 +422,7 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
     const bool repeats = span && span < lanes && !down && most <= MOST_SAME;
     const size_t bytes = ash_dtype_size(n->buffers.at[buf].dtype);
     if (mask != ASH_NO_REF) {
-        if (!ash_target__masks(k->low->target, bytes) || bytes < sizeof(float)) return false;
+        if (!ash_target__masks(target, bytes) || bytes < sizeof(float)) return false;
         if (!repeats && (!up || span < lanes)) return false;
     }
     ash_ref at = ash_kern_index(k, linear);
@@ -444,11 +448,11 @@ bool ash_kern_load_near(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref mask, 
         return true;
     }
     if (span >= 2 * lanes) {
-        if (!k->packed || !up) return false;
+        if (!up || span >= pieces * lanes) return false;
         *out = load_spread(k, buf, at, mask, offsets, span);
         return true;
     }
-    if (mask != ASH_NO_REF && 2 * lanes <= ash_target_lanes(k->low->target, bytes) &&
+    if (mask != ASH_NO_REF && 2 * lanes <= ash_target_lanes(target, bytes) &&
         offsets[first_lanes(n, mask, k->lanes) - 1] >= lanes) { /* one register has them all */
         const unsigned twice = 2 * k->lanes;
         for (unsigned i = 0; i < lanes; i++) pick[i] = (int32_t)offsets[i];

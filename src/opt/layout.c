@@ -85,49 +85,68 @@ static bool layout_lookup(ash_layout_pass *l, const ash_node *node) {
     return true;
 }
 
-/* How many of the first axes of a maximum over windows are left when lines are taken first, one axis after
- * the other from the last on: fewer comparisons, and a store and a load more. */
-static size_t axes_left(const ash_layout_pass *l, const ash_node *node, const ash_window *windows,
-                        size_t n) {
-    double taps = 1, strides = 1;
-    for (size_t i = 0; i < n; i++) taps *= (double)windows[i].kernel, strides *= (double)windows[i].stride;
-    for (; node->op == ASH_OP_POOL_MAX && n > 1; n--) {
-        const ash_window *w = &windows[n - 1];
-        double lines = taps / (double)w->kernel, repeated = strides / (double)w->stride;
-        double apart = lines + (double)w->kernel * repeated + (double)l->rw.opt->target->costs.work_keep;
-        if (taps <= apart) break;
-        taps = lines, strides = repeated;
+/* A pool's windows, and the axes that they lie along. */
+typedef struct windows {
+    int64_t axes[ASH_MAX_RANK];
+    ash_window at[ASH_MAX_RANK];
+    size_t n;
+} windows;
+
+static windows windows_of(const ash_node *node) {
+    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
+    windows w = {.n = axes->count};
+    for (size_t i = 0; i < w.n; i++) {
+        w.axes[i] = axes->list[i];
+        w.at[i] = (ash_window){.kernel = ash_node_list(node, ASH_ATTR_KERNEL)[i],
+                               .stride = ash_node_list(node, ASH_ATTR_STRIDES)[i],
+                               .dilation = ash_node_list(node, ASH_ATTR_DILATIONS)[i],
+                               .before = ash_node_list(node, ASH_ATTR_BEFORE)[i],
+                               .after = ash_node_list(node, ASH_ATTR_AFTER)[i]};
     }
-    return n;
+    return w;
 }
 
-/* Windows over spatial axes: the same axes in both forms. The maximum over a large one is that of the
- * maxima of its lines; of equals, and of zeros with either sign, it is the same one, since lines come in
- * the order that the whole window has. Then blocks pay for a plain operand, too: vectors along a line
- * would be masked at its ends. */
+/* Which axis is taken first where a pool goes axis by axis: one that leaves few lines for those behind it. i
+ * goes before j where k_i s_j + k_j is less than k_j s_i + k_i. Among equals the last one. */
+static size_t first_axis(const windows *w) {
+    size_t first = w->n ? w->n - 1 : 0;
+    for (size_t i = first; i-- > 0;) {
+        const ash_window *a = &w->at[i], *b = &w->at[first];
+        if ((double)a->kernel * (double)(b->stride - 1) < (double)b->kernel * (double)(a->stride - 1))
+            first = i;
+    }
+    return first;
+}
+
+/* Whether that axis by itself and then the others are fewer comparisons or additions, with a store and a load
+ * more. Sums of half floats would be rounded once more. */
+static bool goes_apart(const ash_layout_pass *l, const ash_node *node, const windows *w, size_t first) {
+    const ash_dtype dtype = ash_graph__type(l->rw.from, node->out)->dtype;
+    if (w->n < 2 || (node->op == ASH_OP_POOL_SUM && ash_dtype_size(dtype) < sizeof(float))) return false;
+    double lines = 1, repeated = 1, kernel = (double)w->at[first].kernel;
+    for (size_t i = 0; i < w->n; i++) {
+        if (i == first) continue;
+        lines *= (double)w->at[i].kernel, repeated *= (double)w->at[i].stride;
+    }
+    return lines + kernel * repeated + (double)l->rw.opt->target->costs.work_keep < lines * kernel;
+}
+
+static void take_axis(windows *w, size_t i) {
+    for (w->n--; i < w->n; i++) w->axes[i] = w->axes[i + 1], w->at[i] = w->at[i + 1];
+}
+
+/* Windows over spatial axes: the same axes in both forms. The maximum over a large one, or the sum, is that
+ * of the maxima of its lines; of zeros with either sign it may be another one. */
 static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
-    const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
-    ash_window windows[ASH_MAX_RANK];
-    size_t n = axes->count;
-    for (size_t i = 0; i < n; i++)
-        windows[i] = (ash_window){.kernel = ash_node_list(node, ASH_ATTR_KERNEL)[i],
-                                  .stride = ash_node_list(node, ASH_ATTR_STRIDES)[i],
-                                  .dilation = ash_node_list(node, ASH_ATTR_DILATIONS)[i],
-                                  .before = ash_node_list(node, ASH_ATTR_BEFORE)[i],
-                                  .after = ash_node_list(node, ASH_ATTR_AFTER)[i]};
-    size_t left = axes_left(l, node, windows, n);
-    const ash_type *type = ash_graph__type(l->rw.from, node->ins[0]);
-    if (n && axes->list[0] < 2)
-        block = 0;
-    else if (!block && left < n && type->rank < ASH_MAX_RANK &&
-             ash_dtype_size(type->dtype) == sizeof(float))
-        block = ash_layout__block(l, type->dims[1]);
+    windows w = windows_of(node);
+    if (w.n && w.axes[0] < 2) block = 0;
     ash_value y = block ? ash_layout__blocked(l, node->ins[0], block) : ash_layout__plain(l, node->ins[0]);
     if (!ash_rewrite__ok(&l->rw)) return true;
     ash_rewrite__name(&l->rw, node);
-    for (; n > left; n--) y = ash_pool(l->rw.to, node->op, y, axes->list + n - 1, &windows[n - 1], 1);
-    y = ash_pool(l->rw.to, node->op, y, axes->list, windows, n);
+    for (size_t i; i = first_axis(&w), goes_apart(l, node, &w, i); take_axis(&w, i))
+        y = ash_pool(l->rw.to, node->op, y, &w.axes[i], &w.at[i], 1);
+    y = ash_pool(l->rw.to, node->op, y, w.axes, w.at, w.n);
     if (block)
         ash_layout__set_blocked(l, node->out, block, y);
     else

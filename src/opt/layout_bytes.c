@@ -76,20 +76,23 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-/* Padding sees the blocks of a line side by side, so that it copies lines, and not blocks. */
+/* Padding sees the blocks of a line side by side, so that it copies lines, and not blocks; but where they are
+ * brought in that order first, which then is one kernel with the padding, and turns squares in registers. */
 ash_value ash_layout__pad_windows(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
                                   ash_value zero) {
     static const int64_t none[ASH_MAX_RANK];
     ash_graph *to = rw->to;
+    ash_node order;
     if (x == ASH_NO_VALUE) return x;
+    const int64_t lines = ash_rewrite__def(rw, x, ASH_OP_TRANSPOSE, &order) ? 0 : block;
     ash_type type = ash_rewrite__type(rw, x);
-    unsigned rank = type.rank - (block != 0), last = rank - 1;
+    const unsigned rank = type.rank - (lines != 0), last = rank - 1;
     const ash_attr *before = ash_node_attr(node, ASH_ATTR_BEFORE),
                    *after = ash_node_attr(node, ASH_ATTR_AFTER);
     ash_dim first[ASH_MAX_RANK] = {0}, more[ASH_MAX_RANK] = {0};
     memcpy(first + 2, before->list, before->count * sizeof *first);
     memcpy(more + 2, after->list, after->count * sizeof *more);
-    if (block) {
+    if (lines) {
         type.dims[last] = ash_graph_dim_mul(to, type.dims[last], block);
         first[last] = ash_graph_dim_mul(to, first[last], block);
         more[last] = ash_graph_dim_mul(to, more[last], block);
@@ -99,7 +102,7 @@ ash_value ash_layout__pad_windows(ash_rewrite *rw, const ash_node *node, ash_val
                               ASH_ATTR_LIST(INTERIOR, none, rank)};
     const ash_value ins[] = {x, zero};
     ash_value y = ash_build(to, ASH_OP_PAD, ins, 2, attrs, ASH_COUNT(attrs));
-    if (!block || y == ASH_NO_VALUE) return y;
+    if (!lines || y == ASH_NO_VALUE) return y;
     type = ash_rewrite__type(rw, y);
     type.dims[last] = ash_graph_dim_div(to, type.dims[last], block);
     type.dims[type.rank++] = block;
