@@ -159,6 +159,7 @@ typedef struct ash_kern {
     bool aligned;              /* vectors along it start at multiples of `lanes` */
     bool moved;                /* a kernel before the group's own one does its arithmetic; said of both */
     bool packed;               /* what lies several vectors apart is loaded as these, and not gathered */
+    uint16_t sums, results;    /* the kernel's own memory for those of tiles (tile_store.c); 0: none yet */
     ash_kern_packed *pack;     /* what takes the elements that are stored, or NULL */
     ash_ref mask;              /* lanes that count (vector of bool), or ASH_NO_REF: all */
     ash_ref guard;             /* scalar: loads may touch memory only if it is true; or ASH_NO_REF */

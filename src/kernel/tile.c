@@ -322,13 +322,6 @@ void ash_tile_slices_close(ash_kern *k, const ash_tile_slices *s) {
     if (s->count > 1) ash_nest_end(&k->nest);
 }
 
-/* Where accumulator i of a tile lies between two slices. */
-static ash_ref sum_at(const ash_tile *t, const ash_tile_slices *s, ash_ref slot, unsigned i) {
-    ash_nest *n = &t->k->nest;
-    return ash_nest_binary(n, ASH_OP_ADD, ash_nest_binary(n, ASH_OP_ADD, s->part, slot),
-                           ash_nest_index(n, i * t->lanes));
-}
-
 /* --- accumulators --------------------------------------------------------------------------------- */
 
 void ash_tile_set_root(ash_tile *t, const ash_ix *anchor_index) {
@@ -393,14 +386,6 @@ void ash_tile_add(ash_tile *t, unsigned p, const ash_ref *b, ash_ref a) {
     }
 }
 
-/* The part of an accumulator from lane `from` on, `count` lanes. */
-static ash_ref lanes_of(ash_nest *n, ash_ref vector, unsigned from, unsigned count, unsigned lanes) {
-    int32_t pick[64];
-    if (count == lanes) return vector;
-    for (unsigned i = 0; i < count; i++) pick[i] = (int32_t)(from + i);
-    return ash_nest_shuffle(n, vector, ASH_NO_REF, count, pick);
-}
-
 void ash_tile_ends(ash_tile *t, ash_ix at, ash_dim end) {
     t->ends[t->n_ends].at = at;
     t->ends[t->n_ends++].end = end;
@@ -417,179 +402,6 @@ ash_ref ash_tile_inside(const ash_tile *t) {
     return all;
 }
 
-/* How many lanes of the present block are stored; ASH_NO_REF: all. */
-static ash_ref lanes_left(ash_tile *t, ash_ref block) {
-    ash_kern *k = t->k;
-    ash_nest *n = &k->nest;
-    if (!ash_dim_is_const(t->columns) || t->columns % t->lanes) {
-        ash_ref first = ash_nest_binary(n, ASH_OP_MUL, block, ash_nest_index(n, t->store_lanes));
-        return ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->columns), first);
-    }
-    if (!t->n_ends || !ash_ix_depends(&k->ixs, t->ends[t->n_ends - 1].at, t->lane)) return ASH_NO_REF;
-    ash_dim end = t->ends[t->n_ends - 1].end;
-    if (ash_dim_is_const(end) && end % t->lanes == 0) return ASH_NO_REF;
-    return ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, end),
-                           ash_kern_index(k, t->ends[t->n_ends - 1].at));
-}
-
-/* Evaluates and stores the root for one run of neighbouring lanes. */
-static void store_run(ash_tile *t, ash_ref block, ash_ref value) {
-    ash_kern *k = t->k;
-    ash_nest *n = &k->nest;
-    ash_value root = k->graph->nodes.at[k->group->root].out;
-    size_t mark = ash_kern_mark(k), known = k->known.len;
-    ash_kern_set_sym(k, t->block, block);
-    ash_ref left = lanes_left(t, block);
-    /* a run behind the last one has no place in what is read once for all of its lanes either */
-    const bool asks = left != ASH_NO_REF && t->store_lanes < t->lanes,
-               whole = asks && ash_dim_is_const(t->columns) && t->columns % t->lanes &&
-                       t->columns % t->store_lanes == 0;
-    if (asks) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, 0), left));
-    if (left != ASH_NO_REF && !whole)
-        k->mask =
-            ash_nest_binary(n, ASH_OP_LT, ash_nest_lanes(n, k->lanes), ash_nest_splat(n, left, k->lanes));
-    ash_kern_know(k, t->anchor->out, value);
-    ash_kern_store(k, root, t->root, ash_kern_eval(k, root, t->root));
-    k->known.len = known;
-    k->mask = ASH_NO_REF;
-    if (asks) ash_nest_end(n);
-    ash_kern_forget(k, mark);
-}
-
-/* Opens a block where a number is below a limit, if there is one. */
-static bool open_below(ash_tile *t, bool limited, ash_ref number, ash_dim limit) {
-    ash_nest *n = &t->k->nest;
-    if (limited) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, number, ash_kern_dim(t->k, limit)));
-    return limited;
-}
-
-static int64_t row_of(const ash_tile *t, unsigned p) {
-    return t->run ? p / t->run * t->rows_apart + p % t->run : p;
-}
-
-/* Stores vector `v` of the present row from its sums. */
-static void store_vector(ash_tile *t, ash_ref v, ash_ref vector) {
-    ash_kern *k = t->k;
-    ash_nest *n = &k->nest;
-    unsigned runs = t->lanes / t->store_lanes;
-    if (t->math == ASH_TILE_WIDENED) vector = ash_nest_whole(n, vector);
-    ash_ref number = ash_nest_binary(n, ASH_OP_ADD, t->first, v);
-    ash_ref first =
-        t->columns_end ? ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, t->lanes)) : number;
-    bool limited = open_below(t, t->columns_end, first, t->columns);
-    size_t mark = ash_kern_mark(k);
-    ash_kern_set_sym(k, t->block, number);
-    ash_ref inside = ash_tile_inside(t);
-    ash_kern_forget(k, mark);
-    if (inside != ASH_NO_REF) ash_nest_if(n, inside);
-    for (unsigned r = 0; r < runs; r++) {
-        ash_ref block = ash_nest_binary(n, ASH_OP_MUL, number, ash_nest_index(n, runs));
-        store_run(t, ash_nest_binary(n, ASH_OP_ADD, block, ash_nest_index(n, r)),
-                  lanes_of(n, vector, r * t->store_lanes, t->store_lanes, t->lanes));
-    }
-    if (inside != ASH_NO_REF) ash_nest_end(n);
-    if (limited) ash_nest_end(n);
-}
-
-/* Row by row and vector by vector, laid out. */
-static void store_laid_out(ash_tile *t, ash_sym row, ash_ref row0) {
-    ash_nest *n = &t->k->nest;
-    int64_t apart = t->vectors_apart ? t->vectors_apart : 1;
-    for (unsigned p = 0; p < t->rows; p++) {
-        ash_ref at = ash_nest_binary(n, ASH_OP_ADD, row0, ash_nest_index(n, row_of(t, p)));
-        ash_kern_set_sym(t->k, row, at);
-        bool limited = open_below(t, t->rows_end != 0, at, t->rows_end);
-        for (unsigned v = 0; v < t->vectors; v++)
-            store_vector(t, ash_nest_index(n, v * apart),
-                         ash_nest_get(n, t->cells[t->top][p * t->vectors + v]));
-        if (limited) ash_nest_end(n);
-    }
-}
-
-/* The kernel's own memory for the sums of a tile, which all its tiles use in turn: vector v of row p lies
- * at v * rows + p. */
-static uint16_t memory_of_sums(const ash_tile *t, unsigned rows) {
-    ash_nest *n = &t->k->nest;
-    uint32_t count = rows * t->vectors * t->lanes;
-    if (!n->shared.len) return ash_nest_shared_add(n, ash_tile_dtype(t->math), count);
-    n->shared.at[0].count = ASH_MAX(n->shared.at[0].count, count);
-    return ASH_NEST_SHARED;
-}
-
-void ash_tile_put(ash_tile *t, unsigned rows) {
-    ash_nest *n = &t->k->nest;
-    const uint16_t sums = memory_of_sums(t, rows);
-    if (t->tiles.height) ash_nest_tile_put(n, t->tiles, sums, ash_nest_index(n, 0));
-    for (unsigned v = 0; v < t->vectors && !t->tiles.height; v++)
-        for (unsigned p = 0; p < t->rows; p++)
-            ash_nest_store(n, sums, ash_nest_index(n, (v * rows + p) * t->lanes),
-                           ash_nest_get(n, t->cells[t->top][p * t->vectors + v]), ASH_NO_REF);
-}
-
-/* A loop over the vectors, and in it one over the rows: what belongs to columns is loaded once. */
-static void store_in_loops(ash_tile *t, ash_sym row, ash_ref row0, ash_ref rows) {
-    ash_kern *k = t->k;
-    ash_nest *n = &k->nest;
-    const uint16_t sums = memory_of_sums(t, t->rows);
-    ash_ref zero = ash_nest_index(n, 0);
-    if (t->rows_end)
-        rows = ash_nest_binary(n, ASH_OP_MIN, rows,
-                               ash_nest_binary(n, ASH_OP_SUB, ash_kern_dim(k, t->rows_end), row0));
-    size_t mark = ash_kern_mark(k);
-    ash_ref v = ash_nest_loop(n, zero, ash_nest_index(n, t->vectors), 1, 1);
-    ash_ref p = ash_nest_loop(n, t->tiles.height ? t->again : zero, rows, 1, 1);
-    ash_ref at = ash_nest_binary(n, ASH_OP_MUL, v, ash_nest_index(n, t->rows * t->lanes));
-    at = ash_nest_binary(n, ASH_OP_ADD, at, ash_nest_binary(n, ASH_OP_MUL, p, ash_nest_index(n, t->lanes)));
-    ash_kern_set_sym(k, row, ash_nest_binary(n, ASH_OP_ADD, row0, p));
-    store_vector(t, v, ash_nest_load(n, sums, at, t->lanes, ASH_NO_REF));
-    ash_nest_end(n);
-    ash_nest_end(n);
-    ash_kern_forget(k, mark);
-}
-
-/* Sums go to memory and come back, and the loop counts, which little work would feel. */
-bool ash_tile_is_worth_a_loop(const ash_tile *t) {
-    const ash_kern *k = t->k;
-    const ash_costs *c = &k->low->target->costs;
-    int64_t work = 0;
-    if (k->nest.threads || t->rows < 2) return false;
-    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
-        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
-        if (node != t->anchor) work += ash_node__work(c, node);
-    }
-    return work >= c->loop_work && work * t->rows * t->vectors >= c->loop_body;
-}
-
-static void open_results(ash_tile *t) {
-    ash_kern *k = t->k;
-    k->vsym = t->lane;
-    k->lanes = t->store_lanes;
-    k->aligned = true;
-    ash_kern_set_sym(k, t->lane, ash_nest_index(&k->nest, 0));
-}
-
-static void close_results(ash_tile *t) {
-    t->k->vsym = ASH_NO_SYM;
-    t->k->lanes = 1;
-}
-
-void ash_tile_store_put(ash_tile *t, ash_sym row, ash_ref row0, ash_ref rows) {
-    open_results(t);
-    store_in_loops(t, row, row0, rows);
-    close_results(t);
-}
-
-static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
-    const bool loops = t->tiles.height || ash_tile_is_worth_a_loop(t);
-    if (loops) ash_tile_put(t, t->rows);
-    open_results(t);
-    if (loops)
-        store_in_loops(t, row, row0, ash_nest_index(&t->k->nest, t->rows));
-    else
-        store_laid_out(t, row, row0);
-    close_results(t);
-}
-
 unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vectors, bool many) {
     const ash_costs *c = &target->costs;
     int64_t sums = ASH_MAX(rows * vectors, 1u), free = target->vector_registers - sums - 1;
@@ -601,27 +413,6 @@ unsigned ash_tile_unroll(const ash_target *target, unsigned rows, unsigned vecto
     unsigned out = 1; /* a power of two, as most extents are multiples of one */
     while (2 * out <= ASH_MIN(copies, c->tile_unroll)) out *= 2;
     return out;
-}
-
-void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slices *slices, ash_ref slot) {
-    ash_nest *n = &t->k->nest;
-    if (!slices || slices->count == 1) {
-        store_results(t, row, row0);
-        return;
-    }
-    const ash_ref *cells = t->cells[t->top];
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, ash_nest_index(n, 0), slices->from));
-    for (unsigned i = 0; i < t->rows * t->vectors; i++) {
-        ash_ref before = ash_nest_load(n, slices->buf, sum_at(t, slices, slot, i), t->lanes, ASH_NO_REF);
-        ash_nest_set(n, cells[i], ash_nest_binary(n, ASH_OP_ADD, before, ash_nest_get(n, cells[i])));
-    }
-    ash_nest_end(n);
-    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, slices->to, ash_nest_index(n, slices->total)));
-    for (unsigned i = 0; i < t->rows * t->vectors; i++)
-        ash_nest_store(n, slices->buf, sum_at(t, slices, slot, i), ash_nest_get(n, cells[i]), ASH_NO_REF);
-    ash_nest_else(n);
-    store_results(t, row, row0);
-    ash_nest_end(n);
 }
 
 static void note(ash_kern *k, ash_status status) {

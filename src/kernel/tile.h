@@ -218,6 +218,7 @@ typedef struct ash_tile {
        not. The first `again` rows are not stored. */
     ash_nest_tiles tiles;
     ash_ref again;
+    bool turned; /* while they are stored: results are kept, to be stored along the rows */
 } ash_tile;
 
 /* Sets the root's index from that of the anchor's result. */
