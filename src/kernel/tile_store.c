@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Tiles of results: what follows the sums, and where it is stored.
  *
- * Vectors of a tile lie along columns (or channels), and so they are stored where columns are neighbours. In
- * results in which rows are, as those of a convolution in plain order, each of a vector's lanes would go to a
- * line of its own, again for each row. There the vectors of all rows are kept in the kernel's memory, squares
- * of them transposed, and stored along the rows. */
+ * Vectors of a tile lie along columns (or channels), and are stored so where columns are neighbours. In
+ * results in which rows are, as those of a convolution in plain order, each of a vector's lanes would go to
+ * a line of its own, again for each row. There the vectors of all rows are kept in the kernel's memory,
+ * squares of them transposed, and stored along the rows. */
 #include "tile.h"
 
 /* The kernel's own memory for vectors of a tile, which all its tiles use in turn: vector v of row p lies at
@@ -78,7 +78,7 @@ static void keep(ash_tile *t, ash_ref place, ash_ref result) {
                    ash_kern_splat(t->k, result), ASH_NO_REF);
 }
 
-/* Rows from `first` on that are stored: below `rows`, and of registers for tiles not those before `again`. */
+/* Rows from `first` on that are stored: below `rows`, and not before `again` of registers for tiles. */
 static ash_ref mask_of_rows(ash_tile *t, ash_ref first, ash_ref rows, bool whole) {
     ash_nest *n = &t->k->nest;
     ash_ref lanes = ash_nest_lanes(n, t->lanes), mask = ASH_NO_REF;

@@ -86,15 +86,15 @@ static bool layout_lookup(ash_layout_pass *l, const ash_node *node) {
 }
 
 /* A pool's windows, and the axes that they lie along. */
-typedef struct windows {
+typedef struct pool_windows {
     int64_t axes[ASH_MAX_RANK];
     ash_window at[ASH_MAX_RANK];
     size_t n;
-} windows;
+} pool_windows;
 
-static windows windows_of(const ash_node *node) {
+static pool_windows windows_of(const ash_node *node) {
     const ash_attr *axes = ash_node_attr(node, ASH_ATTR_AXES);
-    windows w = {.n = axes->count};
+    pool_windows w = {.n = axes->count};
     for (size_t i = 0; i < w.n; i++) {
         w.axes[i] = axes->list[i];
         w.at[i] = (ash_window){.kernel = ash_node_list(node, ASH_ATTR_KERNEL)[i],
@@ -106,9 +106,9 @@ static windows windows_of(const ash_node *node) {
     return w;
 }
 
-/* Which axis is taken first where a pool goes axis by axis: one that leaves few lines for those behind it. i
- * goes before j where k_i s_j + k_j is less than k_j s_i + k_i. Among equals the last one. */
-static size_t first_axis(const windows *w) {
+/* Which axis is taken first where a pool goes axis by axis: one that leaves few lines for those behind it.
+ * i goes before j where k_i s_j + k_j is less than k_j s_i + k_i. Among equals the last one. */
+static size_t first_axis(const pool_windows *w) {
     size_t first = w->n ? w->n - 1 : 0;
     for (size_t i = first; i-- > 0;) {
         const ash_window *a = &w->at[i], *b = &w->at[first];
@@ -118,9 +118,10 @@ static size_t first_axis(const windows *w) {
     return first;
 }
 
-/* Whether that axis by itself and then the others are fewer comparisons or additions, with a store and a load
- * more. Sums of half floats would be rounded once more. */
-static bool goes_apart(const ash_layout_pass *l, const ash_node *node, const windows *w, size_t first) {
+/* Whether that axis by itself and then the others are fewer comparisons or additions, with a store and a
+ * load more. Sums of half floats would be rounded once more. */
+static bool goes_apart(const ash_layout_pass *l, const ash_node *node, const pool_windows *w,
+                       size_t first) {
     const ash_dtype dtype = ash_graph__type(l->rw.from, node->out)->dtype;
     if (w->n < 2 || (node->op == ASH_OP_POOL_SUM && ash_dtype_size(dtype) < sizeof(float))) return false;
     double lines = 1, repeated = 1, kernel = (double)w->at[first].kernel;
@@ -131,7 +132,7 @@ static bool goes_apart(const ash_layout_pass *l, const ash_node *node, const win
     return lines + kernel * repeated + (double)l->rw.opt->target->costs.work_keep < lines * kernel;
 }
 
-static void take_axis(windows *w, size_t i) {
+static void take_axis(pool_windows *w, size_t i) {
     for (w->n--; i < w->n; i++) w->axes[i] = w->axes[i + 1], w->at[i] = w->at[i + 1];
 }
 
@@ -139,7 +140,7 @@ static void take_axis(windows *w, size_t i) {
  * of the maxima of its lines; of zeros with either sign it may be another one. */
 static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
-    windows w = windows_of(node);
+    pool_windows w = windows_of(node);
     if (w.n && w.axes[0] < 2) block = 0;
     ash_value y = block ? ash_layout__blocked(l, node->ins[0], block) : ash_layout__plain(l, node->ins[0]);
     if (!ash_rewrite__ok(&l->rw)) return true;

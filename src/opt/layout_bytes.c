@@ -76,8 +76,8 @@ static bool matmul(ash_layout_pass *l, const ash_node *node, const ash_bytes *a,
 
 /* --- convolutions --------------------------------------------------------------------------------- */
 
-/* Padding sees the blocks of a line side by side, so that it copies lines, and not blocks; but where they are
- * brought in that order first, which then is one kernel with the padding, and turns squares in registers. */
+/* Padding sees the blocks of a line side by side, so that it copies lines, and not blocks; but where they
+ * are brought in that order first, which then is one kernel with the padding, and turns squares. */
 ash_value ash_layout__pad_windows(ash_rewrite *rw, const ash_node *node, ash_value x, int64_t block,
                                   ash_value zero) {
     static const int64_t none[ASH_MAX_RANK];
