@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sampling of images at computed positions: GridSample, RoiAlign and AffineGrid. */
+/* Sampling of images at computed positions: GridSample and AffineGrid. */
 #include "sample.h"
 
 bool ash_sample__open(ash_import *im, ash_value image, ash_sampler *out) {
@@ -179,89 +179,6 @@ void ash_onnx__op_grid_sample(ash_import *im) {
     ash_dim dims[2 + ASH_SAMPLE_SPACE] = {s.n, s.c};
     for (unsigned i = 0; i < s.rank; i++) dims[2 + i] = points.dims[1 + i];
     ash_import__out(im, 0, ash_reshape(im->graph, out, dims, s.rank + 2));
-}
-
-/* --- RoiAlign ------------------------------------------------------------------------------------- */
-
-/* Sample positions along one axis: start + (bin + (i + 0.5) / ratio) * size, [regions, bins * ratio]. */
-static ash_value roi_positions(const ash_sampler *s, ash_value start, ash_value end, int64_t bins,
-                               int64_t ratio, bool half) {
-    ash_import *im = s->im;
-    ash_value size = ash_sub(s->graph, end, start);
-    if (!half) size = ash_build__with(s->graph, ASH_OP_MAX, size, 1);
-    size = ash_build__with(s->graph, ASH_OP_DIV, size, (double)bins);
-    const ash_dim count = bins * ratio;
-    ash_value i = ash_build__with(
-        s->graph, ASH_OP_DIV,
-        ash_build__with(s->graph, ASH_OP_ADD, ash_iota(im->graph, s->dtype, &count, 1, 0), 0.5),
-        (double)ratio);
-    size = ash_build__insert_axis(im->graph, size, 1);
-    return ash_add(s->graph, ash_build__insert_axis(im->graph, start, 1), ash_mul(s->graph, size, i));
-}
-
-/* Positions [regions, bins * ratio] along axis 0 (y) or 1 (x) as [ratio, ratio, regions, rows, columns]. */
-static ash_value roi_grid(ash_graph *g, ash_value x, const ash_dim *all, unsigned axis) {
-    static const int64_t samples_first[] = {2, 0, 1};
-    const ash_dim apart[] = {all[2], all[3 + axis], all[axis]};
-    ash_dim one[] = {1, 1, all[2], 1, 1};
-    one[axis] = all[axis], one[3 + axis] = all[3 + axis];
-    x = ash_transpose(g, ash_reshape(g, x, apart, 3), samples_first);
-    return ash_broadcast_to(g, ash_reshape(g, x, one, 5), all, 5);
-}
-
-/* A position more than one element outside counts nothing; others are moved inside. */
-static ash_value roi_clamp(const ash_sampler *s, ash_value x, unsigned axis, ash_value *alive) {
-    ash_value size = ash_sample__extent(s, axis);
-    ash_value good =
-        ash_and(s->graph, ash_build__from(s->graph, ASH_OP_LE, -1, x), ash_le(s->graph, x, size));
-    *alive = *alive == ASH_NO_VALUE ? good : ash_and(s->graph, *alive, good);
-    return ash_min(s->graph, ash_build__with(s->graph, ASH_OP_MAX, x, 0),
-                   ash_build__with(s->graph, ASH_OP_SUB, size, 1));
-}
-
-void ash_onnx__op_roi_align(ash_import *im) {
-    ash_value x = ash_import__in(im, 0), rois = ash_import__in(im, 1), batch = ash_import__in(im, 2),
-              alive = ASH_NO_VALUE;
-    ash_type type = ash_import__type(im, x), regions = ash_import__type(im, rois);
-    int64_t rows = ash_import__attr_int(im, "output_height", 1),
-            columns = ash_import__attr_int(im, "output_width", 1);
-    int64_t ratio = ash_import__attr_int(im, "sampling_ratio", 0);
-    bool max = ASH_IMPORT_CHOICE(im, "mode", "avg", "max") != 0;
-    bool half = im->opset >= 16 && ASH_IMPORT_CHOICE(im, "coordinate_transformation_mode", "half_pixel",
-                                                     "output_half_pixel") == 0;
-    if (type.rank != 4 || regions.rank != 2 || ratio <= 0 || ratio > 64 || rows <= 0 || columns <= 0 ||
-        rows > INT32_MAX / 64 || columns > INT32_MAX / 64) {
-        ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                         "a sampling_ratio of %lld (0: as many samples as the data say)", (long long)ratio);
-        return;
-    }
-    ash_sampler s;
-    ash_graph *g = im->graph;
-    if (!ash_sample__open(im, x, &s)) return;
-    s.padding = 'b';
-    rois = ash_build__with(g, ASH_OP_MUL, rois, ash_import__attr_float(im, "spatial_scale", 1));
-    if (half) rois = ash_build__with(g, ASH_OP_SUB, rois, 0.5);
-    ash_value px =
-        roi_positions(&s, ash_build__at(g, rois, 1, 0), ash_build__at(g, rois, 1, 2), columns, ratio, half);
-    ash_value py =
-        roi_positions(&s, ash_build__at(g, rois, 1, 1), ash_build__at(g, rois, 1, 3), rows, ratio, half);
-    /* [samples, results]: samples of one result lie apart, neighbouring results do not */
-    ash_dim bins = ash_graph_dim_mul(g, regions.dims[0], rows * columns);
-    const ash_dim all[] = {ratio, ratio, regions.dims[0], rows, columns}, list[] = {ratio * ratio, bins};
-    ash_value at[] = {roi_grid(g, py, all, 0), roi_grid(g, px, all, 1), ASH_NO_VALUE};
-    const ash_dim image[] = {regions.dims[0], 1, 1};
-    at[2] = ash_broadcast_to(g, ash_reshape(g, ash_cast(g, batch, ASH_I64), image, 3), all, 5);
-    for (unsigned i = 0; i < ASH_COUNT(at); i++) at[i] = ash_reshape(g, at[i], list, 2);
-    ash_sample__by_rows(&s, at[2]);
-    for (unsigned i = 0; i < 2; i++) at[i] = roi_clamp(&s, at[i], i, &alive);
-    ash_value out = ash_sample__interpolate(&s, at, 2, max ? ASH_OP_MAX : ASH_OP_ADD);
-    out = ash_sample__weigh(&s, out, ash_cast(g, alive, s.dtype));
-    out = max ? ash_build__reduce(g, ASH_OP_REDUCE_MAX, out, 1u << 0, false)
-              : ash_build__mean(g, out, 1u << 0, false);
-    const ash_dim apart[] = {regions.dims[0], rows * columns, s.c};
-    const ash_dim result[] = {regions.dims[0], s.c, rows, columns};
-    out = ash_build__swap(g, ash_reshape(g, out, apart, 3), 1, 2);
-    ash_import__out(im, 0, ash_reshape(g, out, result, 4));
 }
 
 /* --- AffineGrid ----------------------------------------------------------------------------------- */
