@@ -34,10 +34,10 @@ typedef struct affine {
 
 /* --- finding chains in `from` --------------------------------------------------------------------- */
 
-static void find_facts(affine *a) {
+static bool find_facts(affine *a) {
     const ash_graph *from = a->rw.from;
     ash_rewrite__find_constants(&a->rw, a->constant);
-    ash_rewrite__find_stepped(&a->rw, a->stepped);
+    if (!ash_rewrite__find_stepped(&a->rw, a->stepped)) return false;
     for (size_t v = 0; v < from->values.len; v++) a->user[v] = NO_NODE;
     for (uint32_t i = 0; i < from->nodes.len; i++) {
         const ash_node *node = &from->nodes.at[i];
@@ -45,6 +45,7 @@ static void find_facts(affine *a) {
         if (!ash_rewrite__is_live(&a->rw, node)) continue;
         for (size_t k = 0; k < node->n_ins; k++) a->user[node->ins[k]] = i;
     }
+    return true;
 }
 
 /* The dim of the result along which the weights have their own numbers. */
@@ -219,11 +220,10 @@ ash_status ash_opt__affine(const ash_opt *opt, const ash_graph *from, ash_graph 
     a.stepped = ash_arena_alloc(&arena, from->values.len, sizeof *a.stepped);
     a.starts = ash_arena_alloc(&arena, from->nodes.len, sizeof *a.starts);
     a.inside = ash_arena_alloc(&arena, from->nodes.len, sizeof *a.inside);
-    if (!a.user || !a.constant || !a.stepped || !a.starts || !a.inside) {
+    if (!a.user || !a.constant || !a.stepped || !a.starts || !a.inside || !find_facts(&a)) {
         ash_arena_free(&arena);
         return ash_rewrite__abandon(&a.rw, ASH_NO_MEMORY(diag));
     }
-    find_facts(&a);
     for (uint32_t i = 0; i < from->nodes.len; i++) {
         const ash_node *node = &from->nodes.at[i];
         if (ash_rewrite__is_live(&a.rw, node) && starts_chain(&a, node)) find_chain(&a, i);

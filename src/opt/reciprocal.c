@@ -95,9 +95,9 @@ ash_status ash_opt__reciprocal(const ash_opt *opt, const ash_graph *from, ash_gr
     ASH_TRY(ash_rewrite__begin(&rw, opt, from, diag));
     facts f = {ash_arena_alloc(&rw.scratch, from->values.len, sizeof *f.constant),
                ash_arena_alloc(&rw.scratch, from->values.len, sizeof *f.stepped)};
-    if (!f.constant || !f.stepped) return ash_rewrite__abandon(&rw, ASH_NO_MEMORY(diag));
+    if (!f.constant || !f.stepped || !ash_rewrite__find_stepped(&rw, f.stepped))
+        return ash_rewrite__abandon(&rw, ASH_NO_MEMORY(diag));
     ash_rewrite__find_constants(&rw, f.constant);
-    ash_rewrite__find_stepped(&rw, f.stepped);
     for (size_t i = 0; i < from->nodes.len && ash_rewrite__ok(&rw); i++) {
         const ash_node *node = &from->nodes.at[i];
         if (!ash_rewrite__is_live(&rw, node)) continue;

@@ -86,15 +86,55 @@ static bool hands_on(const ash_node *node) {
     }
 }
 
-void ash_rewrite__find_stepped(const ash_rewrite *rw, bool *stepped) {
+/* Whether a constant of floating point numbers has whole ones alone; of a large one it is not known. */
+static bool is_whole_constant(const ash_value_info *info) {
+    enum { MOST = 4096 }; /* elements that are looked at */
+    const bool wide = info->type.dtype == ASH_F64;
+    if (!wide && info->type.dtype != ASH_F32) return false;
+    const size_t count = info->blob->size / ash_dtype_size(info->type.dtype);
+    bool whole = count <= MOST;
+    for (size_t i = 0; i < count && whole; i++) {
+        const double x =
+            wide ? ((const double *)info->blob->data)[i] : ((const float *)info->blob->data)[i];
+        whole = x == __builtin_floor(x);
+    }
+    return whole;
+}
+
+/* Fills whole[v], for each value of `from`: it has whole numbers alone, as positions are. */
+static void find_whole(const ash_graph *from, bool *whole) {
+    for (size_t v = 0; v < from->values.len; v++) {
+        const ash_value_info *info = &from->values.at[v];
+        whole[v] = !ash_dtype_is_float(info->type.dtype) ||
+                   (info->kind == ASH_VALUE_CONSTANT && is_whole_constant(info));
+    }
+    for (size_t i = 0; i < from->nodes.len; i++) {
+        const ash_node *node = &from->nodes.at[i];
+        bool all = node->op == ASH_OP_MUL || node->op == ASH_OP_CAST || hands_on(node);
+        for (size_t k = 0; k < node->n_ins; k++) all = all && whole[node->ins[k]];
+        if (all || node->op == ASH_OP_IOTA) whole[node->out] = true;
+    }
+}
+
+/* A multiple by whole numbers: n * (x / n) is x, or one bit off. */
+static bool is_multiple(const ash_node *node, const bool *whole) {
+    return node->op == ASH_OP_MUL && (whole[node->ins[0]] || whole[node->ins[1]]);
+}
+
+bool ash_rewrite__find_stepped(ash_rewrite *rw, bool *stepped) {
     const ash_graph *from = rw->from;
+    bool *whole = ash_arena_alloc(&rw->scratch, from->values.len, sizeof *whole);
+    if (!whole) return false;
+    find_whole(from, whole);
     for (size_t v = 0; v < from->values.len; v++) stepped[v] = false;
     for (size_t i = from->nodes.len; i-- > 0;) {
         const ash_node *node = &from->nodes.at[i];
         if (!ash_rewrite__is_live(rw, node)) continue;
-        if (!is_step(from, node) && !(hands_on(node) && stepped[node->out])) continue;
+        if (!is_step(from, node) && !(stepped[node->out] && (hands_on(node) || is_multiple(node, whole))))
+            continue;
         for (size_t k = 0; k < node->n_ins; k++) stepped[node->ins[k]] = true;
     }
+    return true;
 }
 
 static void copy_leaf(ash_rewrite *rw, ash_value value) {

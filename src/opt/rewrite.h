@@ -76,9 +76,9 @@ bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value);
  * computed once, in the prologue of a plan. */
 void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant);
 /* Fills stepped[v], for each value of `from`: some use of it reaches a step, a rounding, a cast to an
- * integer or a comparison, through sums, extremes and movement alone. Its last bit may decide about a whole
- * unit there, so it is not computed in another way. */
-void ash_rewrite__find_stepped(const ash_rewrite *rw, bool *stepped);
+ * integer or a comparison, through sums, extremes, movement and multiples by whole numbers alone. Its last
+ * bit may decide about a whole unit there, so it is not computed in another way. False when memory lacked. */
+bool ash_rewrite__find_stepped(ash_rewrite *rw, bool *stepped);
 /* The image of `value`; constants are copied when they are first asked for. */
 ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
 /* Makes `image` the image of `value` and hands on its origin. When two kept values have become one, a copy
