@@ -44,9 +44,9 @@ ash_dim ash_kern_lower_topk(ash_kern *k); /* topk.c; the number of chunks */
 /* What orders elements, as an i32, or of eight bytes as an i64: the better, the larger. A NaN is the
  * largest number, and -0 is 0. */
 ash_ref ash_topk__order(ash_kern *k, bool largest, ash_ref x);
-/* radix.c: the same by digits, of elements of four bytes, at most INT32_MAX of them; and whether that is
- * worth it for the k best of so many. */
+/* radix.c: the same by digits, of elements of four or eight bytes, at most INT32_MAX of them; and whether
+ * that is worth it for the k best of so many. */
 ash_dim ash_topk__by_digits(ash_kern *k);
-bool ash_topk__is_for_digits(const ash_kern *k, ash_dim elements, ash_dim kept);
+bool ash_topk__is_for_digits(const ash_kern *k, ash_dtype dtype, ash_dim elements, ash_dim kept);
 
 #endif

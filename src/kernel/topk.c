@@ -321,9 +321,10 @@ static ash_dim heap_topk(ash_kern *k) {
 static bool goes_by_digits(const ash_kern *k, const ash_node *node) {
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     const unsigned axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS);
-    return k->low->target->kind == ASH_TARGET_CPU && axis + 1 == in->rank &&
-           has_ranks(k, ash_kern_dtype(in->dtype), in->dims[axis]) &&
-           ash_topk__is_for_digits(k, in->dims[axis], ash_node_int(node, ASH_ATTR_K));
+    const ash_dtype dtype = ash_kern_dtype(in->dtype);
+    return k->low->target->kind == ASH_TARGET_CPU && axis + 1 == in->rank && ash_dtype_size(dtype) >= 4 &&
+           ash_kern_max(k, in->dims[axis]) <= INT32_MAX &&
+           ash_topk__is_for_digits(k, dtype, in->dims[axis], ash_node_int(node, ASH_ATTR_K));
 }
 
 /* A list where they are few and their number is known: moving the elements of a short one costs less than

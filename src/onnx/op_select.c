@@ -135,7 +135,7 @@ typedef struct unique_sort {
     ash_value fresh; /* whether it differs from the one before, bool [all] */
 } unique_sort;
 
-enum { MAX_COLUMNS = 4096 }; /* of slices that are compared, one sort for each */
+enum { LAID_OUT = 16 }; /* columns, at most, that are sorted by one after the other; more are a loop's */
 
 static ash_value numbers_below(ash_import *im, ash_dim n) {
     return ash_iota(im->graph, ASH_I64, &n, 1, 0);
@@ -148,17 +148,38 @@ static ash_value sort_list(ash_import *im, ash_value x, ash_value *sorted) {
     return order;
 }
 
+/* An order of rows, put into that of one of their columns; equals keep theirs. */
+static ash_value sort_by(ash_import *im, ash_value column, ash_value order) {
+    ash_value key = ash_gather(im->graph, column, order, 0), ignored;
+    return ash_gather(im->graph, order, sort_list(im, key, &ignored), 0);
+}
+
+/* The same by all columns, the last one first. */
+static ash_value sort_by_all(ash_import *im, ash_value x, ash_value order) {
+    ash_graph *g = im->graph;
+    ash_value columns = ash_build__swap(g, x, 0, 1), arguments[3], next, out = ASH_NO_VALUE;
+    ash_loop loop = {.trips = ash_import__type(im, x).dims[1],
+                     .carried = 1,
+                     .scanned = 1,
+                     .backward = 1,
+                     .go = ASH_NO_VALUE,
+                     .init = &order,
+                     .xs = &columns,
+                     .arguments = arguments,
+                     .next = &next};
+    if (!ash_import__ok(im) || !ash_build__begin_loop(g, &loop)) return ASH_NO_VALUE;
+    next = sort_by(im, arguments[ASH_LOOP_CARRIED + 1], arguments[ASH_LOOP_CARRIED]);
+    return ash_build__end_loop(g, &loop, &out) == ASH_OK ? out : ASH_NO_VALUE;
+}
+
 /* Slices in their order: sorts by the last column first, and keeps the order of equals. */
 static ash_value sort_rows(ash_import *im, ash_value x, ash_dim columns, ash_value *sorted) {
     ash_value order = numbers_below(im, ash_import__type(im, x).dims[0]);
-    if (!ash_dim_is_const(columns) || columns > MAX_COLUMNS)
-        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "slices of a size that is not a number, or of more than %d elements",
-                                MAX_COLUMNS);
-    for (ash_dim c = columns; c-- > 0 && ash_import__ok(im);) {
-        ash_value key = ash_gather(im->graph, ash_build__at(im->graph, x, 1, c), order, 0), ignored;
-        order = ash_gather(im->graph, order, sort_list(im, key, &ignored), 0);
-    }
+    if (!ash_dim_is_const(columns) || columns > LAID_OUT)
+        order = sort_by_all(im, x, order);
+    else
+        for (ash_dim c = columns; c-- > 0 && ash_import__ok(im);)
+            order = sort_by(im, ash_build__at(im->graph, x, 1, c), order);
     *sorted = ash_gather(im->graph, x, order, 0);
     return order;
 }
