@@ -263,7 +263,8 @@ static void test_sorted_rows(void **state) {
 }
 
 /* So many of a long row that they are found and sorted by digits: with equals, zeros of both signs, NaNs
- * and infinities; of integers at the ends of their range, and of half floats. */
+ * and infinities, all the same; of integers at the ends of their range, of four and eight bytes, and of half
+ * floats. */
 static void test_rows_by_digits(void **state) {
     (void)state;
     static const int64_t sizes[][2] = {{200, 200}, {200, 199}, {1000, 700}, {3000, 1500}, {5000, 800}};
@@ -276,13 +277,22 @@ static void test_rows_by_digits(void **state) {
                       few = ash_floor(g, ash_mul(g, x, ash_scalar(g, ASH_F32, 2)));
             ash_value zeros = ash_mul(g, few, ash_scalar(g, ASH_F32, -0.0));
             ash_value wide = ash_mul(g, x, ash_scalar(g, ASH_F32, 0x1p34)); /* past i32, which saturates */
+            ash_value wider = ash_mul(g, wide, ash_scalar(g, ASH_F32, 0x1p31));
             const ash_value kinds[] = {x,
                                        few,
                                        zeros,
                                        ash_div(g, few, few),
                                        ash_div(g, one, few),
                                        ash_cast(g, wide, ASH_I32),
-                                       ash_cast(g, few, ASH_BF16)};
+                                       ash_cast(g, few, ASH_BF16),
+                                       ash_cast(g, few, ASH_I64),
+                                       ash_cast(g, wider, ASH_I64),
+                                       ash_cast(g, wider, ASH_U64),
+                                       ash_cast(g, wide, ASH_U32),
+                                       ash_cast(g, ash_div(g, few, few), ASH_F64),
+                                       ash_cast(g, ash_div(g, one, few), ASH_F64),
+                                       ash_mul(g, ash_cast(g, x, ASH_F64), ash_cast(g, x, ASH_F64)),
+                                       ash_sub(g, ash_cast(g, few, ASH_I64), ash_cast(g, few, ASH_I64))};
             for (size_t j = 0; j < ASH_COUNT(kinds); j++) {
                 char name[8];
                 ash_value best = ash_topk(g, kinds[j], 1, k, largest, &at);

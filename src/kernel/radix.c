@@ -155,16 +155,16 @@ static void put(radix *x, ash_ref at, ash_ref of, ash_ref element) {
 }
 
 /* Cells of what is known of the words that are taken. */
-typedef struct span {
+typedef struct word_span {
     ash_ref least, most;
     ash_ref some, all; /* bits that are 1 in some of them, in all of them */
-} span;
+} word_span;
 
-static span begin_span(radix *x) {
+static word_span begin_span(radix *x) {
     ash_nest *n = &x->k->nest;
     ash_ref none = word(x, 0), each = word(x, -1);
-    return (span){ash_nest_cell(n, each), ash_nest_cell(n, none), ash_nest_cell(n, none),
-                  ash_nest_cell(n, each)};
+    return (word_span){ash_nest_cell(n, each), ash_nest_cell(n, none), ash_nest_cell(n, none),
+                       ash_nest_cell(n, each)};
 }
 
 static void set_to(radix *x, ash_op op, ash_ref cell, ash_ref of) {
@@ -172,7 +172,7 @@ static void set_to(radix *x, ash_op op, ash_ref cell, ash_ref of) {
     ash_nest_set(n, cell, binary(x, op, ash_nest_get(n, cell), of));
 }
 
-static void widen(radix *x, const span *s, ash_ref of) {
+static void widen(radix *x, const word_span *s, ash_ref of) {
     set_to(x, ASH_OP_MIN, s->least, of);
     set_to(x, ASH_OP_MAX, s->most, of);
     set_to(x, ASH_OP_OR, s->some, of);
@@ -180,7 +180,7 @@ static void widen(radix *x, const span *s, ash_ref of) {
 }
 
 /* Takes the whole row. */
-static void take_all(radix *x, const span *s) {
+static void take_all(radix *x, const word_span *s) {
     ash_kern *k = x->k;
     size_t mark = ash_kern_mark(k);
     ash_ref i = ash_kern_loop(k, x->r.step, x->zero, x->count, 1, 1), of = word_of(x, i);
@@ -191,7 +191,7 @@ static void take_all(radix *x, const span *s) {
 }
 
 /* Takes the k best, in the row's order: those before the word `last`, and `left` (a cell) of its equals. */
-static void take(radix *x, const span *s, ash_ref last, ash_ref left) {
+static void take(radix *x, const word_span *s, ash_ref last, ash_ref left) {
     ash_kern *k = x->k;
     ash_nest *n = &k->nest;
     ash_ref to = ash_nest_cell(n, x->zero), one = number(x, 1);
@@ -248,7 +248,7 @@ static void sort_by(radix *x, ash_ref base, ash_ref least, ash_ref from) {
 }
 
 /* Sorts the entries; returns where they are then: from 0 on, or from k on. */
-static ash_ref sort(radix *x, const span *s) {
+static ash_ref sort(radix *x, const word_span *s) {
     ash_nest *n = &x->k->nest;
     ash_ref base = ash_nest_cell(n, x->zero), least = ash_nest_get(n, s->least);
     ash_ref largest = binary(x, ASH_OP_SUB, ash_nest_get(n, s->most), least);
@@ -311,7 +311,7 @@ ash_dim ash_topk__by_digits(ash_kern *k) {
     x.zero = ash_nest_index(n, 0);
     x.kept = ash_kern_dim(k, most);
     x.count = ash_kern_dim(k, x.r.count);
-    span words;
+    word_span words;
     if (most == x.r.count) {
         words = begin_span(&x);
         take_all(&x, &words);

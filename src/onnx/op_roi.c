@@ -4,9 +4,11 @@
  * RoiAlign with a number of samples that the model says takes all samples of a bin in one node, and reduces
  * them. Where the data say how many there are (a sampling_ratio of 0), and for MaxRoiPool, whose bins have
  * as many elements as a region is large, a loop goes over what is in a bin, one element of all bins in each
- * iteration, and a bin that has no more waits. It has as many iterations as the fullest bin asks for. A
- * product with weights of rows and columns, which sums can be taken apart into, reads all of an image for
- * each region: less work for regions that cover most of it alone.
+ * iteration, and a bin that has no more waits. It has as many iterations as the fullest bin asks for: a
+ * region of the whole of a large image beside many small ones makes all of them wait (1,000 regions of 15
+ * elements and one of 200: 9 to 27 times onnxruntime's time, where regions alike take 0.3 to 1.0 of it). A
+ * product with weights of rows and columns, which means can be taken apart into, would read all of an image
+ * for each region.
  *
  * No region makes more work than its image does: of the samples along an axis, those that lie outside are
  * counted and not visited, and those inside are half an element apart or more where a bin has several. */
@@ -309,9 +311,9 @@ static ash_value round_away(ash_graph *g, ash_value x) {
     return ash_add(g, t, ash_select(g, up, ash_sign(g, x), ash_scalar_like(g, x, 0)));
 }
 
-/* The elements of each bin along an axis: the first, *from, and how many. Bins have a fraction of a region's
- * elements, rounded outwards, so that neighbours share some; at least one of both, were it not for the
- * image's ends. */
+/* The elements of each bin along an axis: the first, *from, and how many. Bins have a fraction of a
+ * region's elements, rounded outwards, so that neighbours share some; at least one of both, were it not for
+ * the image's ends. */
 static void find_elements(bin_set *b, ash_value rois, unsigned axis, ash_value *from) {
     ash_graph *g = b->s.graph;
     const ash_dtype dtype = ash_import__type(b->s.im, rois).dtype;

@@ -77,7 +77,8 @@ bool ash_rewrite__is_kept(const ash_rewrite *rw, ash_value value);
 void ash_rewrite__find_constants(const ash_rewrite *rw, bool *constant);
 /* Fills stepped[v], for each value of `from`: some use of it reaches a step, a rounding, a cast to an
  * integer or a comparison, through sums, extremes, movement and multiples by whole numbers alone. Its last
- * bit may decide about a whole unit there, so it is not computed in another way. False when memory lacked. */
+ * bit may decide about a whole unit there, so it is not computed in another way. False when memory
+ * lacked. */
 bool ash_rewrite__find_stepped(ash_rewrite *rw, bool *stepped);
 /* The image of `value`; constants are copied when they are first asked for. */
 ash_value ash_rewrite__get(ash_rewrite *rw, ash_value value);
