@@ -263,8 +263,8 @@ static void test_sorted_rows(void **state) {
 }
 
 /* So many of a long row that they are found and sorted by digits: with equals, zeros of both signs, NaNs
- * and infinities, all the same; of integers at the ends of their range, of four and eight bytes, and of half
- * floats. */
+ * and infinities, all the same; of integers at the ends of their range, of four and eight bytes, and of
+ * half floats. */
 static void test_rows_by_digits(void **state) {
     (void)state;
     static const int64_t sizes[][2] = {{200, 200}, {200, 199}, {1000, 700}, {3000, 1500}, {5000, 800}};

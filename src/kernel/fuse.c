@@ -593,7 +593,10 @@ ash_status ash_fusion_build(const ash_graph *graph, const ash_fusion_options *op
                .costs = costs,
                .fusion = out,
                .late = options->late,
-               .packing = {.graph = graph, .costs = costs, .constant = out->constant},
+               .packing = {.graph = graph,
+                           .costs = costs,
+                           .near_bytes = options->near_bytes,
+                           .constant = out->constant},
                .fuse = options->fuse,
                .alone = options->alone};
     f.requests = ash_mem_calloc(a, values, sizeof *f.requests);

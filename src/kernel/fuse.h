@@ -88,6 +88,7 @@ bool ash_node_reduces_nothing(const ash_graph *graph, const ash_node *node);
 
 typedef struct ash_fusion_options {
     const ash_costs *costs; /* of the target */
+    int64_t near_bytes;     /* of the target: what of a product's first operand stays near; 0: all of it */
     const bool *stored;     /* per value: must be in a buffer (outputs, kept values) */
     const bool *late;       /* per value, or NULL: the first part need not have it (cut.h). Nothing
                                else is stored beside such a root */
@@ -118,6 +119,7 @@ bool ash_fuse__regroups(const ash_graph *graph, const ash_node *node);
 typedef struct ash_packing {
     const ash_graph *graph;
     const ash_costs *costs;
+    int64_t near_bytes;   /* see ash_fusion_options */
     const bool *constant; /* per value */
     bool *packed; /* per value: must lie in memory in its own order, also as the result of movement */
     bool failed;  /* out of memory */

@@ -55,19 +55,35 @@ static bool stride_along(ash_packing *p, ash_value value, unsigned dim, bool run
     return even;
 }
 
+/* Whether so many neighbours, at one distance in bytes, stay near until the next tile reads beside them, in
+ * the same lines: the more of their lowest bits addresses share, the fewer sets of a cache they have. */
+static bool lines_stay(const ash_packing *p, int64_t distance, int64_t count) {
+    const int64_t line = p->costs->line_bytes, apart = distance < 0 ? -distance : distance;
+    if (!p->near_bytes || apart <= line) return true;
+    return count <= p->near_bytes / ASH_MAX(apart & -apart, line);
+}
+
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
  * least in runs, and rows at one distance everywhere: then a product steps through them with an addition,
  * and a copy would gain nothing. Without the second there are no tiles of rows. Neighbours whose
- * distance is that of one set of the cache do not stay there until the next tile reads beside them. */
-static bool lies_evenly(ash_packing *p, ash_value value) {
+ * distance is that of one set of the cache do not stay there until the next tile reads beside them; nor do
+ * many of other distances in the second-level one, which is worth a copy where `columns` are many. */
+static bool lies_evenly(ash_packing *p, ash_value value, ash_dim columns) {
     const ash_type *type = ash_graph__type(p->graph, value);
     unsigned rank = type->rank;
     int64_t stride;
     if (rank == 0) return true;
     if (!stride_along(p, value, rank - 1, true, &stride)) return false;
-    return rank == 1 ||
-           ((!stride || stride * (int64_t)ash_dtype_size(type->dtype) % p->costs->set_bytes != 0) &&
-            stride_along(p, value, rank - 2, false, &stride));
+    if (rank == 1) return true;
+    const int64_t apart = stride * (int64_t)ash_dtype_size(type->dtype);
+    int64_t least, most;
+    if (apart && apart % p->costs->set_bytes == 0) return false;
+    ash_dims_bounds(p->graph->dims, columns, &least, &most);
+    if (most >= p->costs->far_columns) {
+        ash_dims_bounds(p->graph->dims, type->dims[rank - 1], &least, &most);
+        if (!lines_stay(p, apart, most)) return false;
+    }
+    return stride_along(p, value, rank - 2, false, &stride);
 }
 
 /* Whether neighbours along a dim are neighbours in memory, in runs, or one element. */
@@ -152,7 +168,10 @@ void ash_fuse__pack_operands(ash_packing *p, const ash_node *node, const ash_gro
     const bool product = ash_op__is_matmul(node->op), conv = ash_op__is_conv(node->op),
                by_packed = product && ash_node_int(node, ASH_ATTR_B_BLOCK);
     if (by_packed && query == ASH_NO_VALUE) p->packed[node->ins[1]] = true;
-    if (product && !lies_evenly(p, node->ins[0])) p->packed[node->ins[0]] = true;
+    if (product) {
+        const ash_type *out = ash_graph__type(p->graph, node->out);
+        if (!lies_evenly(p, node->ins[0], out->dims[out->rank - 1])) p->packed[node->ins[0]] = true;
+    }
     if (by_packed && ash_node__terms(p->graph, node) > 1 && /* neighbours to a step */
         !lies_close(p, node->ins[0], ash_graph__type(p->graph, node->ins[0])->rank - 1))
         p->packed[node->ins[0]] = true;

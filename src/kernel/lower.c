@@ -638,7 +638,10 @@ static ash_status lower(const ash_graph *graph, const ash_target *target, const 
         status = ASH_NO_MEMORY(diag);
         goto done;
     }
+    const bool far = p->target.kind == ASH_TARGET_CPU;
     ash_split_options split = {.costs = &p->target.costs,
+                               .near_bytes =
+                                   far ? ash_share_of(p->target.l2_bytes, p->target.costs.stay_share) : 0,
                                .stored = stored,
                                .kept = kept,
                                .late = late,

@@ -657,7 +657,8 @@ static ash_status sweep_apart(const group_splitter *f, const ash_fusion *fusion,
 static ash_status look_apart(const group_splitter *f, int64_t *peak, ash_diag *diag) {
     if (!f->out->anew) return sweep_apart(f, f->out, peak, diag);
     ash_fusion apart;
-    const ash_fusion_options options = {.costs = f->options->costs, .stored = f->options->stored};
+    const ash_fusion_options options = {
+        .costs = f->options->costs, .near_bytes = f->options->near_bytes, .stored = f->options->stored};
     ash_status status = ash_fusion_build(f->graph, &options, &apart, diag);
     if (status == ASH_OK) status = sweep_apart(f, &apart, peak, diag);
     ash_fusion_free(&apart);
@@ -666,6 +667,7 @@ static ash_status look_apart(const group_splitter *f, int64_t *peak, ash_diag *d
 
 static ash_status build(const group_splitter *f, const bool *stored, ash_diag *diag) {
     const ash_fusion_options options = {.costs = f->options->costs,
+                                        .near_bytes = f->options->near_bytes,
                                         .stored = stored,
                                         .late = f->options->late,
                                         .fuse = f->options->fuse,

@@ -29,6 +29,7 @@
 
 typedef struct ash_split_options {
     const ash_costs *costs; /* of the target */
+    int64_t near_bytes;     /* see ash_fusion_options */
     const bool *stored;     /* per value: must be in a buffer */
     const bool *kept;       /* per value: is read after the last step */
     const bool *late;       /* per value, or NULL: see ash_fusion_options */

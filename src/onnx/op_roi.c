@@ -35,7 +35,7 @@ static ash_value whole(const bin_set *b, double number) {
     return ash_scalar(b->s.graph, ASH_I64, number);
 }
 
-/* An end of each region along an axis, [regions, 1], of rows (..., x, y, x, y): the low one, or the high. */
+/* An end of each region along an axis, [regions, 1], of rows (..., x, y, x, y): the low or the high one. */
 static ash_value end_of(ash_graph *g, ash_value rois, unsigned axis, bool high) {
     const ash_dim columns = ash_graph_type(g, rois)->dims[1];
     return ash_slice_axis(g, rois, 1, columns - (high ? 1 : 3) - axis, 1);
