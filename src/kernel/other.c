@@ -57,15 +57,26 @@ static void call_body(ash_loops *l, void *arg) {
     ash_kern_forget(r->k, mark);
 }
 
+/* Lanes for a last axis: no more than it fills, or of a vector under a mask the fewest that take all of it. */
+static unsigned lanes_for(const ash_kern *k, ash_dtype dtype, ash_dim extent) {
+    const int64_t most = ash_kern_max(k, extent);
+    const bool masked = ash_target__masks(k->low->target, 1);
+    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(dtype));
+    while (lanes > 1 && (masked ? lanes / 2 >= most : lanes > most)) lanes /= 2;
+    return lanes;
+}
+
 static ash_dim run_rows(ash_rows *r, ash_kern *k, rows_body body) {
+    enum { LEAST = 4 }; /* lanes that are worth a vector */
     const ash_costs *c = &k->low->target->costs;
     const int64_t part_size = c->chunk_scan_elements;
     const ash_node *node = &k->graph->nodes.at[k->group->root];
     const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
     ash_dim extent = in->rank ? in->dims[in->rank - 1] : 1;
+    const unsigned full = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype))),
+                   lanes = lanes_for(k, ash_kern_dtype(in->dtype), extent);
     if (k->nest.threads || (unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
-        ash_kern_max(k, extent) < lanes) {
+        lanes < ASH_MIN(full, (unsigned)LEAST)) {
         ash_dim total = ash_rows_begin(r, k, in->rank, 1, NULL);
         body(r);
         ash_nest_end(&k->nest);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The k best elements of each row, where they are many, by the digits of what orders them: a word of 32
- * bits, or of 64 for elements of eight bytes, that counts up as elements get worse. Where k is less than the
- * row has, one pass over the row for each digit, from the highest on, counts how many elements have which
- * value there, among those that have the digits found so far; so the word of the k-th best one is known.
- * One more pass takes all that are better, and as many of its equals as there is room for, the first ones.
- * These are sorted from the lowest digit on, each time in the order that they have, so that of equals the
- * first stays first. Digits are those of the distance from the least word, in units of the lowest bit in
- * which any differ, and there are as many as the largest distance has: one for numbers of classes, whatever
- * their dtype is.
+ * bits, or of 64 for elements of eight bytes, that counts up as elements get worse. Where k is less than
+ * the row has, one pass over the row for each digit, from the highest on, counts how many elements have
+ * which value there, among those that have the digits found so far; so the word of the k-th best one is
+ * known. One more pass takes all that are better, and as many of its equals as there is room for, the first
+ * ones. These are sorted from the lowest digit on, each time in the order that they have, so that of equals
+ * the first stays first. Digits are those of the distance from the least word, in units of the lowest bit
+ * in which any differ, and there are as many as the largest distance has: one for numbers of classes,
+ * whatever their dtype is.
  *
  * Entries are the word above the element's number, or for words of 64 bits both side by side. Time is
  * linear in the row and in k; a heap takes a logarithm of k for each element that is among the best so far.
