@@ -267,13 +267,15 @@ static void test_what_is_left(void **state) {
     }
 }
 
-/* Along the last axis and others, with ties: the input has few values. */
+/* Along the last axis and others, with ties: the input has few values. A last axis shorter than a vector. */
 static void test_extrema_and_lists(void **state) {
     (void)state;
     static const ash_dtype dtypes[] = {ASH_F32, ASH_I32, ASH_I64, ASH_U8};
+    static const int64_t widths[] = {2, 3, 7, 12, 15, 28, 49, 70};
     for (size_t d = 0; d < ASH_COUNT(dtypes); d++)
         for (int64_t axis = 0; axis < 3; axis++)
-            for (int64_t n = 7; n <= 70; n += 21) {
+            for (size_t i = 0; i < ASH_COUNT(widths); i++) {
+                const int64_t n = widths[i];
                 ash_graph *g = new_graph();
                 ash_value at, x = INPUT_OF(g, "x", dtypes[d], 3, 37, n);
                 int64_t size = ash_graph_type(g, x)->dims[axis];

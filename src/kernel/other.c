@@ -57,7 +57,7 @@ static void call_body(ash_loops *l, void *arg) {
     ash_kern_forget(r->k, mark);
 }
 
-/* Lanes for a last axis: no more than it fills, or of a vector under a mask the fewest that take all of it. */
+/* Lanes for a last axis: no more than it fills, or where there are masks the fewest that take all of it. */
 static unsigned lanes_for(const ash_kern *k, ash_dtype dtype, ash_dim extent) {
     const int64_t most = ash_kern_max(k, extent);
     const bool masked = ash_target__masks(k->low->target, 1);
