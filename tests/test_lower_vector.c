@@ -267,7 +267,7 @@ static void test_what_is_left(void **state) {
     }
 }
 
-/* Along the last axis and others, with ties: the input has few values. A last axis shorter than a vector. */
+/* Along the last axis and others, with ties: the input has few values. Some last axes are short. */
 static void test_extrema_and_lists(void **state) {
     (void)state;
     static const ash_dtype dtypes[] = {ASH_F32, ASH_I32, ASH_I64, ASH_U8};
