@@ -733,6 +733,37 @@ static void check_rounded_cast(test_code *t, ash_dtype to, unsigned lanes) {
     ash_code__release(code);
 }
 
+/* Floats to integers at powers of two of both signs, and the next numbers on either side; of f16, any. */
+static void check_cast_limits(test_code *t, ash_dtype from, unsigned lanes) {
+    static const ash_dtype to[] = {ASH_I32, ASH_U32, ASH_I64, ASH_U64};
+    enum { LEAST = 29, POWERS = 37, AROUND = 5, TO = ASH_COUNT(to) };
+    ash_nest n = test_nest();
+    uint16_t x = test_buffer(&n, from, false), y[TO];
+    for (size_t k = 0; k < TO; k++) y[k] = test_buffer(&n, to[k], true);
+    ash_ref zero = ash_nest_index(&n, 0), v = ash_nest_load(&n, x, zero, lanes, ASH_NO_REF);
+    for (size_t k = 0; k < TO; k++) ash_nest_store(&n, y[k], zero, ash_nest_cast(&n, to[k], v), ASH_NO_REF);
+    ash_code *code;
+    ash_kernel_fn fn = test_code_compile(t, &n, &code);
+    unsigned char in[16 * 8], out[TO][16 * 8];
+    for (unsigned first = 0; first < 2 * POWERS * AROUND; first += lanes) {
+        for (unsigned i = 0; i < lanes; i++) {
+            const unsigned at = first + i;
+            const double wide = ldexp(at % 2 ? -1 : 1, LEAST + (int)(at / 2 % POWERS));
+            const float single = (float)wide;
+            uint64_t bits = 0;
+            memcpy(&bits, from == ASH_F64 ? (const void *)&wide : &single, from == ASH_F64 ? 8 : 4);
+            bits = from == ASH_F16 ? at * 177 : from == ASH_BF16 ? bits >> 16 : bits;
+            bits += at / (2 * POWERS) % AROUND - AROUND / 2;
+            memcpy(in + i * ash_dtype_size(from), &bits, ash_dtype_size(from));
+        }
+        fn((void *[]){in, out[0], out[1], out[2], out[3]}, NULL, 0, 1, 0);
+        for (unsigned i = 0; i < lanes * TO; i++)
+            assert_int_equal(get(to[i % TO], out[i % TO], i / TO).i,
+                             reference_cast(from, to[i % TO], get(from, in, i / TO)).i);
+    }
+    ash_code__release(code);
+}
+
 static void test_others(void **state) {
     (void)state;
     static const unsigned lanes[] = {1, 2, 3, 4, 7, 8, 16};
@@ -754,6 +785,8 @@ static void test_others(void **state) {
             if (lanes[k] > 1) check_dot4(&t, lanes[k], true, false), check_dot4(&t, lanes[k], false, true);
             check_dot4(&t, 2 * lanes[k], false, false);
             for (int dtype = ASH_F32; dtype <= ASH_BF16; dtype++) check_fma(&t, (ash_dtype)dtype, lanes[k]);
+            for (int dtype = ASH_F32; dtype <= ASH_BF16; dtype++)
+                check_cast_limits(&t, (ash_dtype)dtype, lanes[k]);
         }
     }
     test_code_close(&t);

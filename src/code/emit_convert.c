@@ -2,6 +2,8 @@
 /* CAST between all dtypes. f16 and bf16 are 16-bit patterns: everything goes through f32, with one rounding
  * to nearest, ties to even, by instructions where the target has them and by integer arithmetic where not,
  * with equal results. */
+#include <math.h>
+
 #include "code_target.h"
 
 static LLVMValueRef number(LLVMValueRef like, int64_t value) {
@@ -188,12 +190,36 @@ LLVMValueRef ash_emit__round_to_integer(ash_emit *e, ash_dtype to, LLVMValueRef 
     return LLVMBuildTrunc(e->b, bits_of(e, x, ASH_U32), type_like(e, a, to), "");
 }
 
+/* The same to u32 and 64 bits on x86, where LLVM takes its own saturating conversion to pieces, element by
+ * element. No f32 is the largest of these integers, and no f64 that of 64 bits: what is past the float below
+ * it takes another select. The bound of integers without sign makes 0 of a NaN by itself. */
+static LLVMValueRef clamped_to_wide(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
+    const bool is_signed = ash_dtype_kind(to) == ASH_KIND_SIGNED;
+    const int bits = (int)ash_dtype_size(to) * 8 - is_signed, digits = from == ASH_F32 ? 24 : 53;
+    const bool rough = bits > digits;
+    const double over = ldexp(1, bits), most = over - (rough ? ldexp(1, bits - digits) : 1);
+    LLVMTypeRef type = LLVMTypeOf(a), integers = type_like(e, a, to);
+    LLVMValueRef lower = ash_emit__const_float(type, is_signed ? -over : 0);
+    LLVMValueRef upper = ash_emit__const_float(type, most);
+    LLVMValueRef x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, a, lower, ""), a, lower, "");
+    x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, x, upper, ""), x, upper, "");
+    LLVMValueRef out =
+        is_signed ? LLVMBuildFPToSI(e->b, x, integers, "") : LLVMBuildFPToUI(e->b, x, integers, "");
+    if (rough) {
+        LLVMValueRef past = LLVMBuildFCmp(e->b, LLVMRealOGE, a, ash_emit__const_float(type, over), "");
+        out = LLVMBuildSelect(e->b, past, number(out, is_signed ? INT64_MAX : -1), out, "");
+    }
+    if (!is_signed) return out;
+    LLVMValueRef is_number = LLVMBuildFCmp(e->b, LLVMRealORD, a, a, "");
+    return LLVMBuildSelect(e->b, is_number, out, LLVMConstNull(integers), "");
+}
+
 static LLVMValueRef float_to_integer(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
-    size_t size = ash_dtype_size(to);
-    if (size < 4 || to == ASH_I32) return clamped_to_integer(e, from, to, a);
+    const bool is_signed = ash_dtype_kind(to) == ASH_KIND_SIGNED;
+    if (ash_dtype_size(to) < 4 || to == ASH_I32) return clamped_to_integer(e, from, to, a);
+    if (ash_target__is(e->target, "x86")) return clamped_to_wide(e, from, to, a);
     LLVMTypeRef types[] = {type_like(e, a, to), LLVMTypeOf(a)};
-    const char *name = ash_dtype_kind(to) == ASH_KIND_SIGNED ? "llvm.fptosi.sat" : "llvm.fptoui.sat";
-    return ash_emit__intrinsic(e, name, types, 2, &a, 1);
+    return ash_emit__intrinsic(e, is_signed ? "llvm.fptosi.sat" : "llvm.fptoui.sat", types, 2, &a, 1);
 }
 
 /* The lower halves of two registers: one permutation of both, where LLVM would narrow each by itself. */
