@@ -216,7 +216,7 @@ void ash_onnx__op_topk(ash_import *im) {
 }
 
 /* The first lens[b] steps of each batch entry reversed, the rest kept: a gather along time by lens - 1 - t
- * or t. */
+ * or t, which is the same for all that a step of an entry has: so what lies together is read together. */
 void ash_onnx__op_reverse_sequence(ash_import *im) {
     ash_value x = ash_import__in(im, 0), lens = ash_cast(im->graph, ash_import__in(im, 1), ASH_I64);
     ash_type type = ash_import__type(im, x);
@@ -225,9 +225,11 @@ void ash_onnx__op_reverse_sequence(ash_import *im) {
     if (!ash_import__ok(im)) return;
     ash_dim dims[ASH_MAX_RANK];
     for (unsigned i = 0; i < type.rank; i++) dims[i] = i == batch ? type.dims[i] : 1;
-    ash_value t = ash_iota(im->graph, ASH_I64, type.dims, type.rank, time);
     lens = ash_reshape(im->graph, lens, dims, type.rank);
+    dims[time] = type.dims[time];
+    ash_value t = ash_iota(im->graph, ASH_I64, dims, type.rank, time);
     ash_value back = ash_sub(im->graph, ash_build__with(im->graph, ASH_OP_SUB, lens, 1), t);
     ash_value indices = ash_select(im->graph, ash_lt(im->graph, t, lens), back, t);
+    indices = ash_broadcast_to(im->graph, indices, type.dims, type.rank);
     ash_import__out(im, 0, ash_gather_elements(im->graph, x, indices, time));
 }
