@@ -333,6 +333,44 @@ static void same_bits(void **state) {
     }
 }
 
+/* What loops stack lies where a concatenation begins with it, whatever else is behind it, before it is computed
+ * (`early`) or after, or reads it; that of a second one, and one that ends early, too. */
+static void what_is_stacked_has_its_place(void **state) {
+    struct room *r = *state;
+    agree(r,
+          "graph \"behind\"\n"
+          "var n 0 9\n"
+          "%x: i32[n, 4] = input \"x\"\n"
+          "%z: i32[3, 4] = input \"z\"\n"
+          "%k: i32[] = input \"k\"\n"
+          "%zero: i32[4] = constant {0, 0, 0, 0}\n"
+          "%limit: i32[] = constant {9}\n"
+          "%early: i32[3, 4] = neg(%z)\n"
+          "%go: bool[] = le(%k, %limit)\n" LOOP_NUMBER "%c: i32[4] = argument() dtype=i32 dims=[4]\n"
+          "%s: i32[4] = argument() dtype=i32 dims=[4]\n"
+          "%d: i32[4] = add(%c, %s)\n"
+          "%sum: i32[] = reduce_sum(%d) axes=[0]\n"
+          "%on: bool[] = lt(%sum, %limit)\n"
+          "%count: i64[], %last: i32[4], %all: i32[n, 4] = loop(%i, %c, %s, %go, %zero, %x, %on, %d, %d)"
+          " trips=n carried=1 scanned=1 given=0 until=1 backward=2 body=0\n"
+          "%behind: i32[(n + 3), 4] = concat(%all, %early) axis=0\n"
+          "%both: i32[(2*n), 4] = concat(%all, %all) axis=0\n"
+          "%beside: i32[n, 8] = concat(%all, %x) axis=1\n"
+          "%more: i32[(n + 3), 4] = mul(%behind, %behind)\n"
+          "%reads: i32[n, 4] = mul(%all, %all)\n"
+          "output \"count\" = %count\noutput \"last\" = %last\noutput \"both\" = %both\n"
+          "output \"beside\" = %beside\noutput \"reads\" = %reads\noutput \"more\" = %more\n",
+          MOST);
+    const ash_plan_options options = ash_plan_options_default();
+    assert_ok(ash_plan_prepare(r->context, r->g, &options, &r->plan, &diag));
+    const ash_program *p = r->plan->program;
+    size_t views = 0;
+    for (size_t s = 0; s < p->steps.len; s++)
+        for (uint32_t i = 0; i < p->steps.at[s].n_buffers && p->steps.at[s].kind == ASH_STEP_LOOP; i++)
+            views += p->buffers.at[p->steps.at[s].buffers[i]].root != ASH_NO_BUFFER;
+    assert_int_equal(views, 1);
+}
+
 static const ash_program *prepare_model(struct room *r, const char *name) {
     const ash_onnx_options sizes = {.var_min = 1, .var_max = 8};
     const ash_plan_options options = ash_plan_options_default();
@@ -692,6 +730,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(branch, setup, teardown),
         cmocka_unit_test_setup_teardown(nested, setup, teardown),
         cmocka_unit_test_setup_teardown(same_bits, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_stacked_has_its_place, setup, teardown),
         cmocka_unit_test_setup_teardown(what_grows_is_written_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(what_changes_moves_what_is_left, setup, teardown),
         cmocka_unit_test_setup_teardown(what_counts_steps_is_no_condition, setup, teardown),

@@ -382,6 +382,8 @@ ash_status ash_lower__view(ash_lowering *low, uint32_t buffer, ash_dim begin, as
  * begin_part: gives such a place its view, where kernels need not add its distance. */
 ash_status ash_lower__parts(ash_lowering *low, const ash_node *concat, ash_value_place *parts);
 ash_status ash_lower__begin_part(ash_lowering *low, ash_value value, ash_value_place *part);
+/* Whether an operand of a concatenation is computed where that wants it. */
+bool ash_lower__is_there(const ash_lowering *low, ash_value value, const ash_value_place *part);
 /* In elements, of a value that has a place. */
 ash_status ash_lower__strides(ash_lowering *low, ash_value value, ash_dim *strides);
 /* The stored, row-major value that a chain of stored reshapes shows again, or ASH_NO_VALUE. */

@@ -387,10 +387,8 @@ static ash_status lower_concat(ash_lowering *low, uint32_t id) {
     ash_status status = ash_lower__parts(low, concat, parts);
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
         const ash_value value = concat->ins[i];
-        const ash_value_place *place = &low->places[value];
-        const bool there =
-            place->buffer == parts[i].buffer && !place->contiguous && place->offset == parts[i].offset;
-        if (!there && !ash_lower__is_empty(low, value)) status = lower_part(low, id, value, &parts[i]);
+        if (!ash_lower__is_there(low, value, &parts[i]) && !ash_lower__is_empty(low, value))
+            status = lower_part(low, id, value, &parts[i]);
     }
     ash_mem_free(low->allocator, parts, concat->n_ins, sizeof *parts);
     return status;

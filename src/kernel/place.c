@@ -19,6 +19,9 @@
  * the last one's to the end of the whole's: what reads the whole reads what its parts are said to write, by
  * induction for parts of parts. Records that name too much order more than is needed, and never less.
  *
+ * What a loop stacks is placed only where a concatenation along dim 0 begins with it: a view from its first
+ * byte, row-major as loops want it, and as whoever else reads it does.
+ *
  * A part that does not begin where the buffer does is a view, and the table of addresses has the distance
  * in it, also where that depends on variables: kernels of parts that differ in nothing else are one. */
 #include "kern.h"
@@ -247,12 +250,44 @@ ash_status ash_lower__begin_part(ash_lowering *low, ash_value value, ash_value_p
     return ASH_OK;
 }
 
+/* Makes what a loop stacks a view of the concatenation that begins with it. */
+static ash_status place_stacked(ash_lowering *low, const ash_node *concat) {
+    const ash_value value = concat->ins[0];
+    const ash_value_info *info = ash_graph__value(low->graph, value);
+    const ash_value_place whole = low->places[concat->out];
+    if (info->kind != ASH_VALUE_NODE || ash_node_int(concat, ASH_ATTR_AXIS) != 0 || !whole.contiguous)
+        return ASH_OK;
+    const ash_node *node = &low->graph->nodes.at[info->node];
+    const ash_buffer *base = &low->program->buffers.at[whole.buffer];
+    if (node->op != ASH_OP_LOOP || value < node->out + ash_node__loop(node).stacks || low->updates[value] ||
+        low->places[value].buffer != ASH_NO_BUFFER || base->root != ASH_NO_BUFFER ||
+        base->kind != ASH_BUFFER_LOCAL || low->updates[concat->out] || ash_lower__is_empty(low, value) ||
+        low->fusion.constant[value] != low->fusion.constant[concat->out])
+        return ASH_OK;
+    ASH_TRY(new_buffer(low, value, ASH_BUFFER_LOCAL));
+    ash_buffer *view = &low->program->buffers.at[low->places[value].buffer];
+    view->root = whole.buffer;
+    view->align = low->program->buffers.at[whole.buffer].align;
+    return ASH_OK;
+}
+
+bool ash_lower__is_there(const ash_lowering *low, ash_value value, const ash_value_place *part) {
+    const ash_value_place *place = &low->places[value];
+    if (place->contiguous && part->offset == 0 && place->buffer != ASH_NO_BUFFER) {
+        const ash_value_info *info = ash_graph__value(low->graph, value);
+        return info->kind == ASH_VALUE_NODE && low->graph->nodes.at[info->node].op == ASH_OP_LOOP &&
+               low->program->buffers.at[place->buffer].root == part->buffer;
+    }
+    return place->buffer == part->buffer && !place->contiguous && place->offset == part->offset;
+}
+
 /* Gives the parts of a concatenation their places in it, where they can have them. */
 static ash_status place_parts(ash_lowering *low, const ash_node *concat, const bool *stored) {
     const bool constant = low->fusion.constant[concat->out];
     ash_value_place *parts = ash_mem_alloc(low->allocator, concat->n_ins, sizeof *parts);
     if (!parts) return ASH_NO_MEMORY(low->diag);
     ash_status status = ash_lower__parts(low, concat, parts);
+    if (status == ASH_OK) status = place_stacked(low, concat);
     for (unsigned i = 0; i < concat->n_ins && status == ASH_OK; i++) {
         const ash_value value = concat->ins[i];
         if (ash_lower__is_empty(low, value) || !is_placeable(low, value, stored, constant) ||
