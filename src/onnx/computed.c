@@ -537,12 +537,16 @@ bool ash_onnx__settle_part(ash_import *im, ash_value value, unsigned axis, ash_d
     return settle_up_to(im, value, 0, axis, 0, most > 0 ? ASH_MIN(most, SIZE_MOST) : SIZE_MOST, out);
 }
 
-/* What a number is of a dim: how many of its elements, or a position, from its first or its last. */
-typedef enum size_cut { COUNT, FROM_FIRST, FROM_LAST } size_cut;
+/* What a number is of a dim: how many of its elements, or a position, from its first or its last; or what
+ * numbers are, the greatest of which counts. */
+typedef enum size_cut { COUNT, FROM_FIRST, FROM_LAST, LONGEST } size_cut;
 
 static ash_value place_of(ash_import *im, ash_value size, ash_dim dim, unsigned axis, size_cut cut) {
     ash_graph *g = im->graph;
     ash_value at = size;
+    if (cut == LONGEST)
+        return ash_build__reduce(g, ASH_OP_REDUCE_MAX, ash_cast(g, size, ASH_I64),
+                                 (1u << ash_import__type(im, size).rank) - 1, false);
     const bool may_be_below = !(least(im, size) >= 0);
     if (may_be_below && cut == COUNT) {
         const char *name = ash_onnx__size_name(im, im->node->outs[0], axis);
@@ -581,6 +585,10 @@ ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, uns
 
 ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, unsigned axis) {
     return settle_within(im, count, dim, axis, COUNT);
+}
+
+ash_dim ash_onnx__settle_longest(ash_import *im, ash_value lens, ash_dim dim, unsigned axis) {
+    return settle_within(im, lens, dim, axis, LONGEST);
 }
 
 bool ash_onnx__has_room(ash_import *im, size_t k, const ash_onnx_number *sizes, size_t count,

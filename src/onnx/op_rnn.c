@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* RNN, GRU and LSTM: a loop over time, whose slices are those of the products with the input, one large
  * product for all steps; an iteration is then a product with the state, and elementwise operators. A few
- * steps are laid out one after the other instead: their kernels may run beside those of other branches. */
+ * steps are laid out one after the other instead: their kernels may run beside those of other branches.
+ *
+ * Sequences may be shorter than the operand. Nothing is computed behind the end of the longest: lengths that
+ * the model says make the number of steps a number, others settle it when the graph runs, where a size can be
+ * settled; in bodies, and where steps are laid out, all are computed. The result has zeros there. */
 #include <math.h>
 
 #include "ops.h"
@@ -51,6 +55,7 @@ typedef struct rnn {
     unsigned gates, functions; /* per direction */
     int64_t hidden;
     ash_dim batch, steps;
+    ash_dim trips; /* steps that are computed: at those behind them all sequences have ended */
     ash_dtype dtype;
     double clip; /* 0: none */
     bool input_forget, linear_before_reset;
@@ -68,7 +73,7 @@ typedef struct matrix {
 
 /* One direction's operands and state. */
 typedef struct cell {
-    ash_value input;                   /* [steps, batch, gates * hidden]: x * w' + w_bias */
+    ash_value input;                   /* [trips, batch, gates * hidden]: x * w' + w_bias */
     matrix recurrent[MAX_GATES];       /* per gate: [hidden, hidden] */
     ash_value bias[MAX_GATES];         /* per gate: [hidden], of the recurrence; or ASH_NO_VALUE */
     ash_value peephole[MAX_FUNCTIONS]; /* [hidden] each, or ASH_NO_VALUE */
@@ -253,7 +258,8 @@ static ash_value initial(const rnn *r, size_t k, unsigned d, unsigned axis) {
 static void open_cell(const rnn *r, unsigned d, bool batch_first, cell *c) {
     ash_import *im = r->im;
     int64_t rows = r->gates * r->hidden;
-    c->input = product(r, r->x, weight(r, 1, 8, d, 0, rows));
+    ash_value x = r->trips == r->steps ? r->x : ash_slice_axis(im->graph, r->x, 0, 0, r->trips);
+    c->input = product(r, x, weight(r, 1, 8, d, 0, rows));
     if (ash_import__has(im, 3)) c->input = add(r, c->input, part(r, 3, d, 0, rows));
     for (unsigned g = 0; g < r->gates; g++) {
         c->recurrent[g] = weight(r, 2, 10, d, g * r->hidden, r->hidden);
@@ -280,17 +286,18 @@ static ash_value masked_step(const rnn *r, const function *f, cell *c, ash_value
     return y;
 }
 
-/* Over all steps, one after the other; returns [steps, batch, hidden]. */
+/* Over all steps, one after the other; returns [trips, batch, hidden]. */
 static ash_value lay_out(const rnn *r, const function *f, cell *c, bool reverse) {
     ash_import *im = r->im;
     ash_value ys[FEW_STEPS];
-    for (int64_t i = 0; i < r->steps && ash_import__ok(im); i++) {
-        int64_t t = reverse ? r->steps - 1 - i : i;
+    for (int64_t i = 0; i < r->trips && ash_import__ok(im); i++) {
+        int64_t t = reverse ? r->trips - 1 - i : i;
         ash_value number = r->lens == ASH_NO_VALUE ? ASH_NO_VALUE : ash_build__dim(im->graph, t);
         ys[t] = masked_step(r, f, c, ash_build__at(im->graph, c->input, 0, t), number);
         ys[t] = ash_build__insert_axis(im->graph, ys[t], 0);
     }
-    return ash_import__ok(im) && r->steps ? ash_concat(im->graph, ys, (size_t)r->steps, 0) : ASH_NO_VALUE;
+    if (!r->trips) return ash_build__fill(im->graph, r->dtype, 0, (ash_dim[]){0, r->batch, r->hidden}, 3);
+    return ash_import__ok(im) ? ash_concat(im->graph, ys, (size_t)r->trips, 0) : ASH_NO_VALUE;
 }
 
 /* The same as a loop. */
@@ -299,7 +306,7 @@ static ash_value loop(const rnn *r, const function *f, cell *c, bool reverse) {
     enum { STATES = 2, ARGUMENTS = 2 + STATES };
     uint32_t carried = r->kind == ONNX_LSTM ? 2 : 1;
     ash_value init[STATES] = {c->h, c->c}, arguments[ARGUMENTS], next[STATES], y, outs[STATES + 1];
-    ash_loop l = {.trips = r->steps,
+    ash_loop l = {.trips = r->trips,
                   .carried = carried,
                   .scanned = 1,
                   .stacked = 1,
@@ -313,7 +320,7 @@ static ash_value loop(const rnn *r, const function *f, cell *c, bool reverse) {
     if (!ash_build__begin_loop(g, &l)) return ASH_NO_VALUE;
     ash_value t = arguments[ASH_LOOP_ITERATION];
     if (reverse && r->lens != ASH_NO_VALUE)
-        t = ash_sub(g, ash_sub(g, ash_build__dim(g, r->steps), ash_scalar(g, ASH_I64, 1)), t);
+        t = ash_sub(g, ash_sub(g, ash_build__dim(g, r->trips), ash_scalar(g, ASH_I64, 1)), t);
     c->h = arguments[ASH_LOOP_CARRIED];
     if (carried > 1) c->c = arguments[ASH_LOOP_CARRIED + 1];
     y = masked_step(r, f, c, arguments[ASH_LOOP_CARRIED + carried], t);
@@ -370,19 +377,30 @@ static bool read_batch(rnn *r, bool batch_first) {
     return ash_import__ok(im);
 }
 
-/* Sequence lengths as a column; none when all of them are known to be the whole sequence. */
-static ash_value read_lens(const rnn *r) {
+static bool is_few(ash_dim steps) {
+    return ash_dim_is_const(steps) && steps <= FEW_STEPS;
+}
+
+/* Sequence lengths as a column, none when all of them are known to be the whole sequence; and how many steps
+ * there are until all have ended. */
+static void read_lens(rnn *r) {
     ash_import *im = r->im;
     const ash_dim column[] = {r->batch, 1};
     const int64_t *lens;
     size_t n;
-    if (!ash_import__has(im, 4)) return ASH_NO_VALUE;
+    r->lens = ASH_NO_VALUE;
+    r->trips = r->steps;
+    if (r->ends == ASH_NO_VALUE) return;
     if (ash_import__try_ints(im, 4, &lens, &n)) {
+        int64_t most = 0;
         size_t full = 0;
         while (full < n && lens[full] == r->steps) full++;
-        if (full == n) return ASH_NO_VALUE;
-    }
-    return ash_reshape(im->graph, ash_cast(im->graph, r->ends, ASH_I64), column, 2);
+        if (full == n) return;
+        for (size_t i = 0; i < n; i++) most = ASH_MAX(most, lens[i]);
+        r->trips = ash_graph_dim_min(im->graph, ASH_MIN(most, INT32_MAX), r->steps);
+    } else if (!is_few(r->steps) && r->batch != 0 && !im->rolled)
+        r->trips = ash_onnx__settle_longest(im, r->ends, r->steps, 0);
+    r->lens = ash_reshape(im->graph, ash_cast(im->graph, r->ends, ASH_I64), column, 2);
 }
 
 /* States of all directions as [directions, batch, hidden], or batch first. */
@@ -421,19 +439,19 @@ void ash_onnx__op_recurrent(ash_import *im) {
     if (!read_batch(&r, batch_first) || !read_shape(&r, batch_first, &directions, &reversed) ||
         !read_functions(&r, directions, usual[r.kind]))
         return;
-    r.lens = read_lens(&r);
+    read_lens(&r);
     ash_value ys[2], h[2], c[2];
-    bool few = ash_dim_is_const(r.steps) && r.steps <= FEW_STEPS;
     if (batch_first) r.x = ash_build__swap(im->graph, r.x, 0, 1);
     for (unsigned d = 0; d < directions; d++) {
         cell one;
         open_cell(&r, d, batch_first, &one);
-        ys[d] = few ? lay_out(&r, r.f[d], &one, reversed || d == 1)
-                    : loop(&r, r.f[d], &one, reversed || d == 1);
+        ys[d] = is_few(r.trips) ? lay_out(&r, r.f[d], &one, reversed || d == 1)
+                                : loop(&r, r.f[d], &one, reversed || d == 1);
+        if (ash_import__ok(im)) ys[d] = ash_onnx__fill_up(im, ys[d], 0, r.steps);
         h[d] = one.h, c[d] = one.c;
     }
     if (!ash_import__ok(im)) return;
-    if (ash_import__wants(im, 0) && r.steps != 0) out_sequence(&r, ys, directions, batch_first);
+    if (ash_import__wants(im, 0)) out_sequence(&r, ys, directions, batch_first);
     out_states(&r, 1, h, directions, batch_first);
     if (r.kind == ONNX_LSTM) out_states(&r, 2, c, directions, batch_first);
 }

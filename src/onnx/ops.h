@@ -62,6 +62,8 @@ ash_dim ash_onnx__settle_bound(ash_import *im, ash_value bound, ash_dim dim, uns
 /* The dim that such a scalar is as a number of elements of `dim`, at most all of them; an execution with
  * less than 0 fails. */
 ash_dim ash_onnx__settle_count(ash_import *im, ash_value count, ash_dim dim, unsigned axis);
+/* The dim that the greatest of such numbers is, brought within 0 and `dim`; `lens` may have any shape. */
+ash_dim ash_onnx__settle_longest(ash_import *im, ash_value lens, ash_dim dim, unsigned axis);
 /* Whether the limits of the sizes that are computed, elements of operand k, make no more elements than
  * there may be room for, where a graph input is among them; each is at most `limit` where the caller says
  * nothing. False: a failure, which says to bind that input. */
