@@ -5,7 +5,8 @@
  *
  * Sequences may be shorter than the operand. Nothing is computed behind the end of the longest: lengths that
  * the model says make the number of steps a number, others settle it when the graph runs, where a size can be
- * settled; in bodies, and where steps are laid out, all are computed. The result has zeros there. */
+ * settled; in bodies, and where steps are laid out, all are computed. The result has zeros there. The ranges
+ * by which DynamicQuantizeLSTM quantises end there as well, as those of onnxruntime do. */
 #include <math.h>
 
 #include "ops.h"
@@ -398,7 +399,7 @@ static void read_lens(rnn *r) {
         if (full == n) return;
         for (size_t i = 0; i < n; i++) most = ASH_MAX(most, lens[i]);
         r->trips = ash_graph_dim_min(im->graph, ASH_MIN(most, INT32_MAX), r->steps);
-    } else if (!is_few(r->steps) && r->batch != 0 && !im->rolled)
+    } else if ((!is_few(r->steps) || r->quantized) && r->batch != 0 && !im->rolled)
         r->trips = ash_onnx__settle_longest(im, r->ends, r->steps, 0);
     r->lens = ash_reshape(im->graph, ash_cast(im->graph, r->ends, ASH_I64), column, 2);
 }
