@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Accuracy of the functions of f32, at every level: a sample of all 2^32 arguments against the C library in
  * double, at most 2 units in the last place, signs and special values right, and scalars equal to vectors
- * bit for bit. */
+ * bit for bit. Remainders are exact. */
 #include <math.h>
 
 #include "test_code_nest.h"
@@ -44,8 +44,9 @@ static ash_kernel_fn compile(test_code *t, ash_op op, unsigned lanes, ash_code *
     uint16_t y = test_buffer(&n, ASH_F32, true);
     ash_ref i = ash_nest_loop(&n, ash_nest_index(&n, 0), ash_nest_index(&n, BLOCK), lanes, 0);
     ash_ref a = ash_nest_load(&n, x, i, lanes, ASH_NO_REF);
-    ash_ref v = op == ASH_OP_POW ? ash_nest_binary(&n, op, a, ash_nest_load(&n, z, i, lanes, ASH_NO_REF))
-                                 : ash_nest_unary(&n, op, a);
+    ash_ref v = op == ASH_OP_POW || op == ASH_OP_REM
+                    ? ash_nest_binary(&n, op, a, ash_nest_load(&n, z, i, lanes, ASH_NO_REF))
+                    : ash_nest_unary(&n, op, a);
     ash_nest_store(&n, y, i, v, ASH_NO_REF);
     ash_nest_end(&n);
     return test_code_compile(t, &n, code);
@@ -140,7 +141,50 @@ static void test_pow(void **state) {
     test_code_close(&t);
 }
 
+/* Remainders have the bits of the C library's, in blocks that are all usual and in those that are not: around
+ * multiples of the divisor, quotients to both sides of 2^28, divisors to both sides of 2^-102, any bits. */
+static void test_remainder(void **state) {
+    (void)state;
+    enum { ROUNDS = 120, FAR = 40 };
+    static float a[BLOCK], b[BLOCK], got[BLOCK];
+    test_code t;
+    test_code_open(&t, NULL);
+    uint64_t seed = 7;
+    for (size_t l = 0; l < ASH_COUNT(test_levels); l++) {
+        if (!test_code_level(&t, test_levels[l])) continue;
+        for (unsigned lanes = 1; lanes <= vector_lanes(&t); lanes *= vector_lanes(&t)) {
+            ash_code *code;
+            ash_kernel_fn fn = compile(&t, ASH_OP_REM, lanes, &code);
+            for (int round = 0; round < ROUNDS; round++) {
+                const int top = 1 + round % FAR, low = round < ROUNDS / 2 ? -101 : -149;
+                for (size_t i = 0; i < BLOCK; i++) {
+                    const uint64_t r = test_random(&seed), q = test_random(&seed) >> (64 - top);
+                    b[i] = ldexpf((float)((r >> 40) | 1), low + (int)(r % 100));
+                    a[i] = (float)((double)b[i] * (double)q);
+                    uint32_t bits;
+                    memcpy(&bits, &a[i], sizeof bits);
+                    a[i] = from_bits(bits ? bits + (uint32_t)(r >> 8 & 3) - 2 : 0);
+                    if (round % 11 == 10) a[i] = from_bits((uint32_t)q), b[i] = from_bits((uint32_t)r);
+                    if (r >> 16 & 1) a[i] = -a[i];
+                    if (r >> 17 & 1) b[i] = -b[i];
+                }
+                fn((void *[]){a, b, got}, NULL, 0, 1, 0);
+                for (size_t i = 0; i < BLOCK; i++) {
+                    const float want = fmodf(a[i], b[i]);
+                    if (memcmp(&want, &got[i], sizeof want) != 0 && !(isnan(want) && isnan(got[i])))
+                        fail_msg("%s, %u lanes: %a rem %a is %a", t.level, lanes, (double)a[i],
+                                 (double)b[i], (double)got[i]);
+                }
+            }
+            ash_code__release(code);
+            if (vector_lanes(&t) == 1) break;
+        }
+    }
+    test_code_close(&t);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions), cmocka_unit_test(test_pow)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions), cmocka_unit_test(test_pow),
+                                       cmocka_unit_test(test_remainder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,46 @@ static LLVMValueRef sign(ash_emit *e, LLVMValueRef a) {
                            ash_emit__const_float(type, 1), below, "");
 }
 
+/* fmod of f32: by a division where all lanes are usual, else by the C library, lane by lane, with equal bits.
+ *
+ * A quotient of at least 1 and below 2^28 makes all of it exact in f64. Between a and the next multiple of b
+ * there is at least one of b's last place, so that a quotient that is no integer is more than 2^-24 away from
+ * the next one, and rounding moves it by 2^-26 at most; its whole part times b has 52 bits; the difference is a
+ * multiple of b's last place and less than b. A quotient below 1 leaves a. A divisor from 2^-102 on makes no
+ * result below the normal numbers, which would become zero while denormal ones do. */
+static LLVMValueRef remainder_f32(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
+    const LLVMTypeRef type = LLVMTypeOf(a);
+    const LLVMTypeRef i32 = ash_emit__like(a, LLVMInt32TypeInContext(e->ctx));
+    LLVMValueRef size = ash_emit__unary(e, "llvm.fabs", a), by = ash_emit__unary(e, "llvm.fabs", b);
+    LLVMValueRef x = ash_emit__extend(e, size), y = ash_emit__extend(e, by);
+    const LLVMTypeRef wide = LLVMTypeOf(x);
+    LLVMValueRef q = LLVMBuildFDiv(e->b, x, y, "");
+    LLVMValueRef few = LLVMBuildFCmp(e->b, LLVMRealOLT, q, ash_emit__const_float(wide, 0x1p28), "");
+    LLVMValueRef large = LLVMBuildFCmp(e->b, LLVMRealOGE, by, ash_emit__const_float(type, 0x1p-102), "");
+    LLVMValueRef unusual = LLVMBuildNot(e->b, LLVMBuildAnd(e->b, few, large, ""), "");
+    q = LLVMBuildSIToFP(e->b, LLVMBuildFPToSI(e->b, q, i32, ""), wide, ""); /* any, where it is too large */
+    LLVMValueRef r = LLVMBuildFSub(e->b, x, LLVMBuildFMul(e->b, q, y, ""), "");
+    r = ash_emit__binary(e, "llvm.copysign", LLVMBuildFPTrunc(e->b, r, type, ""), a);
+    r = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, size, by, ""), a, r, "");
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b);
+    LLVMBasicBlockRef slow = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+    LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+    LLVMTypeRef bits = LLVMTypeOf(unusual);
+    if (ash_emit__lanes(a) > 1)
+        unusual = ash_emit__intrinsic(e, "llvm.vector.reduce.or", &bits, 1, &unusual, 1);
+    LLVMBuildCondBr(e->b, unusual, slow, after);
+    LLVMPositionBuilderAtEnd(e->b, slow);
+    LLVMValueRef exact = e->kind->library(e, ASH_OP_REM, ASH_F32, a, b);
+    LLVMBuildBr(e->b, after);
+    LLVMBasicBlockRef from[] = {before, slow};
+    LLVMPositionBuilderAtEnd(e->b, after);
+    LLVMValueRef out = LLVMBuildPhi(e->b, type, "");
+    LLVMAddIncoming(out, (LLVMValueRef[]){r, exact}, from, 2);
+    return out;
+}
+
 static LLVMValueRef remainder_of(ash_emit *e, ash_dtype dtype, LLVMValueRef a, LLVMValueRef b) {
+    if (dtype == ASH_F32 && e->target->kind != ASH_TARGET_GPU) return remainder_f32(e, a, b);
     return e->kind->library(e, ASH_OP_REM, dtype, a, b);
 }
 
