@@ -188,7 +188,25 @@ static void extremum_store(ash_rows *r, ash_ref at) {
     if (r->threads) ash_nest_end(n);
 }
 
-/* The extremum of the lanes. */
+/* The extremum of the lanes, where a reduction is a few shuffles: the least or greatest number first, then the
+ * first or last place of those lanes that do not come after it. */
+static void extremum_at_once(ash_rows *r, extremum *e, unsigned lanes) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    ash_ref all = ash_nest_get(n, e->best), places = ash_nest_get(n, e->at);
+    ash_ref best = ash_nest_hreduce(n, e->max ? ASH_OP_MAX : ASH_OP_MIN, all);
+    ash_ref after = ash_rows_precedes(k, e->max, true, ash_nest_splat(n, best, lanes), all);
+    const ash_dtype dtype = (ash_dtype)ash_nest_at(n, places)->dtype;
+    const int64_t behind = dtype == ASH_I32 ? INT32_MAX : INT64_MAX;
+    ash_ref none = ash_nest_cast(n, dtype, ash_nest_index(n, e->last ? -1 : behind));
+    places = ash_nest_select(n, after, ash_nest_splat(n, none, lanes), places);
+    k->vsym = ASH_NO_SYM;
+    k->lanes = 1;
+    e->best = ash_nest_cell(n, best);
+    e->at = ash_nest_cell(n, ash_nest_hreduce(n, e->last ? ASH_OP_MAX : ASH_OP_MIN, places));
+}
+
+/* The same one lane after the other, where each shuffle is a few instructions. */
 static void extremum_of_lanes(ash_rows *r, extremum *e, unsigned lanes) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
@@ -222,7 +240,10 @@ static void argreduce_in_lanes(ash_rows *r, unsigned lanes) {
     k->aligned = true;
     extremum e = extremum_begin(r, zero);
     extremum_run(r, &e, step, full, lanes);
-    extremum_of_lanes(r, &e, lanes);
+    if (lanes > 2)
+        extremum_at_once(r, &e, lanes);
+    else
+        extremum_of_lanes(r, &e, lanes);
     extremum_run(r, &e, full, count, 1);
     extremum_store(r, ash_nest_get(n, e.at));
 }
@@ -323,19 +344,30 @@ static ash_dim argreduce_parts(ash_kern *k) {
     return rows;
 }
 
+/* Whether the elements of a row lie side by side: behind its axis there are none but of one element. */
+static bool is_innermost(const ash_rows *r, const ash_type *in) {
+    unsigned d = r->axis + 1;
+    while (d < r->rank && in->dims[d] == 1) d++;
+    return d == r->rank;
+}
+
+enum { WIDE = 8 /* lanes */ };
+
 static void argreduce_body(ash_rows *r) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
-    const int64_t least = k->low->target->costs.search_vectors * lanes;
+    /* comparisons of floats are long; of integers they are worth it where they are few */
+    const bool soon = lanes >= WIDE || (lanes > 2 && ash_dtype_is_float(in->dtype));
+    const int64_t least = (soon ? 1 : k->low->target->costs.search_vectors) * lanes;
     const bool open = !ash_dim_is_const(r->count);
     bool opened = false;
     if (r->threads) {
         argreduce_together(r);
         return;
     }
-    if (k->lanes == 1 && r->axis + 1 == r->rank && lanes > 1 && ash_kern_max(k, r->count) >= least) {
+    if (k->lanes == 1 && is_innermost(r, in) && lanes > 1 && ash_kern_max(k, r->count) >= least) {
         size_t mark = ash_kern_mark(k);
         ash_ref enough = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, least), ash_kern_dim(k, r->count));
         if (open) ash_nest_if(n, enough);
