@@ -141,8 +141,9 @@ static void test_pow(void **state) {
     test_code_close(&t);
 }
 
-/* Remainders have the bits of the C library's, in blocks that are all usual and in those that are not: around
- * multiples of the divisor, quotients to both sides of 2^28, divisors to both sides of 2^-102, any bits. */
+/* Remainders have the bits of the C library's, in blocks that are all usual and in those that are not:
+ * around multiples of the divisor, quotients to both sides of 2^28, divisors to both sides of 2^-102, any
+ * bits. */
 static void test_remainder(void **state) {
     (void)state;
     enum { ROUNDS = 120, FAR = 40 };

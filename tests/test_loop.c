@@ -333,8 +333,8 @@ static void same_bits(void **state) {
     }
 }
 
-/* What loops stack lies where a concatenation begins with it, whatever else is behind it, before it is computed
- * (`early`) or after, or reads it; that of a second one, and one that ends early, too. */
+/* What loops stack lies where a concatenation begins with it, whatever else is behind it, before it is
+ * computed (`early`) or after, or reads it; that of a second one, and one that ends early, too. */
 static void what_is_stacked_has_its_place(void **state) {
     struct room *r = *state;
     agree(r,

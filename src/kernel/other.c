@@ -188,8 +188,8 @@ static void extremum_store(ash_rows *r, ash_ref at) {
     if (r->threads) ash_nest_end(n);
 }
 
-/* The extremum of the lanes, where a reduction is a few shuffles: the least or greatest number first, then the
- * first or last place of those lanes that do not come after it. */
+/* The extremum of the lanes, where a reduction is a few shuffles: the least or greatest number first, then
+ * the first or last place of those lanes that do not come after it. */
 static void extremum_at_once(ash_rows *r, extremum *e, unsigned lanes) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;

@@ -3,10 +3,10 @@
  * product for all steps; an iteration is then a product with the state, and elementwise operators. A few
  * steps are laid out one after the other instead: their kernels may run beside those of other branches.
  *
- * Sequences may be shorter than the operand. Nothing is computed behind the end of the longest: lengths that
- * the model says make the number of steps a number, others settle it when the graph runs, where a size can be
- * settled; in bodies, and where steps are laid out, all are computed. The result has zeros there. The ranges
- * by which DynamicQuantizeLSTM quantises end there as well, as those of onnxruntime do. */
+ * Sequences may be shorter than the operand. Nothing is computed behind the end of the longest: lengths
+ * that the model says make the number of steps a number, others settle it when the graph runs, where a size
+ * can be settled; in bodies, and where steps are laid out, all are computed. The result has zeros there. The
+ * ranges by which DynamicQuantizeLSTM quantises end there as well, as those of onnxruntime do. */
 #include <math.h>
 
 #include "ops.h"
@@ -382,8 +382,8 @@ static bool is_few(ash_dim steps) {
     return ash_dim_is_const(steps) && steps <= FEW_STEPS;
 }
 
-/* Sequence lengths as a column, none when all of them are known to be the whole sequence; and how many steps
- * there are until all have ended. */
+/* Sequence lengths as a column, none when all of them are known to be the whole sequence; and how many
+ * steps there are until all have ended. */
 static void read_lens(rnn *r) {
     ash_import *im = r->im;
     const ash_dim column[] = {r->batch, 1};
