@@ -46,13 +46,14 @@ static LLVMValueRef sign(ash_emit *e, LLVMValueRef a) {
                            ash_emit__const_float(type, 1), below, "");
 }
 
-/* fmod of f32: by a division where all lanes are usual, else by the C library, lane by lane, with equal bits.
+/* fmod of f32: by a division where all lanes are usual, else by the C library, lane by lane, with equal
+ * bits.
  *
- * A quotient of at least 1 and below 2^28 makes all of it exact in f64. Between a and the next multiple of b
- * there is at least one of b's last place, so that a quotient that is no integer is more than 2^-24 away from
- * the next one, and rounding moves it by 2^-26 at most; its whole part times b has 52 bits; the difference is a
- * multiple of b's last place and less than b. A quotient below 1 leaves a. A divisor from 2^-102 on makes no
- * result below the normal numbers, which would become zero while denormal ones do. */
+ * A quotient of at least 1 and below 2^28 makes all of it exact in f64. Between a and the next multiple of
+ * b there is at least one of b's last place, so that a quotient that is no integer is more than 2^-24 away
+ * from the next one, and rounding moves it by 2^-26 at most; its whole part times b has 52 bits; the
+ * difference is a multiple of b's last place and less than b. A quotient below 1 leaves a. A divisor from
+ * 2^-102 on makes no result below the normal numbers, which would become zero while denormal ones do. */
 static LLVMValueRef remainder_f32(ash_emit *e, LLVMValueRef a, LLVMValueRef b) {
     const LLVMTypeRef type = LLVMTypeOf(a);
     const LLVMTypeRef i32 = ash_emit__like(a, LLVMInt32TypeInContext(e->ctx));

@@ -191,8 +191,8 @@ LLVMValueRef ash_emit__round_to_integer(ash_emit *e, ash_dtype to, LLVMValueRef 
 }
 
 /* The same to u32 and 64 bits on x86, where LLVM takes its own saturating conversion to pieces, element by
- * element. No f32 is the largest of these integers, and no f64 that of 64 bits: what is past the float below
- * it takes another select. The bound of integers without sign makes 0 of a NaN by itself. */
+ * element. No f32 is the largest of these integers, and no f64 that of 64 bits: what is past the float
+ * below it takes another select. The bound of integers without sign makes 0 of a NaN by itself. */
 static LLVMValueRef clamped_to_wide(ash_emit *e, ash_dtype from, ash_dtype to, LLVMValueRef a) {
     const bool is_signed = ash_dtype_kind(to) == ASH_KIND_SIGNED;
     const int bits = (int)ash_dtype_size(to) * 8 - is_signed, digits = from == ASH_F32 ? 24 : 53;

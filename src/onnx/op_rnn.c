@@ -4,9 +4,9 @@
  * steps are laid out one after the other instead: their kernels may run beside those of other branches.
  *
  * Sequences may be shorter than the operand. Nothing is computed behind the end of the longest: lengths
- * that the model says make the number of steps a number, others settle it when the graph runs, where a size
- * can be settled; in bodies, and where steps are laid out, all are computed. The result has zeros there. The
- * ranges by which DynamicQuantizeLSTM quantises end there as well, as those of onnxruntime do. */
+ * that the model says make the number of steps a number, others settle it when the graph runs, where a
+ * size can be settled; in bodies, and where steps are laid out, all are computed. The result has zeros
+ * there. The ranges by which DynamicQuantizeLSTM quantises end there as well, as onnxruntime's do. */
 #include <math.h>
 
 #include "ops.h"
