@@ -407,6 +407,22 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     return true;
 }
 
+/* Whether a value is computed from a product or a convolution, element by element. */
+static bool follows_tile(const fuser *f, ash_value value) {
+    enum { SEEN = 16 }; /* values that are looked at */
+    ash_value seen[SEEN] = {value};
+    for (unsigned i = 0, n = 1; i < n; i++) {
+        const ash_value_info *info = ash_graph__value(f->graph, seen[i]);
+        if (info->kind != ASH_VALUE_NODE || f->fusion->constant[seen[i]]) continue;
+        const ash_node *node = &f->graph->nodes.at[info->node];
+        const ash_class class = ash_op_infos[node->op].class;
+        if (class == ASH_CLASS_MATMUL || class == ASH_CLASS_CONV) return true;
+        if (!ash_op_is_elementwise(node->op)) continue;
+        for (unsigned k = 0; k < node->n_ins && n < SEEN; k++) seen[n++] = node->ins[k];
+    }
+    return false;
+}
+
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
 static void place(fuser *f, uint32_t n, uint32_t group) {
     const ash_node *node = &f->graph->nodes.at[n];
@@ -419,6 +435,12 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     g->n_nodes++;
     if (ash_op_is_virtual(node->op)) {
         f->requests[node->out] = f->nearest[node->out] = r;
+        /* what a tile stores is seen in other dims, where these would be no axes of a tile */
+        if (g->root == n && f->fuse && ash_fuse__regroups(f->graph, node) && follows_tile(f, node->ins[0])) {
+            const request wanted = {.state = STORED, .group = group};
+            ask(f, node->ins[0], &wanted);
+            return;
+        }
         pass_on(f, node);
         return;
     }
