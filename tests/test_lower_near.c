@@ -240,8 +240,9 @@ static void test_runs_in_turn(void **state) {
         }
 }
 
-/* What a tile stores along its rows is turned, whatever is left of rows and columns, and not scattered; tiles
- * of few rows are. What comes behind a product is in its kernel, also where that is seen in other dims. */
+/* What a tile stores along its rows is turned, whatever is left of rows and columns, and not scattered;
+ * tiles of few rows are. What comes behind a product is in its kernel, also where it is seen in other
+ * dims. */
 static void test_results_along_rows(void **state) {
     (void)state;
     for (int64_t rows = 2; rows <= 40; rows += 7)

@@ -330,7 +330,9 @@ static bool may_join(const fuser *f, const ash_node *node, const request *r) {
     case ASH_CLASS_CONV:
     case ASH_CLASS_POOL:
         return is_scores(f, node, g, r) ||
-               (g->kind == ASH_GROUP_MAP && g->anchor == ASH_NO_NODE && !missing && !r->repeated);
+               (g->kind == ASH_GROUP_MAP && g->anchor == ASH_NO_NODE && !missing && !r->repeated &&
+                /* along another axis than its own a window would be gathered */
+                (ash_op_infos[node->op].class != ASH_CLASS_POOL || is_in_order(r, out->rank)));
     default: return false;
     }
 }
@@ -407,8 +409,8 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     return true;
 }
 
-/* Whether a value is computed from a product or a convolution, element by element. */
-static bool follows_tile(const fuser *f, ash_value value) {
+/* Whether a value is computed from a product, a convolution or a pool, element by element. */
+static bool follows_window(const fuser *f, ash_value value) {
     enum { SEEN = 16 }; /* values that are looked at */
     ash_value seen[SEEN] = {value};
     for (unsigned i = 0, n = 1; i < n; i++) {
@@ -416,11 +418,33 @@ static bool follows_tile(const fuser *f, ash_value value) {
         if (info->kind != ASH_VALUE_NODE || f->fusion->constant[seen[i]]) continue;
         const ash_node *node = &f->graph->nodes.at[info->node];
         const ash_class class = ash_op_infos[node->op].class;
-        if (class == ASH_CLASS_MATMUL || class == ASH_CLASS_CONV) return true;
+        if (class == ASH_CLASS_MATMUL || class == ASH_CLASS_CONV || class == ASH_CLASS_POOL) return true;
         if (!ash_op_is_elementwise(node->op)) continue;
         for (unsigned k = 0; k < node->n_ins && n < SEEN; k++) seen[n++] = node->ins[k];
     }
     return false;
+}
+
+/* A root that has the elements of its operand in other dims. It is a view of that, where these dims would
+ * be no axes of what computes it: what follows a product or a window, and what is in another order, which
+ * takes a kernel by itself then. */
+static bool is_seen_in_other_dims(fuser *f, const ash_node *node) {
+    if (!f->fuse || !ash_fuse__regroups(f->graph, node)) return false;
+    const ash_value seen = node->ins[0];
+    const ash_value_info *info = ash_graph__value(f->graph, seen);
+    const ash_node *turn = info->kind == ASH_VALUE_NODE ? &f->graph->nodes.at[info->node] : NULL;
+    if (turn && turn->op == ASH_OP_TRANSPOSE) {
+        const ash_value_info *in = ash_graph__value(f->graph, turn->ins[0]);
+        const bool moved = in->kind == ASH_VALUE_NODE && ash_op_is_virtual(f->graph->nodes.at[in->node].op);
+        if (moved) return false;
+        f->packing.packed[seen] = true;
+        f->packing.packed[turn->ins[0]] |= follows_window(f, turn->ins[0]);
+    } else if (!follows_window(f, seen)) {
+        return false;
+    }
+    const request wanted = {.state = STORED, .group = f->requests[node->out].group};
+    ask(f, seen, &wanted);
+    return true;
 }
 
 /* Places node `n` in group `group` and hands the request for its result on to its operands. */
@@ -435,13 +459,7 @@ static void place(fuser *f, uint32_t n, uint32_t group) {
     g->n_nodes++;
     if (ash_op_is_virtual(node->op)) {
         f->requests[node->out] = f->nearest[node->out] = r;
-        /* what a tile stores is seen in other dims, where these would be no axes of a tile */
-        if (g->root == n && f->fuse && ash_fuse__regroups(f->graph, node) && follows_tile(f, node->ins[0])) {
-            const request wanted = {.state = STORED, .group = group};
-            ask(f, node->ins[0], &wanted);
-            return;
-        }
-        pass_on(f, node);
+        if (g->root != n || !is_seen_in_other_dims(f, node)) pass_on(f, node);
         return;
     }
     r = one_further(r);
