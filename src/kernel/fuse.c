@@ -409,8 +409,9 @@ static bool ask_scores(fuser *f, const ash_node *node, ash_group *g, const reque
     return true;
 }
 
-/* Whether a value is computed from a product, a convolution or a pool, element by element. */
-static bool follows_window(const fuser *f, ash_value value) {
+/* Whether a value is computed from a product or a convolution, or from one of `pools`, too, element by
+ * element. */
+static bool follows_tile(const fuser *f, ash_value value, bool pools) {
     enum { SEEN = 16 }; /* values that are looked at */
     ash_value seen[SEEN] = {value};
     for (unsigned i = 0, n = 1; i < n; i++) {
@@ -418,7 +419,8 @@ static bool follows_window(const fuser *f, ash_value value) {
         if (info->kind != ASH_VALUE_NODE || f->fusion->constant[seen[i]]) continue;
         const ash_node *node = &f->graph->nodes.at[info->node];
         const ash_class class = ash_op_infos[node->op].class;
-        if (class == ASH_CLASS_MATMUL || class == ASH_CLASS_CONV || class == ASH_CLASS_POOL) return true;
+        if (class == ASH_CLASS_MATMUL || class == ASH_CLASS_CONV || (class == ASH_CLASS_POOL && pools))
+            return true;
         if (!ash_op_is_elementwise(node->op)) continue;
         for (unsigned k = 0; k < node->n_ins && n < SEEN; k++) seen[n++] = node->ins[k];
     }
@@ -438,8 +440,8 @@ static bool is_seen_in_other_dims(fuser *f, const ash_node *node) {
         const bool moved = in->kind == ASH_VALUE_NODE && ash_op_is_virtual(f->graph->nodes.at[in->node].op);
         if (moved) return false;
         f->packing.packed[seen] = true;
-        f->packing.packed[turn->ins[0]] |= follows_window(f, turn->ins[0]);
-    } else if (!follows_window(f, seen)) {
+        f->packing.packed[turn->ins[0]] |= follows_tile(f, turn->ins[0], false);
+    } else if (!follows_tile(f, seen, true)) {
         return false;
     }
     const request wanted = {.state = STORED, .group = f->requests[node->out].group};
