@@ -399,9 +399,18 @@ static void read_lens(rnn *r) {
         if (full == n) return;
         for (size_t i = 0; i < n; i++) most = ASH_MAX(most, lens[i]);
         r->trips = ash_graph_dim_min(im->graph, ASH_MIN(most, INT32_MAX), r->steps);
-    } else if ((!is_few(r->steps) || r->quantized) && r->batch != 0 && !im->rolled)
+    } else if (!is_few(r->steps) && r->batch != 0 && !im->rolled)
         r->trips = ash_onnx__settle_longest(im, r->ends, r->steps, 0);
     r->lens = ash_reshape(im->graph, ash_cast(im->graph, r->ends, ASH_I64), column, 2);
+}
+
+/* The operand with zeros behind the longest sequence: every range has them. */
+static ash_value ended(const rnn *r) {
+    ash_graph *g = r->im->graph;
+    const ash_dim dims[] = {r->steps, 1, 1};
+    ash_value longest = ash_build__reduce(g, ASH_OP_REDUCE_MAX, r->lens, 3, false);
+    ash_value there = ash_lt(g, ash_iota(g, ASH_I64, dims, 3, 0), longest);
+    return ash_select(g, there, r->x, ash_scalar(g, r->dtype, 0));
 }
 
 /* States of all directions as [directions, batch, hidden], or batch first. */
@@ -443,6 +452,7 @@ void ash_onnx__op_recurrent(ash_import *im) {
     read_lens(&r);
     ash_value ys[2], h[2], c[2];
     if (batch_first) r.x = ash_build__swap(im->graph, r.x, 0, 1);
+    if (r.quantized && r.lens != ASH_NO_VALUE && r.trips == r.steps && r.batch != 0) r.x = ended(&r);
     for (unsigned d = 0; d < directions; d++) {
         cell one;
         open_cell(&r, d, batch_first, &one);
