@@ -289,7 +289,7 @@ static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
     const bool loops = t->tiles.height || ash_tile_is_worth_a_loop(t);
     ash_ref rows = ash_nest_index(&t->k->nest, t->rows);
     if (loops) ash_tile_put(t, t->rows);
-    open_results(t, row, LEAST * t->rows < t->lanes);
+    open_results(t, row, LEAST * t->rows <= t->lanes);
     if (loops)
         store_in_loops(t, row, row0, rows);
     else
