@@ -60,8 +60,9 @@ static bool stride_along(ash_packing *p, ash_value value, unsigned dim, bool run
 static bool lines_stay(const ash_packing *p, int64_t distance, int64_t count) {
     const int64_t line = p->costs->line_bytes, apart = distance < 0 ? -distance : distance;
     if (!p->near_bytes || apart <= line) return true;
-    const int64_t shared = apart & -apart;
-    return count <= p->near_bytes / (shared > line ? shared : ASH_MAX(line, 1));
+    /* so many sets' worth of lines; a number with one bit, or a line */
+    const int64_t each = ASH_MAX(apart & -apart, line);
+    return each <= 0 || count <= p->near_bytes / each;
 }
 
 /* Whether neighbours along the last dim of what movement makes of a stored value lie at one distance, at
