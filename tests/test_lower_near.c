@@ -227,6 +227,16 @@ static void test_steps(void **state) {
         }
 }
 
+/* Blocks of half as many elements as a vector has are turned in squares of that. */
+static void test_blocks_are_turned(void **state) {
+    (void)state;
+    for (int64_t rows = 8; rows <= 32; rows += 8) {
+        ash_graph *g = new_graph();
+        ash_value x = ash_transpose(g, INPUT(g, "x", 3, rows, 8), (int64_t[]){0, 2, 1});
+        assert_int_equal(compare(g, ash_relu(g, x), 0).gathers, 0);
+    }
+}
+
 /* Rows that are put together of several, an element of each in turn: loads of each, and no gather. */
 static void test_runs_in_turn(void **state) {
     (void)state;
@@ -716,6 +726,7 @@ int main(void) {
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_results_along_rows),
+        cmocka_unit_test(test_blocks_are_turned),
         cmocka_unit_test(test_runs_in_turn),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_single_dims),

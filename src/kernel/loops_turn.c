@@ -112,15 +112,10 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
 
 /* --- the loops ------------------------------------------------------------------------------------ */
 
-void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial) {
-    enum { LEAST = 16 }; /* of an axis that is worth squares of 32 */
-    unsigned lanes = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
-    unsigned least = dry->low->target->kind == ASH_TARGET_GPU ? ASH_MAX(lanes, (unsigned)LEAST) : lanes;
-    if (l->vector_inner || l->anchor || trial->n_inner || lanes < 2 || (lanes & (lanes - 1)) ||
-        ash_loops__work(dry) > dry->low->target->costs.turn_body)
-        return;
+/* The axis along which most operands lie, of `least` elements or more, with squares of `lanes`; -1: none. */
+static int turned_axis(ash_kern *dry, const ash_loops *trial, unsigned lanes, unsigned least) {
     const ash_axis *v = &trial->outer[trial->n_outer - 1];
-    if (ash_kern_max(dry, v->extent) < least) return;
+    int found = -1;
     unsigned most = 0;
     for (unsigned a = 0; a + 1 < trial->n_outer; a++) {
         const ash_axis *other = &trial->outer[a];
@@ -128,9 +123,26 @@ void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial)
         unsigned count = 0;
         for (size_t i = 0; i + 1 < dry->leaves.len; i++) /* the last is where the root is stored */
             count += ash_kern_is_turned(&dry->ixs, dry->leaves.at[i].at, v->sym, other->sym, lanes);
-        if (count > most) most = count, l->turn = (int)a;
+        if (count > most) most = count, found = (int)a;
     }
-    if (l->turn >= 0) l->narrow = lanes;
+    return found;
+}
+
+void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial) {
+    enum { LEAST = 16, FEWEST = 4 }; /* of an axis that is worth squares of 32; lanes of a square */
+    const ash_target *target = dry->low->target;
+    const bool gpu = target->kind == ASH_TARGET_GPU;
+    const unsigned full = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
+    const unsigned fewest = gpu ? full : ASH_MAX(full / 2, (unsigned)FEWEST);
+    if (l->vector_inner || l->anchor || trial->n_inner || full < 2 || (full & (full - 1)) ||
+        ash_loops__work(dry) > target->costs.turn_body)
+        return;
+    const int64_t extent = ash_kern_max(dry, trial->outer[trial->n_outer - 1].extent);
+    for (unsigned lanes = full; l->turn < 0 && (lanes == full || lanes >= fewest); lanes /= 2) {
+        const unsigned least = gpu ? ASH_MAX(lanes, (unsigned)LEAST) : lanes;
+        if (extent >= least) l->turn = turned_axis(dry, trial, lanes, least);
+        if (l->turn >= 0) l->narrow = lanes;
+    }
 }
 
 typedef struct turned_block {
