@@ -112,7 +112,7 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
 
 /* --- the loops ------------------------------------------------------------------------------------ */
 
-/* The axis along which most operands lie, of `least` elements or more, with squares of `lanes`; -1: none. */
+/* The axis along which most operands lie, with at least `least` elements, in squares of `lanes`; or -1. */
 static int turned_axis(ash_kern *dry, const ash_loops *trial, unsigned lanes, unsigned least) {
     const ash_axis *v = &trial->outer[trial->n_outer - 1];
     int found = -1;
