@@ -170,64 +170,61 @@ void ash_onnx__op_global_lp_pool(ash_import *im) {
 
 /* --- maximum -------------------------------------------------------------------------------------- */
 
-/* For element `tap` of window `window` (both row-major over the spatial dims): whether it lies inside the
- * operand, and its row-major and column-major position there. */
-static bool tap_position(const ash_type *type, const ash_type *out, const ash_onnx_window *w,
-                         int64_t window, int64_t tap, int64_t *row_major, int64_t *column_major) {
-    int64_t at[ASH_MAX_RANK], step = 1;
-    bool inside = true;
-    for (unsigned i = w->n; i-- > 0;) {
-        ash_dim dim = type->dims[i + 2], outs = out->dims[i + 2];
-        at[i] = window % outs * w->strides[i] - w->before[i] + tap % w->kernel[i] * w->dilations[i];
-        inside &= at[i] >= 0 && at[i] < dim;
-        window /= outs, tap /= w->kernel[i];
+/* Where the elements of each window lie, i64 [windows, elements of one], both row-major over the spatial
+ * dims. */
+typedef struct tap_positions {
+    ash_value source; /* row-major in the operand; behind its last element where that is padding */
+    ash_value report; /* as the node counts them */
+} tap_positions;
+
+static tap_positions find_taps(ash_import *im, const ash_type *type, const ash_type *out,
+                               const ash_onnx_window *w, bool columns) {
+    ash_graph *g = im->graph;
+    const ash_value none = ash_scalar(g, ASH_I64, 0);
+    const unsigned n = w->n;
+    ash_dim all[2 * ASH_MAX_RANK], step = 1;
+    ash_value row = none, column = none, inside = ASH_NO_VALUE;
+    for (unsigned i = 0; i < n; i++) all[i] = out->dims[i + 2], all[n + i] = w->kernel[i];
+    const ash_dim list = ash_build__product(g, type, 2, n + 2);
+    for (unsigned i = 0; i < n && ash_import__ok(im); i++) {
+        const ash_value dim = ash_build__dim(g, type->dims[i + 2]);
+        ash_value at = ash_build__with(g, ASH_OP_MUL, ash_iota(g, ASH_I64, all, 2 * n, i),
+                                       (double)w->strides[i]),
+                  tap = ash_build__with(g, ASH_OP_MUL, ash_iota(g, ASH_I64, all, 2 * n, n + i),
+                                        (double)w->dilations[i]);
+        at = ash_sub(g, ash_add(g, at, tap), ash_build__dim(g, w->before[i]));
+        ash_value good = ash_and(g, ash_le(g, none, at), ash_lt(g, at, dim));
+        inside = i ? ash_and(g, inside, good) : good;
+        row = ash_add(g, ash_mul(g, row, dim), at);
+        column = ash_add(g, column, ash_mul(g, at, ash_build__dim(g, step)));
+        step = ash_graph_dim_mul(g, step, type->dims[i + 2]);
     }
-    *row_major = *column_major = 0;
-    for (unsigned i = 0; i < w->n; i++) {
-        *row_major = *row_major * type->dims[i + 2] + at[i];
-        *column_major += at[i] * step;
-        step *= type->dims[i + 2];
-    }
-    return inside;
+    return (tap_positions){ash_select(g, inside, row, ash_build__dim(g, list)), columns ? column : row};
 }
 
-/* Indices of the maxima, in the whole operand: the elements of each window side by side (gathered by
- * constant positions; the padding as the lowest number), the first largest of them, and its position from a
- * table. */
+/* Indices of the maxima, in the whole operand: the elements of each window side by side (the padding as the
+ * lowest number), the first largest of them, and its position. */
 static ash_value max_indices(ash_import *im, ash_value x, ash_value y, const ash_onnx_window *w) {
-    ash_type type = ash_import__type(im, x), out = ash_import__type(im, y);
-    int64_t windows = 1, taps = taps_of(w), volume, channels, count;
-    bool columns = ash_import__attr_int(im, "storage_order", 0) != 0;
-    ash_type counted = type;
-    if (!ash_type_static_count(&counted, &volume) || !ash_type_static_count(&out, &count) || count == 0 ||
-        !ash_mul_i64(count, taps, &count) || count > 1 << 22)
-        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED,
-                                "indices over dims that are empty, huge or not numbers");
-    channels = type.dims[0] * type.dims[1];
-    for (unsigned i = 0; i < w->n; i++) windows *= out.dims[i + 2];
-    volume /= channels;
-    int64_t *source = ash_arena_alloc(im->scratch, (size_t)(windows * taps), sizeof *source);
-    int64_t *report = ash_arena_alloc(im->scratch, (size_t)(windows * taps), sizeof *report);
-    if (!source || !report) return ash_import__fail(im, ASH_ERROR_OUT_OF_MEMORY, "out of memory");
-    for (int64_t e = 0; e < windows * taps; e++) {
-        int64_t row, column;
-        bool inside = tap_position(&type, &out, w, e / taps, e % taps, &row, &column);
-        source[e] = inside ? row : volume;
-        report[e] = columns ? column : row;
-    }
+    ash_graph *g = im->graph;
+    const ash_type type = ash_import__type(im, x), out = ash_import__type(im, y);
+    const bool columns = ash_import__attr_int(im, "storage_order", 0) != 0;
+    if (!ash_import__ok(im)) return ASH_NO_VALUE;
+    if (2 * w->n > ASH_MAX_RANK)
+        return ash_import__fail(im, ASH_ERROR_UNSUPPORTED, "indices over %u dims", w->n);
+    const ash_dim channels = ash_build__product(g, &type, 0, 2),
+                  volume = ash_build__product(g, &type, 2, type.rank),
+                  windows = ash_build__product(g, &out, 2, out.rank), taps = taps_of(w),
+                  all = ash_graph_dim_mul(g, windows, taps);
+    const tap_positions at = find_taps(im, &type, &out, w, columns);
     const ash_dim flat[] = {channels, volume}, low[] = {0, 0}, high[] = {0, 1},
                   side[] = {channels, windows, taps};
-    x = ash_build__pad(im->graph, ash_reshape(im->graph, x, flat, 2), ash_build__lowest(type.dtype), low,
-                       high, NULL);
-    x = ash_gather(im->graph, x, ash_build__int_list(im->graph, source, (size_t)(windows * taps)), 1);
-    x = ash_reshape(im->graph, x, side, 3);
-    ash_value best = ash_argmax(im->graph, x, 2, false);
-    ash_value base = ash_iota(im->graph, ASH_I64, side, 2, 1);
-    best = ash_add(im->graph, best, ash_build__with(im->graph, ASH_OP_MUL, base, (double)taps));
-    best = ash_gather(im->graph, ash_build__int_list(im->graph, report, (size_t)(windows * taps)), best, 0);
-    ash_value plane =
-        ash_build__with(im->graph, ASH_OP_MUL, ash_iota(im->graph, ASH_I64, side, 2, 0), (double)volume);
-    return ash_reshape(im->graph, ash_add(im->graph, best, plane), out.dims, out.rank);
+    x = ash_build__pad(g, ash_reshape(g, x, flat, 2), ash_build__lowest(type.dtype), low, high, NULL);
+    x = ash_reshape(g, ash_gather(g, x, ash_reshape(g, at.source, &all, 1), 1), side, 3);
+    ash_value best = ash_argmax(g, x, 2, false), base = ash_iota(g, ASH_I64, side, 2, 1);
+    best = ash_add(g, best, ash_build__with(g, ASH_OP_MUL, base, (double)taps));
+    best = ash_gather(g, ash_reshape(g, at.report, &all, 1), best, 0);
+    ash_value plane = ash_mul(g, ash_iota(g, ASH_I64, side, 2, 0), ash_build__dim(g, volume));
+    return ash_reshape(g, ash_add(g, best, plane), out.dims, out.rank);
 }
 
 /* MaxPool, or, with the argument 1, NhwcMaxPool: channels last. */
@@ -252,10 +249,15 @@ void ash_onnx__op_max_unpool(ash_import *im) {
     size_t n;
     if (!ash_onnx__window(im, type.rank, NULL, &w)) return;
     for (unsigned i = 0; i < w.n; i++) {
-        ash_dim full =
-            ash_graph_dim_mul(im->graph, ash_graph_dim_sub(im->graph, type.dims[i + 2], 1), w.strides[i]);
-        full = ash_graph_dim_add(im->graph, full, w.kernel[i]);
-        out.dims[i + 2] = ash_graph_dim_sub(im->graph, full, w.before[i] + w.after[i]);
+        /* (elements - 1) * stride + kernel, without what was padded; of no elements nothing less */
+        const ash_dim apart = combine(im, ASH_DIM_MUL, type.dims[i + 2], w.strides[i]);
+        const ash_dim more = combine(im, ASH_DIM_SUB, w.kernel[i] - w.strides[i],
+                                     combine(im, ASH_DIM_ADD, w.before[i], w.after[i]));
+        ash_dim full = combine(im, ASH_DIM_ADD, apart, more);
+        int64_t least, most;
+        ash_dims_bounds(im->graph->dims, full, &least, &most);
+        if (least < 0 && most >= 0) full = combine(im, ASH_DIM_MAX, full, 0);
+        out.dims[i + 2] = full;
     }
     if (ash_import__has(im, 2)) {
         /* The indices count within the default shape; a larger one is filled up with zeros at its ends. */
