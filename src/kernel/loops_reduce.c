@@ -338,14 +338,25 @@ static void window_bounds(ash_loops *l, unsigned inner, ash_ref *from, ash_ref *
     if (!w.spread) l->bounded |= 1u << inner;
 }
 
+/* Steps of all inner axes together. */
+static int64_t all_steps(const ash_loops *l) {
+    int64_t all = 1;
+    for (unsigned i = 0; i < l->n_inner; i++)
+        if (!ash_mul_i64(all, ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1), &all)) return INT64_MAX;
+    return all;
+}
+
 /* Copies of a loop's body: of a window's all, so that where its columns lie is the same in the loops around
  * it and computed there. */
 static unsigned copies_of(const ash_loops *l, unsigned depth, const ash_partial_blocks *blocks) {
-    enum { MOST = 8 };
+    enum { MOST = 8, MOST_OF_ALL = 32 }; /* of one axis; of an axis where all together have no more */
     const bool last = depth + 1 == l->n_inner;
     if (is_window(l, depth) && !blocks->n && l->k->low->target->kind == ASH_TARGET_CPU) {
         int64_t steps = ash_kern_max(l->k, l->inner[depth].extent);
-        return (last || l->inside || l->k->roomy != ASH_NO_VALUE) && steps <= MOST ? (unsigned)steps : 1;
+        return (last || l->inside || l->k->roomy != ASH_NO_VALUE) &&
+                       (steps <= MOST || all_steps(l) <= MOST_OF_ALL)
+                   ? (unsigned)steps
+                   : 1;
     }
     if (l->packed) return (unsigned)l->inner[depth].extent;
     return last ? ash_loops__unroll(l, blocks, l->inner[depth].extent, 1) : 1;
@@ -416,10 +427,8 @@ static void reduce_anywhere(ash_loops *l, reduction *r) {
 /* The most terms of a block: where an accumulator has all terms of a sum, as few as the levels allow, so
  * that no level adds many more than the others. */
 static int64_t terms_of_block(const ash_loops *l) {
-    int64_t all = 1, most = ASH_PARTIAL_ROWS;
+    int64_t all = all_steps(l), most = ASH_PARTIAL_ROWS;
     if (l->vector_inner || l->anchor) return ASH_PARTIAL_TERMS;
-    for (unsigned i = 0; i < l->n_inner; i++)
-        if (!ash_mul_i64(all, ASH_MAX(ash_kern_max(l->k, l->inner[i].extent), 1), &all)) all = INT64_MAX;
     while (most < ASH_PARTIAL_TERMS && most * most * most * most < all) most *= 2;
     return most;
 }
