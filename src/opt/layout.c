@@ -136,12 +136,35 @@ static void take_axis(pool_windows *w, size_t i) {
     for (w->n--; i < w->n; i++) w->axes[i] = w->axes[i + 1], w->at[i] = w->at[i + 1];
 }
 
+/* Whether blocks pay for a plain operand, too, of a pool that goes axis by axis: where lines are shorter
+ * than a vector, and where the first pass takes long windows along them with a step, whose vectors are put
+ * together, and the operand stays near meanwhile. */
+static bool wants_blocks(const ash_layout_pass *l, const ash_type *type, const pool_windows *w,
+                         size_t first) {
+    const ash_target *target = l->rw.opt->target;
+    const ash_dim width = type->dims[type->rank - 1];
+    int64_t count;
+    if (target->kind != ASH_TARGET_CPU || type->rank == ASH_MAX_RANK ||
+        ash_dtype_size(type->dtype) != sizeof(float))
+        return false;
+    if (ash_dim_is_const(width) && width < l->lanes) return true;
+    if (w->axes[first] + 1 != type->rank || w->at[first].stride < 2 ||
+        w->at[first].kernel <= target->costs.long_window || !ash_type_static_count(type, &count))
+        return false;
+    const int64_t near = ash_share_of(target->l2_bytes, target->costs.near_share);
+    return count <= near / 2 / (int64_t)sizeof(float); /* in both forms */
+}
+
 /* Windows over spatial axes: the same axes in both forms. The maximum over a large one, or the sum, is that
  * of the maxima of its lines; of zeros with either sign it may be another one. */
 static bool layout_pool(ash_layout_pass *l, const ash_node *node) {
     int64_t block = choose(l, node);
     pool_windows w = windows_of(node);
-    if (w.n && w.axes[0] < 2) block = 0;
+    const ash_type *type = ash_graph__type(l->rw.from, node->ins[0]);
+    if (w.n && w.axes[0] < 2)
+        block = 0;
+    else if (!block && goes_apart(l, node, &w, first_axis(&w)) && wants_blocks(l, type, &w, first_axis(&w)))
+        block = ash_layout__block(l, type->dims[1]);
     ash_value y = block ? ash_layout__blocked(l, node->ins[0], block) : ash_layout__plain(l, node->ins[0]);
     if (!ash_rewrite__ok(&l->rw)) return true;
     ash_rewrite__name(&l->rw, node);
