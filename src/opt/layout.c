@@ -136,8 +136,8 @@ static void take_axis(pool_windows *w, size_t i) {
     for (w->n--; i < w->n; i++) w->axes[i] = w->axes[i + 1], w->at[i] = w->at[i + 1];
 }
 
-/* Whether blocks pay for a plain operand, too, of a pool that goes axis by axis: where lines are shorter
- * than a vector, and where the first pass takes long windows along them with a step, whose vectors are put
+/* Whether blocks of whole vectors pay for a plain operand, too, of a pool that goes axis by axis: where
+ * lines are shorter than a vector, and where the first pass takes long windows along them with a step, whose vectors are put
  * together, and the operand stays near meanwhile. */
 static bool wants_blocks(const ash_layout_pass *l, const ash_type *type, const pool_windows *w,
                          size_t first) {
@@ -145,7 +145,7 @@ static bool wants_blocks(const ash_layout_pass *l, const ash_type *type, const p
     const ash_dim width = type->dims[type->rank - 1];
     int64_t count;
     if (target->kind != ASH_TARGET_CPU || type->rank == ASH_MAX_RANK ||
-        ash_dtype_size(type->dtype) != sizeof(float))
+        ash_dtype_size(type->dtype) != sizeof(float) || ash_layout__block(l, type->dims[1]) < l->lanes)
         return false;
     if (ash_dim_is_const(width) && width < l->lanes) return true;
     if (w->axes[first] + 1 != type->rank || w->at[first].stride < 2 ||
