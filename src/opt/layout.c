@@ -137,8 +137,8 @@ static void take_axis(pool_windows *w, size_t i) {
 }
 
 /* Whether blocks of whole vectors pay for a plain operand, too, of a pool that goes axis by axis: where
- * lines are shorter than a vector, and where the first pass takes long windows along them with a step, whose vectors are put
- * together, and the operand stays near meanwhile. */
+ * lines are shorter than a vector, and where the first pass takes long windows along them with a step,
+ * whose vectors are put together, and the operand stays near meanwhile. */
 static bool wants_blocks(const ash_layout_pass *l, const ash_type *type, const pool_windows *w,
                          size_t first) {
     const ash_target *target = l->rw.opt->target;
