@@ -18,7 +18,7 @@ failed=0
 build() {
     local tree=build-fuzz/$1 target=$2
     shift 2
-    cmake -S . -B "$tree" -G Ninja --log-level=WARNING -DASHLAR_LLVM=shared "$@" >/dev/null &&
+    cmake -S . -B "$tree" -G Ninja --log-level=WARNING -DASHLAR_LLVM=shared -DASHLAR_WERROR=ON "$@" >/dev/null &&
         cmake --build "$tree" --target "$target" | tail -n 3
 }
 

@@ -23,8 +23,8 @@ clang-format-19 --dry-run -Werror "${sources[@]}" 2>&1 | grep -E 'error:|warning
 
 # Its compile commands come from the build for the address sanitizer, which is clang's own.
 tree=build-address
-[ -f $tree/compile_commands.json ] || cmake -S . -B $tree -G Ninja --log-level=WARNING -DCMAKE_C_COMPILER=clang-19 \
-    -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared -DASHLAR_SANITIZE=address,undefined >/dev/null || exit 1
+[ -f $tree/compile_commands.json ] || cmake -S . -B $tree -G Ninja --log-level=WARNING -DASHLAR_WERROR=ON \
+    -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DASHLAR_LLVM=shared -DASHLAR_SANITIZE=address,undefined >/dev/null || exit 1
 cmake --build $tree --target ashlar_generated >/dev/null || exit 1
 echo "clang-tidy: ${#units[@]} files"
 # A line now and then, so that one sees it go on.

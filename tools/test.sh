@@ -85,7 +85,7 @@ configure() {
     local tree=$1 again
     shift
     for again in 1 2; do
-        cmake -S . -B "$tree" -G Ninja --log-level=WARNING "$@" >"$table.log" 2>"$table.err" || {
+        cmake -S . -B "$tree" -G Ninja --log-level=WARNING -DASHLAR_WERROR=ON "$@" >"$table.log" 2>"$table.err" || {
             cat "$table.log" "$table.err"
             return 1
         }

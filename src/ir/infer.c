@@ -292,7 +292,7 @@ static ash_status infer_reduce(const ash_inference *c) {
 }
 
 static ash_status infer_argreduce(const ash_inference *c) {
-    unsigned axis;
+    unsigned axis = 0;
     ASH_TRY(ash_infer__kind(c, 0, ASH_KINDS_NUMBER, "a number"));
     ASH_TRY(ash_infer__axis(c, &axis));
     ASH_INFER_FAIL_IF(c->ins[0].dims[axis] == 0, c, ASH_ERROR_SHAPE, "no element along axis %u", axis);

@@ -76,7 +76,7 @@ static ash_status infer_gather_nd(const ash_inference *c) {
     const ash_type *x = &c->ins[0], *indices = &c->ins[1];
     ash_type *out = &c->outs[0];
     int64_t batch = ash_infer__attr(c, ASH_ATTR_BATCH)->i;
-    unsigned count;
+    unsigned count = 0;
     ASH_INFER_FAIL_IF(batch < 0 || batch >= x->rank || batch >= indices->rank, c, ASH_ERROR_SHAPE,
                       "%lld batch dims are too many", (long long)batch);
     for (int64_t i = 0; i < batch; i++)
@@ -124,7 +124,7 @@ ash_status ash_infer__scatter(const ash_inference *c) {
         ASH_TRY(check_some(c, axis));
         ASH_TRY(push_dims(c, &expected, indices->dims, indices->rank));
     } else {
-        unsigned count;
+        unsigned count = 0;
         ASH_TRY(coordinates(c, x->rank, &count));
         ASH_TRY(push_dims(c, &expected, indices->dims, indices->rank - 1));
         ASH_TRY(push_dims(c, &expected, x->dims + count, x->rank - count));

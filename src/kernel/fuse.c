@@ -372,7 +372,8 @@ static bool new_group(fuser *f, uint32_t n) {
                    .constant = f->fusion->constant[node->out]};
     request *r = &f->requests[node->out];
     memset(r->labels, ASH_LABEL_NONE, sizeof r->labels);
-    for (unsigned d = 0; d < out->rank; d++) {
+    /* ranks are bounded, which compilers do not see */
+    for (unsigned d = 0; d < ASH_MIN(out->rank, ASH_MAX_RANK); d++) {
         g.extents[d] = out->dims[d];
         if (out->dims[d] != 1)
             r->labels[d] = (int8_t)d; /* dims of 1 have no label, however they are reached */
