@@ -92,6 +92,15 @@ static ash_ref are_below(ash_kern *k, ash_ref first, int64_t stride, ash_ref lim
     return ash_nest_binary(n, ASH_OP_LT, at, ash_kern_splat(k, ash_nest_cast(n, ASH_U32, limit)));
 }
 
+ash_ref ash_kern_first_lanes(ash_kern *k, ash_ref number) {
+    ash_nest *n = &k->nest;
+    ash_ref lanes = ash_nest_lanes(n, k->lanes);
+    const bool is_known = !n->failed && ash_nest_at(n, number)->op == ASH_NEST_INT;
+    if (!is_known && k->lanes > ash_target_lanes(k->low->target, sizeof(int64_t)))
+        lanes = ash_nest_cast(n, ASH_I32, lanes), number = ash_nest_cast(n, ASH_I32, number);
+    return ash_nest_binary(n, ASH_OP_LT, lanes, ash_nest_splat(n, number, k->lanes));
+}
+
 /* Numbers of lanes are compared, which are small, so that a compare has as many lanes as one of f32. Where
  * 32 bits are enough for the positions themselves, and there are masks, both ends are one compare. */
 ash_ref ash_kern_lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit, bool small) {

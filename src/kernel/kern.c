@@ -446,8 +446,9 @@ static ash_ref load_at(ash_kern *k, uint16_t buf, ash_ix linear, ash_value value
                              value == k->roomy ? ASH_NO_REF : mask);
     ash_ref other, end = ASH_NO_REF;
     const ash_type *type = ash_graph__type(k->graph, value);
-    if (k->turn && mask != ASH_NO_REF && place->contiguous) end = ash_kern_dim(k, count_of(k, type));
-    if (k->turn && (mask == ASH_NO_REF || end != ASH_NO_REF) &&
+    const bool all = k->turn && mask == k->turn->mask; /* that are in the block are read */
+    if (k->turn && !all && place->contiguous) end = ash_kern_dim(k, count_of(k, type));
+    if (k->turn && (all || end != ASH_NO_REF) &&
         ash_kern_turned_load(k, buf, linear, end, ash_type_max_count(k->ixs.dims, type), &other))
         return other;
     if (mask != ASH_NO_REF && repeats_inside(k, linear, type) &&

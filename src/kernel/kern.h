@@ -83,12 +83,16 @@ typedef struct ash_kern_use {
 } ash_kern_use;
 
 /* A square block of elements, as many rows as a vector has lanes: it is loaded in vectors along another
- * symbol than the vector symbol, and transposed in registers. */
+ * symbol than the vector symbol, and transposed in registers. At the ends of either axis less of it is
+ * there. */
 enum { ASH_MAX_TURNED = 16, ASH_MAX_TURNED_LOADS = 4 };
 typedef struct ash_kern_turn {
     ash_sym along; /* the other symbol */
     ash_ref base;  /* its value in row 0, a multiple of the lanes */
     unsigned row;  /* that is evaluated now */
+    ash_ref count; /* rows that are there, 1 or more; ASH_NO_REF: all */
+    ash_ref mask;  /* lanes that are there; ASH_NO_REF: all */
+    ash_ref last;  /* the vector symbol's last value, where lanes are not there */
     unsigned n_loads;
     struct {
         uint16_t buf;
@@ -253,6 +257,9 @@ ash_ref ash_kern_in_bounds(ash_kern *k, ash_ix at, ash_dim limit);
 /* The same for neighbours from `first` on, of which the lower end is tested where `low` says so, and the
  * upper one where there is a limit. `small`: 32 bits hold all of them, and the limit. */
 ash_ref ash_kern_lanes_in_bounds(ash_kern *k, ash_ref first, bool low, ash_ref limit, bool small);
+/* The lanes of the present vector below a number, which is no larger than there are. Of words it is that in
+ * 32 bits: one comparison, and a mask that is whole. */
+ash_ref ash_kern_first_lanes(ash_kern *k, ash_ref number);
 /* Loads from now on count only where the condition holds: it goes into the mask or the guard. */
 void ash_kern_narrow(ash_kern *k, ash_ref condition);
 

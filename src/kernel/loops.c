@@ -40,23 +40,13 @@ static void full_vectors(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref 
     }
 }
 
-/* The lanes of the present vector below a number, which is no larger than there are. Of words it is that in
- * 32 bits: one comparison, and a mask that is whole. */
-static ash_ref first_lanes(const ash_kern *k, ash_nest *n, ash_ref number) {
-    ash_ref lanes = ash_nest_lanes(n, k->lanes);
-    const bool is_known = !n->failed && ash_nest_at(n, number)->op == ASH_NEST_INT;
-    if (!is_known && k->lanes > ash_target_lanes(k->low->target, sizeof(int64_t)))
-        lanes = ash_nest_cast(n, ASH_I32, lanes), number = ash_nest_cast(n, ASH_I32, number);
-    return ash_nest_binary(n, ASH_OP_LT, lanes, ash_nest_splat(n, number, k->lanes));
-}
-
 /* One vector of the present lanes under a mask. */
 static void masked_vector(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref to,
                           const ash_loops_inner *inner) {
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
     ash_kern_set_sym(k, a->sym, from);
-    k->mask = first_lanes(k, n, ash_nest_binary(n, ASH_OP_SUB, to, from));
+    k->mask = ash_kern_first_lanes(k, ash_nest_binary(n, ASH_OP_SUB, to, from));
     k->context++;
     inner->body(l, inner->arg);
     k->context--;
@@ -80,6 +70,8 @@ static void masked_rest(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref t
     k->lanes = l->narrow;
     const bool halves = halves_pay(l);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, from, to));
+    while (l->turn >= 0 && left && left <= k->lanes / 2 && k->lanes > 4)
+        k->lanes /= 2; /* a smaller square */
     if (halves && left && left <= k->lanes / 2) k->lanes /= 2;
     if (halves && !left) {
         ash_ref half = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, k->lanes / 2));

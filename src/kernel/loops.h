@@ -72,6 +72,7 @@ typedef struct ash_loops {
     bool short_sums; /* so may be what is reduced along a vector, which then goes across rows instead */
     unsigned full;   /* so many full vectors of one register each has a row that is being made; 0: any */
     int turn; /* outer axis along which what is gathered along the vector axis has neighbours, or -1 */
+    bool turn_parts; /* squares that are there in part are turned, too, under masks */
     ash_kept kept[ASH_MAX_KEPT];
     unsigned n_kept, loop; /* the loop over the reduced axes that is being made */
     unsigned n_gathered;   /* 1: behind those that are kept, what is so where it is gathered */

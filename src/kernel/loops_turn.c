@@ -10,7 +10,8 @@
  *         load `lanes` vectors along the other axis, one for each lane of v; transpose them
  *         for each row of the block: evaluate and store the root, with the operand's vector known
  *
- * Edges along either axis gather. */
+ * At the ends of either axis squares are there in part: loaded and stored under masks, where elements of
+ * that size have them, and gathered where they do not. */
 #include "loops.h"
 
 /* --- the block ------------------------------------------------------------------------------------ */
@@ -68,6 +69,25 @@ bool ash_kern_is_turned(ash_ixs *ixs, ash_ix at, ash_sym vsym, ash_sym along, un
     return ash_ix_lane_stride(ixs, at, along, lanes, true, &stride) && stride == 1;
 }
 
+/* Where the row of a square at `at` is read, and under which mask: `part`: a row may lie in the padding in
+ * part. A row that is there lies wholly in the buffer, and stays where it is; of one that is there in part
+ * what lies in the buffer is read, and what is not there dropped. */
+static ash_ref row_address(ash_kern *k, ash_ref at, bool part, ash_ref end, bool small, ash_ref *mask) {
+    const ash_kern_turn *t = k->turn;
+    ash_nest *n = &k->nest;
+    *mask = ASH_NO_REF;
+    if (t->count != ASH_NO_REF) *mask = ash_kern_first_lanes(k, t->count);
+    if (part) {
+        *mask = ash_nest_both(n, *mask, ash_kern_lanes_in_bounds(k, at, true, end, small));
+    } else if (end != ASH_NO_REF) {
+        const ash_ref count = t->count == ASH_NO_REF ? ash_nest_index(n, k->lanes) : t->count;
+        const ash_ref last = ash_nest_binary(n, ASH_OP_SUB, end, count);
+        at = ash_nest_binary(n, ASH_OP_MIN, at, last);
+        at = ash_nest_binary(n, ASH_OP_MAX, at, ash_nest_index(n, 0));
+    }
+    return at;
+}
+
 bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end, int64_t most,
                           ash_ref *out) {
     ash_kern_turn *t = k->turn;
@@ -77,33 +97,27 @@ bool ash_kern_turned_load(ash_kern *k, uint16_t buf, ash_ix linear, ash_ref end,
         *out = t->loads[i].rows[t->row];
         return true;
     }
+    const size_t element = ash_dtype_size(k->nest.buffers.at[buf].dtype);
     bool part = false; /* whether a row may lie in the padding in part */
     for (size_t i = 0; i < k->ixs.facts.len; i++)
         part |= ash_ix_depends(&k->ixs, k->ixs.facts.at[i].ix, t->along);
     if (t->n_loads == ASH_MAX_TURNED_LOADS || t->row || ash_kern_lost(k) ||
         !ash_kern_is_turned(&k->ixs, linear, k->vsym, t->along, k->lanes) ||
-        (part && (end == ASH_NO_REF ||
-                  !ash_target__masks(k->low->target, ash_dtype_size(k->nest.buffers.at[buf].dtype)))))
+        (part && (end == ASH_NO_REF || !ash_target__masks(k->low->target, element))))
         return false;
     const ash_sum sum = ash_ix_sum(&k->ixs, linear);
     const bool small = most <= INT32_MAX && sum.min > INT32_MIN && sum.max < INT32_MAX;
     ash_ref v = k->sym_refs.at[k->vsym], *rows = t->loads[t->n_loads].rows;
-    ash_ref zero = ash_nest_index(n, 0), last = ASH_NO_REF;
-    if (end != ASH_NO_REF) last = ash_nest_binary(n, ASH_OP_SUB, end, ash_nest_index(n, k->lanes));
     for (unsigned i = 0; i < k->lanes; i++) {
-        ash_kern_set_sym(k, k->vsym, ash_nest_binary(n, ASH_OP_ADD, v, ash_nest_index(n, i)));
-        ash_ref at = ash_kern_index(k, linear), mask = ASH_NO_REF;
-        /* a row that is there lies wholly in the buffer, and stays where it is; of one that is there in
-         * part what lies in the buffer is read, and what is not there dropped */
-        if (part)
-            mask = ash_kern_lanes_in_bounds(k, at, true, end, small);
-        else if (end != ASH_NO_REF)
-            at = ash_nest_binary(n, ASH_OP_MAX, ash_nest_binary(n, ASH_OP_MIN, at, last), zero);
+        ash_ref here = ash_nest_binary(n, ASH_OP_ADD, v, ash_nest_index(n, i)), mask;
+        if (t->last != ASH_NO_REF && i) here = ash_nest_binary(n, ASH_OP_MIN, here, t->last);
+        ash_kern_set_sym(k, k->vsym, here);
+        const ash_ref at = row_address(k, ash_kern_index(k, linear), part, end, small, &mask);
         rows[i] = ash_nest_load(n, buf, at, k->lanes, mask);
     }
     ash_kern_set_sym(k, k->vsym, v);
     if (n->failed) return false;
-    ash_kern_transpose(k, rows, k->lanes, ash_dtype_size(k->nest.buffers.at[buf].dtype));
+    ash_kern_transpose(k, rows, k->lanes, element);
     t->loads[t->n_loads].buf = buf;
     t->loads[t->n_loads++].linear = linear;
     *out = rows[0];
@@ -128,8 +142,24 @@ static int turned_axis(ash_kern *dry, const ash_loops *trial, unsigned lanes, un
     return found;
 }
 
+/* Whether all that is read and written has masks, so that squares may be there in part. */
+static bool has_masks(const ash_kern *dry) {
+    bool masks = dry->low->target->kind == ASH_TARGET_CPU;
+    for (size_t i = 0; i < dry->leaves.len && masks; i++) {
+        const ash_value value = dry->leaves.at[i].value;
+        masks =
+            value == ASH_NO_VALUE ||
+            ash_target__masks(dry->low->target, ash_dtype_size(ash_graph__type(dry->graph, value)->dtype));
+    }
+    return masks;
+}
+
 void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial) {
-    enum { LEAST = 16, FEWEST = 4 }; /* of an axis that is worth squares of 32; lanes of a square */
+    enum {
+        LEAST = 16, /* of an axis that is worth squares of 32 */
+        FEWEST = 4, /* lanes of a square */
+        NEAR = 6    /* of fewer elements apart, loads and shuffles are quicker (table.c) */
+    };
     const ash_target *target = dry->low->target;
     const bool gpu = target->kind == ASH_TARGET_GPU;
     const unsigned full = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
@@ -138,44 +168,79 @@ void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial)
         ash_loops__work(dry) > target->costs.turn_body)
         return;
     const int64_t extent = ash_kern_max(dry, trial->outer[trial->n_outer - 1].extent);
+    const bool parts = has_masks(dry);
     for (unsigned lanes = full; l->turn < 0 && (lanes == full || lanes >= fewest); lanes /= 2) {
-        const unsigned least = gpu ? ASH_MAX(lanes, (unsigned)LEAST) : lanes;
-        if (extent >= least) l->turn = turned_axis(dry, trial, lanes, least);
-        if (l->turn >= 0) l->narrow = lanes;
+        const unsigned least = gpu ? ASH_MAX(lanes, (unsigned)LEAST) : parts ? NEAR : lanes;
+        if (extent >= (parts ? 2 : least)) l->turn = turned_axis(dry, trial, lanes, least);
+        if (l->turn < 0) continue;
+        const int64_t shorter = ASH_MIN(extent, ash_kern_max(dry, trial->outer[l->turn].extent));
+        l->narrow = lanes;
+        while (parts && l->narrow > FEWEST && l->narrow / 2 >= shorter) l->narrow /= 2;
+        l->turn_parts = parts;
+        l->masked |= parts;
     }
 }
 
 typedef struct turned_block {
     ash_sym along;
     ash_ref from;
-    unsigned rows; /* a multiple of the lanes */
+    ash_ref count; /* rows: a number, a multiple of the lanes unless they are the last */
+    ash_ref last;  /* of the vector axis */
 } turned_block;
+
+/* So many rows from `base` on, of the present vector. ASH_NO_REF: a square of them. */
+static void turn_square(ash_loops *l, const turned_block *b, ash_ref base, ash_ref count) {
+    ash_kern *k = l->k;
+    ash_nest *n = &k->nest;
+    const size_t mark = ash_kern_mark(k);
+    const bool known = count == ASH_NO_REF || ash_nest_at(n, count)->op == ASH_NEST_INT;
+    const int64_t rows = count == ASH_NO_REF || !known ? k->lanes : ash_nest_at(n, count)->i;
+    ash_kern_turn turn = {.along = b->along,
+                          .base = base,
+                          .count = count,
+                          .mask = k->mask,
+                          .last = k->mask == ASH_NO_REF ? ASH_NO_REF : b->last};
+    k->turn = &turn;
+    for (; turn.row < rows; turn.row++) {
+        const ash_ref row = ash_nest_index(n, turn.row);
+        const bool asked = !known && turn.row;
+        if (asked) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, row, count));
+        ash_kern_set_sym(k, b->along, ash_nest_binary(n, ASH_OP_ADD, base, row));
+        ash_loops__store(l, NULL);
+        ash_kern_forget(k, mark);
+        if (asked) ash_nest_end(n);
+    }
+    k->turn = NULL;
+}
 
 static void block_body(ash_loops *l, void *arg) {
     const turned_block *b = arg;
     ash_kern *k = l->k;
     ash_nest *n = &k->nest;
-    size_t mark = ash_kern_mark(k);
-    if (k->lanes == 1 || k->mask != ASH_NO_REF) {
-        ash_kern_loop(k, b->along, b->from,
-                      ash_nest_binary(n, ASH_OP_ADD, b->from, ash_nest_index(n, b->rows)), 1, 1);
+    if (n->failed) return;
+    const size_t mark = ash_kern_mark(k);
+    const bool known = ash_nest_at(n, b->count)->op == ASH_NEST_INT;
+    const int64_t rows = known ? ash_nest_at(n, b->count)->i : 0, lanes = k->lanes;
+    const ash_ref end = ash_nest_binary(n, ASH_OP_ADD, b->from, b->count);
+    if (lanes == 1 || (!l->turn_parts && (k->mask != ASH_NO_REF || !known || rows % lanes))) {
+        ash_kern_loop(k, b->along, b->from, end, 1, 1);
         ash_loops__store(l, NULL);
         ash_nest_end(n);
         ash_kern_forget(k, mark);
         return;
     }
-    for (unsigned first = 0; first < b->rows; first += k->lanes) {
-        ash_kern_turn turn = {.along = b->along,
-                              .base = ash_nest_binary(n, ASH_OP_ADD, b->from, ash_nest_index(n, first))};
-        k->turn = &turn;
-        for (; turn.row < k->lanes; turn.row++) {
-            ash_kern_set_sym(k, b->along,
-                             ash_nest_binary(n, ASH_OP_ADD, turn.base, ash_nest_index(n, turn.row)));
-            ash_loops__store(l, NULL);
-            ash_kern_forget(k, mark);
-        }
-        k->turn = NULL;
-    }
+    for (int64_t first = 0; first < rows; first += lanes)
+        turn_square(l, b, ash_nest_binary(n, ASH_OP_ADD, b->from, ash_nest_index(n, first)),
+                    rows - first < lanes ? ash_nest_index(n, rows - first) : ASH_NO_REF);
+    if (known) return;
+    const ash_ref step = ash_nest_index(n, lanes);
+    const ash_ref squares = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, b->count, step), step);
+    const ash_ref behind = ash_nest_binary(n, ASH_OP_ADD, b->from, squares);
+    turn_square(l, b, ash_nest_loop(n, b->from, behind, lanes, 1), ASH_NO_REF);
+    ash_nest_end(n);
+    ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, behind, end));
+    turn_square(l, b, behind, ash_nest_binary(n, ASH_OP_SUB, end, behind));
+    ash_nest_end(n);
 }
 
 ash_dim ash_loops__emit_turned(ash_loops *l) {
@@ -212,20 +277,25 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
         else
             ash_kern_set_sym(k, l->outer[i].sym, at);
     }
-    turned_block b = {other->sym, from, (unsigned)rows};
     ash_ref zero = ash_nest_index(n, 0), v_end = ash_kern_dim(k, v->extent);
+    turned_block b = {.along = other->sym,
+                      .from = from,
+                      .count = ash_nest_index(n, rows),
+                      .last = ash_nest_binary(n, ASH_OP_SUB, v_end, ash_nest_index(n, 1))};
     ash_ref limit = ash_kern_dim(k, other->extent),
             next = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, rows));
-    if (!whole) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, next, limit));
-    ash_loops__vector(l, v, zero, v_end, v_whole, &(ash_loops_inner){.body = block_body, .arg = &b});
+    const bool some = ash_kern_max(k, other->extent) >= rows; /* blocks are whole */
+    if (!whole && some) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, next, limit));
+    if (some)
+        ash_loops__vector(l, v, zero, v_end, v_whole, &(ash_loops_inner){.body = block_body, .arg = &b});
     if (!whole) {
-        ash_nest_else(n);
-        /* which is the limit, and says that the rest is less than a block */
-        ash_ref rest = ash_nest_binary(n, ASH_OP_MIN, next, limit);
-        ash_kern_loop(k, other->sym, from, rest, 1, 1);
-        ash_loops__vector(l, v, zero, v_end, v_whole, &(ash_loops_inner){.body = ash_loops__store});
-        ash_nest_end(n);
-        ash_nest_end(n);
+        if (some) ash_nest_else(n);
+        /* what is left, which is a number where the axis is one; that it is less than a block is said */
+        b.count = ash_dim_is_const(other->extent)
+                      ? ash_nest_index(n, other->extent % rows)
+                      : ash_nest_binary(n, ASH_OP_SUB, ash_nest_binary(n, ASH_OP_MIN, next, limit), from);
+        ash_loops__vector(l, v, zero, v_end, v_whole, &(ash_loops_inner){.body = block_body, .arg = &b});
+        if (some) ash_nest_end(n);
     }
     ash_nest_end(n);
     ash_nest_end(n);
