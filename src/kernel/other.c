@@ -228,23 +228,25 @@ static void extremum_of_lanes(ash_rows *r, extremum *e, unsigned lanes) {
     }
 }
 
-/* Each lane finds the extremum of every so many elements; then the lanes are compared, then what is
- * left. */
+/* Each lane finds the extremum of every so many elements; then the lanes are compared. Where vectors do not
+ * fill the row, the second one begins within the first: what lies in both is offered twice, and each lane
+ * meets its elements in their order. */
 static void argreduce_in_lanes(ash_rows *r, unsigned lanes) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
     ash_ref zero = ash_nest_index(n, 0), step = ash_nest_index(n, lanes), count = ash_kern_dim(k, r->count);
-    ash_ref full = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
+    ash_ref rest = ash_nest_imod(n, count, step);
+    ash_ref second = ash_nest_select(n, ash_nest_binary(n, ASH_OP_EQ, rest, zero), step, rest);
     k->vsym = r->step;
     k->lanes = lanes;
-    k->aligned = true;
+    k->aligned = ash_dim_is_const(r->count) && r->count % lanes == 0;
     extremum e = extremum_begin(r, zero);
-    extremum_run(r, &e, step, full, lanes);
+    extremum_run(r, &e, second, count, lanes);
+    k->aligned = true;
     if (lanes > 2)
         extremum_at_once(r, &e, lanes);
     else
         extremum_of_lanes(r, &e, lanes);
-    extremum_run(r, &e, full, count, 1);
     extremum_store(r, ash_nest_get(n, e.at));
 }
 
@@ -351,7 +353,7 @@ static bool is_innermost(const ash_rows *r, const ash_type *in) {
     return d == r->rank;
 }
 
-enum { WIDE = 8 /* lanes */ };
+enum { FEW = 4, WIDE = 8 /* lanes */ };
 
 static void argreduce_body(ash_rows *r) {
     ash_kern *k = r->k;
@@ -360,6 +362,7 @@ static void argreduce_body(ash_rows *r) {
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
     /* comparisons of floats are long; of integers they are worth it where they are few */
     const bool soon = lanes >= WIDE || (lanes > 2 && ash_dtype_is_float(in->dtype));
+    while (soon && ash_dim_is_const(r->count) && r->count < lanes && lanes > FEW) lanes /= 2;
     const int64_t least = (soon ? 1 : k->low->target->costs.search_vectors) * lanes;
     const bool open = !ash_dim_is_const(r->count);
     bool opened = false;
