@@ -12,6 +12,21 @@
  * Loads of what lies so many elements apart are whole vectors and shuffles (table.c), stores likewise. */
 #include "loops.h"
 
+/* What the lanes of a row take to come together, for each of its reductions. */
+static int64_t row_lanes(const ash_loops *l) {
+    const ash_kern *k = l->k;
+    const ash_costs *costs = &k->low->target->costs;
+    int64_t cost = 0;
+    for (uint32_t i = 0; i < k->group->n_nodes; i++) {
+        const ash_node *node = &k->graph->nodes.at[k->group->nodes[i]];
+        if (!ash_loops__is_reduction(k, node)) continue;
+        const bool extremum = (node->op == ASH_OP_REDUCE_MAX || node->op == ASH_OP_REDUCE_MIN) &&
+                              ash_dtype_is_float(ash_graph__type(k->graph, node->out)->dtype);
+        cost += extremum ? costs->row_extremum : costs->row_lanes;
+    }
+    return cost;
+}
+
 /* Whether that is fewer instructions for as many rows as a vector has lanes. Across them: a row's work for
  * each of its elements, and for each operand that lies so, and the result, as many shuffles an element as
  * it has neighbours. Along them: a row's work for each, and what its lanes take to come together. */
@@ -20,7 +35,7 @@ static bool is_less(const ash_loops *l, const ash_kern *dry, int64_t count, int6
     const int64_t work = ash_loops__work(dry), lanes = ash_kern_lanes(l->k);
     const int64_t moved = operands + ash_loops__root_is_full(l);
     const int64_t across = count * (work + moved * (count - 1));
-    return across < lanes * (work + costs->row_lanes) && across <= costs->packed_body;
+    return across < lanes * (work + row_lanes(l)) && across <= costs->packed_body;
 }
 
 bool ash_loops__rows_are_packed(const ash_loops *l, const ash_kern *dry, const ash_loops *trial) {
