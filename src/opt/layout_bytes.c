@@ -173,6 +173,43 @@ static bool goes_in_tiles(const ash_layout_pass *l, const ash_node *node, const 
            width >= target->costs.bytes_tile_rows;
 }
 
+/* Whether blocks of results would be a quarter of a vector or less: rounding and scaling vectors in such
+ * parts takes longer than to store results along their lines. */
+static bool is_narrow(const ash_layout_pass *l, int64_t block) {
+    return block && block * 4 <= l->lanes;
+}
+
+/* Whether a convolution or a pool among the next nodes reads what elementwise nodes make of the result: it
+ * takes blocks, and would have to make them again. */
+static bool feeds_window(const ash_layout_pass *l, const ash_node *node) {
+    enum { NEXT = 32 }; /* nodes, which are more than rounding and an activation take */
+    const ash_graph *g = l->rw.from;
+    const ash_node *end = g->nodes.at + g->nodes.len;
+    ash_value made[NEXT + 1] = {node->out};
+    unsigned n = 1;
+    for (const ash_node *next = node + 1; next < end && next - node <= NEXT; next++) {
+        bool reads = false;
+        for (size_t i = 0; i < next->n_ins; i++)
+            for (unsigned j = 0; j < n; j++) reads |= next->ins[i] == made[j];
+        if (!reads) continue;
+        const ash_class class = ash_op_infos[next->op].class;
+        if (class == ASH_CLASS_POOL || next->op == ASH_OP_CONV) return true;
+        if (ash_op_is_elementwise(next->op)) made[n++] = next->out;
+    }
+    return false;
+}
+
+/* The channels of an operand with those that are added: so that fours are whole; and under windows blocks
+ * as long as vectors, where others would be narrow and all is put into blocks here. */
+static int64_t filled_channels(const ash_layout_pass *l, const ash_node *node, ash_value x) {
+    const ash_type *w = ash_graph__type(l->rw.from, node->ins[1]);
+    const int64_t c = ash_ceil_div(w->dims[1], ASH_BYTE_TERMS) * ASH_BYTE_TERMS;
+    bool window = false;
+    for (unsigned d = 2; d < w->rank; d++) window |= w->dims[d] > 1;
+    const bool fill = window && c > l->lanes && is_narrow(l, ash_layout__block(l, c));
+    return fill && !ash_layout__has_blocked(l, x) ? ash_ceil_div(c, l->lanes) * l->lanes : c;
+}
+
 static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, const ash_bytes *wb) {
     ash_rewrite *rw = &l->rw;
     ash_graph *to = rw->to;
@@ -181,11 +218,13 @@ static bool conv(ash_layout_pass *l, const ash_node *node, const ash_bytes *xb, 
     ash_layout_conv v = {.groups = ash_node_int(node, ASH_ATTR_GROUPS),
                          .c = channels,
                          .o = ash_graph__type(rw->from, node->ins[1])->dims[0]};
-    if (v.groups == 1 && l->lanes) v.c = ash_ceil_div(channels, ASH_BYTE_TERMS) * ASH_BYTE_TERMS;
+    if (v.groups == 1 && l->lanes) v.c = filled_channels(l, node, xb->source);
     v.in_lanes = v.c == v.groups && v.o == v.groups;
-    if (l->lanes)
+    if (l->lanes) {
         ash_layout__choose_blocks(l, xb->source, &v);
-    else
+        if (!v.in_lanes && is_narrow(l, v.y_block) && !feeds_window(l, node))
+            v.y_block = 0, v.w_block = l->lanes;
+    } else
         v.w_block = ash_layout__filter_block(l, node);
     if (l->lanes && (!v.x_block || !v.w_block)) return false;
     ash_rewrite__name(rw, node);
