@@ -710,6 +710,13 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
                                       .edges = open ? (c->pad[1] > 0) + (c->past[1] > 0) : 0};
     ash_tile_shape shape =
         ash_tile_choose(k->low->target, &extents, ash_conv__inner_steps(c), most_rows, c->math);
+    /* in plain results higher tiles of fewer vectors, which are turned */
+    ash_tile_extents fewer = extents;
+    while (!c->y_block && ash_tile_is_low(shape.rows, c->lanes) && shape.rows < extents.rows &&
+           shape.vectors > 1) {
+        fewer.blocks = shape.vectors - 1;
+        shape = ash_tile_choose(k->low->target, &fewer, ash_conv__inner_steps(c), most_rows, c->math);
+    }
     if (c->across) shape.rows = ash_conv__rows_across(c, shape.rows);
     ash_conv__choose_registers(c, &extents, &shape);
     c->few = choose_few(c, shape, &extents);

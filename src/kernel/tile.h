@@ -243,6 +243,9 @@ void ash_tile_store(ash_tile *t, ash_sym row, ash_ref row0, const ash_tile_slice
 /* Whether what follows the sums is so much that it is written once, in a loop over rows: laid out for each
  * of them it is most of the kernel's code. */
 bool ash_tile_is_worth_a_loop(const ash_tile *t);
+/* Whether a tile has so few rows that vectors which go to a line for each lane are scattered as quickly as
+ * squares of them are turned. */
+bool ash_tile_is_low(unsigned rows, int64_t lanes);
 /* Tiles of several heights of which one is computed, where what follows is worth a loop: it stands once
  * behind all of them. Each puts its sums into the kernel's memory, as a tile of `rows` rows has them; then
  * a tile of so many rows stores the first `there` of them. */

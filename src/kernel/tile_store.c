@@ -284,12 +284,15 @@ void ash_tile_store_put(ash_tile *t, ash_sym row, ash_ref row0, ash_ref rows) {
     close_results(t);
 }
 
+bool ash_tile_is_low(unsigned rows, int64_t lanes) {
+    return 4 * (int64_t)rows <= lanes;
+}
+
 static void store_results(ash_tile *t, ash_sym row, ash_ref row0) {
-    enum { LEAST = 4 }; /* a part of the lanes: lower tiles' vectors are scattered as quickly */
     const bool loops = t->tiles.height || ash_tile_is_worth_a_loop(t);
     ash_ref rows = ash_nest_index(&t->k->nest, t->rows);
     if (loops) ash_tile_put(t, t->rows);
-    open_results(t, row, LEAST * t->rows <= t->lanes);
+    open_results(t, row, ash_tile_is_low(t->rows, t->lanes));
     if (loops)
         store_in_loops(t, row, row0, rows);
     else
