@@ -13,6 +13,15 @@
 
 #include "emit.h"
 
+/* How bytes are made of f32: rounded to nearest, ties to even, if it `rounds`, or else without what is behind
+ * the point, and then clamped to what u8 or i8 has, with `zero`, a byte or the negative of one, added in
+ * between. Of a NaN 0. `small`: there are numbers below 2^22 alone. */
+typedef struct ash_bytes_out {
+    ash_dtype to;
+    int32_t zero;
+    bool rounds, small;
+} ash_bytes_out;
+
 struct ash_code_target {
     /* Registers LLVM's code generator for it, once in a process, when it is first asked for; false: this
      * LLVM has none. */
@@ -56,6 +65,8 @@ struct ash_code_target {
     LLVMValueRef (*or_nan)(ash_emit *e, LLVMValueRef a, LLVMValueRef b); /* a, or a NaN where b is one */
     LLVMValueRef (*from_f16)(ash_emit *e, LLVMValueRef a);               /* 16 bits to f32 */
     LLVMValueRef (*to_f16)(ash_emit *e, LLVMValueRef a);                 /* f32 to 16 bits, ties to even */
+
+    LLVMValueRef (*to_bytes)(ash_emit *e, LLVMValueRef x, const ash_bytes_out *how); /* x: f32 */
 
     /* c plus, in each i32, the sum of the products of its four bytes: of a without sign, of b with sign. */
     LLVMValueRef (*dot4)(ash_emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);

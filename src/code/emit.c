@@ -223,7 +223,35 @@ static LLVMValueRef emit_select(ash_emit *e, LLVMValueRef condition, LLVMValueRe
     return LLVMBuildBitCast(e->b, out, type, "");
 }
 
+/* The whole number of a few bits that an operand is in all lanes. */
+static bool is_whole(const ash_emit *e, ash_ref ref, int32_t *number) {
+    const double most = 255;
+    const ash_inst *inst = ash_nest_at(e->nest, ref);
+    if (inst->op == ASH_NEST_SPLAT) inst = ash_nest_at(e->nest, inst->a);
+    if (inst->op != ASH_NEST_FLOAT || !(inst->f >= -most && inst->f <= most)) return false;
+    *number = (int32_t)inst->f;
+    return *number == inst->f;
+}
+
+/* Bytes out of f32, with the rounding and the zero point before, where the machine has instructions for
+ * that; else NULL. */
+static LLVMValueRef emit_bytes(ash_emit *e, const ash_inst *inst) {
+    const ash_dtype to = (ash_dtype)inst->dtype;
+    ash_bytes_out how = {.to = to, .small = inst->unroll == ASH_NEST_SMALL};
+    const ash_inst *a = ash_nest_at(e->nest, inst->a), *before = a;
+    if (!e->kind->to_bytes || inst->i != ASH_OP_CAST || (to != ASH_U8 && to != ASH_I8) ||
+        a->dtype != ASH_F32)
+        return NULL;
+    if (a->op == ASH_NEST_COMPUTE && a->i == ASH_OP_ADD && is_whole(e, a->b, &how.zero))
+        before = ash_nest_at(e->nest, a->a);
+    how.rounds = before->op == ASH_NEST_COMPUTE && before->i == ASH_OP_ROUND;
+    if (!how.rounds) how.zero = 0;
+    return e->kind->to_bytes(e, ash_emit__value(e, how.rounds ? before->a : inst->a), &how);
+}
+
 static LLVMValueRef emit_compute(ash_emit *e, const ash_inst *inst) {
+    LLVMValueRef bytes = emit_bytes(e, inst);
+    if (bytes) return bytes;
     if (is_rounded_cast(e, inst))
         return ash_emit__round_to_integer(e, (ash_dtype)inst->dtype,
                                           ash_emit__value(e, ash_nest_at(e->nest, inst->a)->a));

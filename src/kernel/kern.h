@@ -11,6 +11,7 @@
 #include "fuse.h"
 #include "index.h"
 #include "program.h"
+#include "quanta.h"
 
 #define ASH_NO_SYM UINT32_MAX
 
@@ -51,6 +52,8 @@ typedef struct ash_lowering {
     const uint32_t *parts;      /* per value: of a product, the parts of its sums, or 0 */
     const uint32_t *last_reads; /* per value: root of the last group that reads it */
     bool *updates;              /* per value: it is the new value of a state */
+    bool once;                  /* what is lowered at the moment is the prologue */
+    ash_quanta_known quanta;    /* requantize.c */
     ash_map views;              /* hash of root, offset and shift to a view */
     ash_map nest_ids;           /* hash of a nest's content to its index in the program */
     ash_map plain_ids;          /* hash of the same and the chunks to an index in `plain` */
@@ -371,6 +374,10 @@ ash_status ash_nest_add_polls(ash_nest *nest, const ash_costs *costs, const ash_
  * where vectors of them are divided or multiplied. `chunks`: how many there can be. */
 ash_status ash_nest_narrow(ash_nest *nest, ash_target_kind kind, const ash_dims *dims, int64_t chunks,
                            ash_diag *diag);
+
+/* requantize.c: computes what becomes bytes with fewer instructions. */
+ash_status ash_nest_requantize(ash_nest *nest, const ash_target *target, ash_quanta_known *known,
+                               ash_diag *diag);
 
 /* Settled variables: settle.c. The step of a node that settles one; and access records for those that a
  * finished kernel, or the number of its chunks, mentions. */

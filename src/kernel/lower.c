@@ -210,6 +210,7 @@ static const char *step_name(ash_lowering *low, const ash_group *g) {
 static ash_status finish_nest(ash_kern *k, int64_t chunks, double *work) {
     ash_lowering *low = k->low;
     const ash_dims *dims = low->program->dims;
+    if (!low->once) ASH_TRY(ash_nest_requantize(&k->nest, low->target, &low->quanta, low->diag));
     ASH_TRY(ash_nest_verify(&k->nest, low->diag));
     ASH_TRY(ash_nest_add_polls(&k->nest, &low->target->costs, dims, chunks, work, low->diag));
     ASH_TRY(ash_nest_narrow(&k->nest, low->target->kind, dims, chunks, low->diag));
@@ -421,6 +422,7 @@ static ash_status lower_group(ash_lowering *low, uint32_t id) {
 }
 
 static ash_status lower_groups(ash_lowering *low, bool constant) {
+    low->once = constant;
     for (size_t i = low->fusion.groups.len; i-- > 0;) {
         const ash_group *g = &low->fusion.groups.at[i];
         const ash_node *root = &low->graph->nodes.at[g->root];

@@ -39,6 +39,8 @@ typedef uint32_t ash_ref; /* an instruction, and its result */
 
 /* What is known of an index, an i64: nothing; 32 bits hold it; and also each sum of some of the terms that
  * it is the sum of (narrow.c). */
+/* What is known of f32 that is cast to bytes: its lanes are numbers, and below 2^22. */
+enum { ASH_NEST_SMALL = 1 };
 enum { ASH_NEST_WIDE, ASH_NEST_NARROW, ASH_NEST_NARROW_SUMS };
 enum { ASH_NEST_MMA_UNSIGNED_A = 0x100, ASH_NEST_MMA_UNSIGNED_B = 0x200 };
 
@@ -158,7 +160,8 @@ typedef struct ash_inst {
     uint16_t buf;   /* a buffer, or with ASH_NEST_SHARED in it a memory of the block */
     ash_ref a, b, c;
     uint32_t
-        unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none */
+        unroll; /* LOOP: iterations per trip that code generation should lay out in a row; 0 or 1: none.
+                   CAST of f32 to bytes: ASH_NEST_SMALL, or 0 */
     union {
         int64_t i;
         double f;

@@ -12,6 +12,7 @@
 #include <llvm-c/Target.h>
 
 #include "base/progress.h"
+#include "bytes.h"
 #include "code/emit_ops.h"
 
 enum { BUFFERS, VARS, BEGIN, END, WORKER, PARAMS };
@@ -26,13 +27,14 @@ static bool init(void) {
 }
 
 enum {
-    ROUND = 1, /* rounding to integral values is one instruction: SSE4.1, or not x86 */
-    F16 = 2,   /* f16 <-> f32 conversion instructions */
-    SCALE = 4, /* AVX-512: x * 2^n with every corner case */
-    X86 = 8,   /* pairs of products of 16 bits, in every x86-64 */
-    VNNI = 16, /* four products of bytes, in registers of every length that there is */
-    VBMI = 32, /* bytes picked from two registers */
-    BF16 = 64  /* pairs of bf16, summed in f32 */
+    ROUND = 1,  /* rounding to integral values is one instruction: SSE4.1, or not x86 */
+    F16 = 2,    /* f16 <-> f32 conversion instructions */
+    SCALE = 4,  /* AVX-512: x * 2^n with every corner case */
+    X86 = 8,    /* pairs of products of 16 bits, in every x86-64 */
+    VNNI = 16,  /* four products of bytes, in registers of every length that there is */
+    VBMI = 32,  /* bytes picked from two registers */
+    BF16 = 64,  /* pairs of bf16, summed in f32 */
+    PACKS = 128 /* two registers of integers narrowed to one */
 };
 
 static bool has(const ash_target *target, const char *name) {
@@ -45,6 +47,9 @@ static unsigned features(const ash_target *target) {
     bool scale = has(target, "avx512f") && has(target, "avx512vl");
     return X86 | (round ? ROUND : 0u) | (f16 ? F16 : 0u) | (scale ? SCALE : 0u) |
            (target->dot4 == 1 ? VNNI : 0u) | (has(target, "avx512vbmi") ? VBMI : 0u) |
+           (has(target, target->vector_bytes == 64 ? "avx512bw" : "avx2") && target->vector_bytes >= 32
+                ? PACKS
+                : 0u) |
            (has(target, "avx512bf16") && has(target, "avx512vl") ? BF16 : 0u);
 }
 
@@ -261,6 +266,10 @@ static val add_pairs(ash_emit *e, val a, val b, val c) {
 
 static val dot2(ash_emit *e, val a, val b, val c) {
     return e->features & BF16 ? in_registers(e, add_pairs, a, b, c) : NULL;
+}
+
+static val to_bytes(ash_emit *e, val x, const ash_bytes_out *how) {
+    return e->features & PACKS ? ash_host__to_bytes(e, x, how) : NULL;
 }
 
 /* vpermps. */
@@ -506,6 +515,7 @@ const ash_code_target ash_code__host = {
     .or_nan = or_nan,
     .from_f16 = from_f16,
     .to_f16 = to_f16,
+    .to_bytes = to_bytes,
     .dot4 = dot4,
     .dot2 = dot2,
     .lookup = lookup,
