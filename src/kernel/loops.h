@@ -75,6 +75,7 @@ typedef struct ash_loops {
     bool turn_parts; /* squares that are there in part are turned, too, under masks */
     ash_kept kept[ASH_MAX_KEPT];
     unsigned n_kept, loop; /* the loop over the reduced axes that is being made */
+    bool kept_whole;       /* vectors that reach behind the row are kept whole: there is room */
     unsigned n_gathered;   /* 1: behind those that are kept, what is so where it is gathered */
 } ash_loops;
 
