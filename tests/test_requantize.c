@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Quantisation in fewer instructions: that forms (quanta.h) are the same byte for all operands, looked at
- * here by the definition; which formulas have which; and that lowered and compiled graphs with them are what
- * the evaluator says, for all pairs of bytes, and for numbers at ties, past all bounds, and none. */
+ * here by the definition; which formulas have which; and that lowered and compiled graphs with them are
+ * what the evaluator says, for all pairs of bytes, and for numbers at ties, past all bounds, and none. */
 #include <float.h>
 #include <math.h>
 

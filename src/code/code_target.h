@@ -13,8 +13,8 @@
 
 #include "emit.h"
 
-/* How bytes are made of f32: rounded to nearest, ties to even, if it `rounds`, or else without what is behind
- * the point, and then clamped to what u8 or i8 has, with `zero`, a byte or the negative of one, added in
+/* How bytes are made of f32: rounded to nearest, ties to even, if it `rounds`, or else without what is
+ * behind the point; then clamped to what u8 or i8 has, with `zero`, a byte or the negative of one, added in
  * between. Of a NaN 0. `small`: there are numbers below 2^22 alone. */
 typedef struct ash_bytes_out {
     ash_dtype to;

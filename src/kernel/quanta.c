@@ -63,7 +63,7 @@ static int32_t clamp_to(float x, int32_t zero, int32_t low, int32_t high) {
 
 /* --- of bytes --------------------------------------------------------------------------------------- */
 
-typedef struct proof {
+typedef struct proving {
     const ash_quanta *q;
     const ash_quanta_step *steps;
     unsigned of[ASH_QUANTA_STEPS];      /* the bytes that a step depends on, a set */
@@ -76,17 +76,15 @@ typedef struct proof {
     unsigned looked, complete; /* pairs near a tie, and times all, that a search has looked at */
     uint16_t close[CLOSE];     /* pairs, a * ALL + b */
     uint8_t want[ALL * ALL];   /* y less the least */
-    float d[ALL * ALL];        /* the dividend, if there is one */
-} proof;
+    float d[ALL * ALL];        /* the dividend, for a form that has it */
+} proving;
 
 /* Zeros, and what is neither so large nor so small that its product with another such is none. */
 static bool takes_all(const float *x) {
-    const uint32_t least = 0x0da24260, most = 0x7149f2ca; /* 1e-30, 1e30 */
-    uint32_t bits[ALL], bad = 0;
-    memcpy(bits, x, sizeof bits);
+    unsigned bad = 0;
     for (unsigned i = 0; i < ALL; i++) {
-        const uint32_t size = bits[i] & INT32_MAX;
-        bad |= (size != 0) & (size - least > most - least);
+        const float size = fabsf(x[i]);
+        bad |= !((size == 0) | ((size >= 1e-30f) & (size <= 1e30f)));
     }
     return !bad;
 }
@@ -98,7 +96,7 @@ static bool are_whole(const float *x) {
 }
 
 /* One step for all bytes that it depends on; of both, for one of the first. */
-static bool compute(proof *p, unsigned s, unsigned a) {
+static bool compute(proving *p, unsigned s, unsigned a) {
     const ash_quanta_step *step = &p->steps[s];
     float spread[2][ALL];
     const float *ins[2] = {p->value[s], p->value[s]};
@@ -121,10 +119,12 @@ static bool compute(proof *p, unsigned s, unsigned a) {
         ins[k] = spread[k];
     }
     apply_all((ash_quanta_op)step->op, out, ins[0], ins[1]);
-    return takes_all(out) && (!step->whole || are_whole(out));
+    /* sums of such numbers are normal ones, or 0 */
+    const bool sure = p->of[s] == 3 && step->op != ASH_QUANTA_MUL && step->op != ASH_QUANTA_DIV;
+    return (sure || takes_all(out)) && (!step->whole || are_whole(out));
 }
 
-static void depend(proof *p) {
+static void depend(proving *p) {
     for (unsigned s = 0; s < p->q->count; s++) {
         const ash_quanta_step *step = &p->steps[s];
         if (step->op == ASH_QUANTA_BYTE)
@@ -135,12 +135,12 @@ static void depend(proof *p) {
 }
 
 /* Bytes that the formula has; without a second one it is as if there was one that does not count. */
-static unsigned seconds(const proof *p) {
+static unsigned seconds(const proving *p) {
     return p->q->bytes == 2 ? ALL : 1;
 }
 
 /* All steps for one of the first byte; false: a number is out of bounds. */
-static bool compute_row(proof *p, unsigned a) {
+static bool compute_row(proving *p, unsigned a) {
     bool ok = true;
     for (unsigned s = 0; s < p->q->count && ok; s++)
         if (a == 0 || p->of[s] == 3) ok = compute(p, s, a);
@@ -148,14 +148,14 @@ static bool compute_row(proof *p, unsigned a) {
 }
 
 /* A step for one of the first byte, by the second; `room` where it does not depend on that. */
-static const float *row_of(const proof *p, unsigned s, unsigned a, float *room) {
+static const float *row_of(const proving *p, unsigned s, unsigned a, float *room) {
     if (p->of[s] & 2) return p->value[s];
     for (unsigned b = 0; b < ALL; b++) room[b] = p->value[s][a];
     return room;
 }
 
 /* The step that x is the quotient of, by a number, with numbers added to it. */
-static void find_dividend(proof *p) {
+static void find_dividend(proving *p) {
     unsigned s = p->q->count - 1;
     p->dividend = p->q->count, p->added = 0;
     for (;;) {
@@ -172,13 +172,13 @@ static void find_dividend(proof *p) {
 }
 
 /* Notes a pair that decides early. */
-static void note_close(proof *p, unsigned pair) {
+static void note_close(proving *p, unsigned pair) {
     if (p->n_close < CLOSE) p->close[p->n_close++] = (uint16_t)pair;
 }
 
 /* A row of x as y less the least, with its bounds; which of them are near a tie, and whether any is; false:
  * a number is too large. */
-static bool take_row(proof *p, const float *x, uint8_t *want, bool *close, bool *any) {
+static bool take_row(proving *p, const float *x, uint8_t *want, bool *close, bool *any) {
     const int32_t low = p->q->to == ASH_U8 ? 0 : -128, high = low + 255, zero = p->q->zero;
     int32_t least = p->low, most = p->high;
     unsigned large = 0, near_tie = 0;
@@ -195,22 +195,35 @@ static bool take_row(proof *p, const float *x, uint8_t *want, bool *close, bool 
     return !large;
 }
 
-/* All of y, the pairs near a tie, and the dividends. */
-static bool compute_all(proof *p) {
-    const ash_quanta *q = p->q;
-    float room[2][ALL];
+/* All of y, and the pairs near a tie. */
+static bool compute_pairs(proving *p) {
+    float room[ALL];
     bool close[ALL], any;
-    p->low = INT32_MAX, p->high = INT32_MIN;
     for (unsigned a = 0; a < ALL; a++) {
         if (!compute_row(p, a) ||
-            !take_row(p, row_of(p, q->count - 1, a, room[0]), p->want + a * ALL, close, &any))
+            !take_row(p, row_of(p, p->q->count - 1, a, room), p->want + a * ALL, close, &any))
             return false;
-        if (p->dividend < q->count)
-            memcpy(p->d + a * ALL, row_of(p, p->dividend, a, room[1]), ALL * sizeof *p->d);
-        for (unsigned b = 0; any && b < seconds(p); b++)
+        for (unsigned b = 0; any && b < ALL; b++)
             if (close[b]) note_close(p, a * ALL + b);
     }
     return true;
+}
+
+/* The same of one byte, in the places of pairs with the first other one. */
+static bool compute_bytes(proving *p) {
+    uint8_t want[ALL];
+    bool close[ALL], any;
+    if (!compute_row(p, 0) || !take_row(p, p->value[p->q->count - 1], want, close, &any)) return false;
+    for (unsigned a = 0; a < ALL; a++) {
+        p->want[a * ALL] = want[a];
+        if (close[a]) note_close(p, a * ALL);
+    }
+    return true;
+}
+
+static bool compute_all(proving *p) {
+    p->low = INT32_MAX, p->high = INT32_MIN;
+    return p->q->bytes == 2 ? compute_pairs(p) : compute_bytes(p);
 }
 
 /* The parts of a form x = first[a] line[b] + added, where that is what it is. */
@@ -224,7 +237,7 @@ static float line_of(const ash_quanta_form *f, const ash_quanta *q, unsigned b) 
 }
 
 /* x of the form for a pair. */
-static float x_of(const proof *p, const ash_quanta_form *f, unsigned a, unsigned b) {
+static float x_of(const proving *p, const ash_quanta_form *f, unsigned a, unsigned b) {
     switch (f->kind) {
     case ASH_QUANTA_PLANE: return fmaf(first_of(f, p->q, a), f->p[0], line_of(f, p->q, b));
     case ASH_QUANTA_PRODUCT: return fmaf(first_of(f, p->q, a), line_of(f, p->q, b), f->p[3]);
@@ -232,15 +245,15 @@ static float x_of(const proof *p, const ash_quanta_form *f, unsigned a, unsigned
     }
 }
 
-static bool is_same(const proof *p, const ash_quanta_form *f, unsigned pair) {
+static bool is_same(const proving *p, const ash_quanta_form *f, unsigned pair) {
     const int32_t low = p->q->to == ASH_U8 ? 0 : -128;
     const float x = x_of(p, f, pair / ALL, pair % ALL);
     return fabsf(x) < MOST && clamp_to(x, f->zero, f->low, f->high) == low + p->want[pair];
 }
 
-/* A row of x as the form has it but for roundings, which are less than NEAR of what is no larger than ROUGH:
- * whether all bytes are the same, and nothing is near a tie. */
-static bool is_far_row(const proof *p, const ash_quanta_form *f, const float *line, unsigned a) {
+/* A row of x as the form has it but for roundings, which are less than NEAR of what is no larger than
+ * ROUGH: whether all bytes are the same, and nothing is near a tie. */
+static bool is_far_row(const proving *p, const ash_quanta_form *f, const float *line, unsigned a) {
     const float first = first_of(f, p->q, a), start = first * f->p[0], *d = p->d + a * ALL;
     const uint8_t *want = p->want + a * ALL;
     const int32_t least = p->q->to == ASH_U8 ? 0 : -128;
@@ -263,7 +276,7 @@ static bool is_far_row(const proof *p, const ash_quanta_form *f, const float *li
 }
 
 /* The same for all of one of the first byte. */
-static bool is_same_row(proof *p, const ash_quanta_form *f, const float *line, unsigned a) {
+static bool is_same_row(proving *p, const ash_quanta_form *f, const float *line, unsigned a) {
     if (p->q->bytes == 2 && p->rough && is_far_row(p, f, line, a)) return true;
     for (unsigned b = 0; b < seconds(p); b++) {
         if (is_same(p, f, a * ALL + b)) continue;
@@ -274,7 +287,7 @@ static bool is_same_row(proof *p, const ash_quanta_form *f, const float *line, u
 }
 
 /* Whether no number on the way to x is large. */
-static bool is_rough(const proof *p, const ash_quanta_form *f) {
+static bool is_rough(const proving *p, const ash_quanta_form *f) {
     const float *x = f->p;
     if (f->kind == ASH_QUANTA_PLANE) return ALL * (fabsf(x[0]) + fabsf(x[1])) + fabsf(x[2]) < ROUGH;
     if (f->kind == ASH_QUANTA_PRODUCT)
@@ -284,7 +297,7 @@ static bool is_rough(const proof *p, const ash_quanta_form *f) {
 
 /* Whether the form is the same for all; those near a tie first, of which the one that is not comes to the
  * front. */
-static bool is_proven(proof *p, const ash_quanta_form *f) {
+static bool is_proven(proving *p, const ash_quanta_form *f) {
     for (unsigned i = 0; i < p->n_close; i++, p->looked++) {
         if (is_same(p, f, p->close[i])) continue;
         const uint16_t pair = p->close[i];
@@ -305,7 +318,7 @@ static uint32_t draw(uint32_t *state) {
 }
 
 /* Tries coefficients around these; those that are factors are moved by floats. */
-static bool search(proof *p, ash_quanta_form *form, const double *nominal, unsigned count,
+static bool search(proving *p, ash_quanta_form *form, const double *nominal, unsigned count,
                    unsigned factors) {
     uint32_t state = 0x9e3779b9u;
     p->looked = p->complete = 0;
@@ -343,7 +356,7 @@ static double exact(const ash_quanta *q, const double *bytes) {
 
 /* The same with the zero point in what is added, number `last`, or else behind the rounding: ties go to
  * the even neighbour, which an odd zero point makes the other one. */
-static bool search_both(proof *p, ash_quanta_form *form, double *nominal, unsigned count,
+static bool search_both(proving *p, ash_quanta_form *form, double *nominal, unsigned count,
                         unsigned factors) {
     nominal[count - 1] += p->q->zero;
     form->zero = 0;
@@ -353,7 +366,7 @@ static bool search_both(proof *p, ash_quanta_form *form, double *nominal, unsign
     return p->q->zero % 2 && search(p, form, nominal, count, factors);
 }
 
-static bool search_plane(proof *p, ash_quanta_form *form) {
+static bool search_plane(proving *p, ash_quanta_form *form) {
     const double none = exact(p->q, (double[]){0, 0}), a = (exact(p->q, (double[]){256, 0}) - none) / 256,
                  b = (exact(p->q, (double[]){0, 256}) - none) / 256,
                  ab = (exact(p->q, (double[]){256, 256}) - none) / 65536 - a / 256 - b / 256;
@@ -368,8 +381,13 @@ static bool search_plane(proof *p, ash_quanta_form *form) {
     return search_both(p, form, (double[]){zero, ab, a, none + zero * a}, 4, 6);
 }
 
-static bool search_dividend(proof *p, ash_quanta_form *form) {
+static bool search_dividend(proving *p, ash_quanta_form *form) {
     if (p->dividend == p->q->count) return false;
+    float room[ALL];
+    for (unsigned a = 0; a < ALL; a++) {
+        compute_row(p, a);
+        memcpy(p->d + a * ALL, row_of(p, p->dividend, a, room), sizeof room);
+    }
     const ash_quanta_step *step = p->steps; /* the one that divides has it as its first operand */
     unsigned s = p->q->count - 1;
     while (step[s].op != ASH_QUANTA_DIV) s = (unsigned)step[s].a;
@@ -379,7 +397,7 @@ static bool search_dividend(proof *p, ash_quanta_form *form) {
 
 /* Leaves out bounds that the form has by itself: its extremes are at the corners. Those of a dividend are
  * not looked for. */
-static void leave_out_bounds(const proof *p, ash_quanta_form *f) {
+static void leave_out_bounds(const proving *p, ash_quanta_form *f) {
     const int32_t least = p->q->to == ASH_U8 ? 0 : -128;
     const bool corners = f->kind != ASH_QUANTA_DIVIDEND;
     bool below = !corners, above = !corners;
@@ -392,7 +410,7 @@ static void leave_out_bounds(const proof *p, ash_quanta_form *f) {
     if (!above) f->high = least + 255;
 }
 
-static void find_of_bytes(proof *p, ash_quanta_form *out) {
+static void find_of_bytes(proving *p, ash_quanta_form *out) {
     p->steps = p->q->steps;
     depend(p);
     find_dividend(p);
@@ -458,28 +476,48 @@ static bool is_staircase(const ash_quanta *q, ash_quanta_form *form) {
     return form->p[1] > 0; /* of infinity it would be a NaN, and c is a power of two */
 }
 
+static const int64_t INFINITE = 0x7f800000; /* its place */
+
+static int64_t place_of(float x) {
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits < 0 ? (int64_t)INT32_MIN - bits : bits;
+}
+
+/* The place of the first number that makes at least y, which the last one does and the first one does not:
+ * sought from a guess on. */
+static int64_t first_with(const ash_quanta *q, int32_t y, int32_t low, int64_t guess) {
+    int64_t below = guess, from = guess;
+    for (int64_t by = 1; below > -INFINITE && result(q, NULL, nth((int32_t)below), low) >= y; by *= 2)
+        from = below, below = ASH_MAX(below - by, -INFINITE);
+    for (int64_t by = 1; from < INFINITE && result(q, NULL, nth((int32_t)from), low) < y; by *= 2)
+        below = from, from = ASH_MIN(from + by, INFINITE);
+    while (from - below > 1) {
+        const int64_t middle = below + (from - below) / 2;
+        if (result(q, NULL, nth((int32_t)middle), low) >= y)
+            from = middle;
+        else
+            below = middle;
+    }
+    return from;
+}
+
 static void find_quotient(const ash_quanta *q, ash_quanta_form *out) {
-    const int32_t infinite = 0x7f800000;
     ash_quanta_form form;
     if (!is_staircase(q, &form)) return;
     const int32_t low = form.low;
-    for (int sign = -1; sign <= 1; sign++) {
-        const float x = nth(sign * infinite);
+    const float c = q->steps[q->steps[form.at].b].number;
+    for (int64_t sign = -1; sign <= 1; sign++) {
+        const float x = nth((int32_t)(sign * INFINITE));
         if (result(q, NULL, x, low) != result(q, &form, x, low)) return;
     }
+    int64_t from = 0;
     for (int32_t y = low + 1; y <= form.high; y++) {
-        int64_t below = -(int64_t)infinite, from = infinite; /* y is reached behind the one, by the other */
-        if (result(q, NULL, nth((int32_t)below), low) >= y || result(q, NULL, nth((int32_t)from), low) < y)
-            continue; /* never, or always; that is so in both forms, by their ends */
-        while (from - below > 1) {
-            const int64_t middle = below + (from - below) / 2;
-            if (result(q, NULL, nth((int32_t)middle), low) >= y)
-                from = middle;
-            else
-                below = middle;
-        }
+        if (result(q, NULL, -INFINITY, low) >= y || result(q, NULL, INFINITY, low) < y)
+            continue; /* always, or never; that is so in both forms, by their ends */
+        from = first_with(q, y, low, place_of(nth((int32_t)from) + c));
         if (result(q, &form, nth((int32_t)from), low) < y ||
-            result(q, &form, nth((int32_t)below), low) >= y)
+            result(q, &form, nth((int32_t)(from - 1)), low) >= y)
             return;
     }
     *out = form;
@@ -491,7 +529,7 @@ bool ash_quanta__find(const ash_allocator *allocator, const ash_quanta *q, ash_q
         find_quotient(q, out);
         return true;
     }
-    proof *p = ash_mem_alloc(allocator, 1, sizeof *p);
+    proving *p = ash_mem_alloc(allocator, 1, sizeof *p);
     if (!p) return false;
     p->q = q, p->n_close = 0;
     find_of_bytes(p, out);

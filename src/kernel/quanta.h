@@ -88,8 +88,8 @@ typedef struct ash_quanta_known {
     unsigned next;
 } ash_quanta_known;
 
-/* Finds a form, or NONE; false: not enough memory. For targets with fused multiply-adds. A matter of less than a
- * millisecond. */
+/* Finds a form, or NONE; false: not enough memory. For targets with fused multiply-adds. A matter of less
+ * than a millisecond. */
 bool ash_quanta__find(const ash_allocator *allocator, const ash_quanta *q, ash_quanta_form *out);
 
 #endif

@@ -5,8 +5,8 @@
  *
  * x is taken apart as far as its formula is of numbers and at most two bytes, else as far as the quotient
  * that it is made of, and where there is a form of it (quanta.h), that is computed in its place: two
- * multiply-adds for the sum or product of two bytes, a multiplication and a multiply-add for a division. The
- * results keep their bits. A cast of what is small says so (ash_inst.unroll), and what is left without use
+ * multiply-adds for a sum or product of two bytes, a multiplication and a multiply-add for a division.
+ * Results keep their bits. A cast of what is small says so (ash_inst.unroll), and what is left without use
  * goes.
  *
  * Before nests that are alike but for numbers become one (share.c): what a form has of them are factors,
@@ -265,22 +265,22 @@ static void find_used(const requantize *r, bool *used) {
 }
 
 /* The nest that is written, with its instructions by those of the old one. */
-typedef struct writing {
+typedef struct rewriting {
     ash_nest *to;
     const ash_ref *map;
     unsigned lanes;
-} writing;
+} rewriting;
 
-static ash_ref number(const writing *w, double value, unsigned lanes) {
+static ash_ref number(const rewriting *w, double value, unsigned lanes) {
     return ash_nest_splat(w->to, ash_nest_float(w->to, ASH_F32, value), lanes);
 }
 
-static ash_ref real(const writing *w, ash_ref byte) {
+static ash_ref real(const rewriting *w, ash_ref byte) {
     return ash_nest_cast(w->to, ASH_F32, ash_nest_cast(w->to, ASH_I32, w->map[byte]));
 }
 
 /* p[0] times the second byte and p[1], in all lanes; without one that is a number. */
-static ash_ref line_of(const writing *w, ash_ref byte, const float *p) {
+static ash_ref line_of(const rewriting *w, ash_ref byte, const float *p) {
     if (byte == ASH_NO_REF) return number(w, (double)p[1], w->lanes);
     ash_ref b = real(w, byte);
     const unsigned lanes = ash_nest_at(w->to, b)->lanes;
@@ -288,7 +288,7 @@ static ash_ref line_of(const writing *w, ash_ref byte, const float *p) {
     return lanes == w->lanes ? b : ash_nest_splat(w->to, b, w->lanes);
 }
 
-static ash_ref write_x(const writing *w, const requantize *r, const found *f) {
+static ash_ref write_x(const rewriting *w, const requantize *r, const found *f) {
     const float *p = f->form.p;
     ash_nest *to = w->to;
     ash_ref x;
@@ -317,7 +317,7 @@ static ash_ref write_x(const writing *w, const requantize *r, const found *f) {
 }
 
 /* y within bounds of its own; on GPUs, which have no vectors of bytes, before it is a byte. */
-static ash_ref write_bounds(const writing *w, ash_ref y, const found *f, ash_dtype to, bool of_bytes) {
+static ash_ref write_bounds(const rewriting *w, ash_ref y, const found *f, ash_dtype to, bool of_bytes) {
     const int32_t least = to == ASH_I8 ? -128 : 0;
     const int32_t bounds[] = {f->form.low, f->form.high}, none[] = {least, least + 255};
     for (unsigned i = 0; i < ASH_COUNT(bounds); i++) {
@@ -329,7 +329,7 @@ static ash_ref write_bounds(const writing *w, ash_ref y, const found *f, ash_dty
     return y;
 }
 
-static ash_ref write_byte(const writing *w, const requantize *r, const found *f) {
+static ash_ref write_byte(const rewriting *w, const requantize *r, const found *f) {
     const ash_dtype to = (ash_dtype)inst_of(r->nest, f->cast)->dtype;
     const bool of_bytes = r->target->kind == ASH_TARGET_CPU;
     ash_ref y = ash_nest_unary(w->to, ASH_OP_ROUND, write_x(w, r, f));
@@ -351,7 +351,7 @@ static void rewrite(const requantize *r, const bool *used, ash_ref *map, ash_nes
         const found *f = next < r->all.len && r->all.at[next].cast == ref ? &r->all.at[next++] : NULL;
         map[ref] = ASH_NO_REF;
         if (!used[ref]) continue;
-        const writing w = {to, map, inst.lanes};
+        const rewriting w = {to, map, inst.lanes};
         if (f) {
             map[ref] = write_byte(&w, r, f);
             continue;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* f32 to bytes by instructions of x86. */
 #ifndef ASH_HOST_BYTES_H
 #define ASH_HOST_BYTES_H
 
