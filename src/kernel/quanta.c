@@ -8,8 +8,8 @@
 enum {
     ALL = 256,         /* bytes */
     CLOSE = 1024,      /* pairs near a tie that are looked at first, at most */
-    TRIALS = 1024,     /* coefficients that are tried */
-    LOOKS = 16384,     /* at pairs near a tie, in a search */
+    TRIALS = 256,      /* coefficients that are tried */
+    LOOKS = 2048,      /* at pairs near a tie, in a search */
     COMPLETE = 4,      /* trials that are compared for all pairs */
     NEIGHBOURS = 4,    /* how many floats a coefficient is moved, either way */
     FIRST_NEAREST = 64 /* trials with the next ones alone */
