@@ -269,6 +269,26 @@ static void test_results_along_rows(void **state) {
     assert_int_equal(compare(g, ash_reshape(g, y, (int64_t[]){2, 12, 8, 4}, 4), 1e-5).steps, 2);
 }
 
+/* Other orders of elements: squares that are there in part are loaded and stored under masks, neither
+ * gathered nor scattered; bytes have masks in vectors of 64 bytes alone. */
+static void test_squares_in_part(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {2, 3, 5, 7, 9, 12, 15, 17, 20, 31, 33};
+    static const ash_dtype dtypes[] = {ASH_F32, ASH_U8, ASH_F64};
+    for (size_t i = 0; i < ASH_COUNT(sizes) * ASH_COUNT(sizes); i++) {
+        const int64_t rows = sizes[i / ASH_COUNT(sizes)], columns = sizes[i % ASH_COUNT(sizes)];
+        const ash_type type = {
+            .dtype = dtypes[i % ASH_COUNT(dtypes)], .rank = 3, .dims = {3, rows, columns}};
+        ash_graph *g = new_graph();
+        ash_value x = ash_graph_input(g, "x", &type);
+        const seen s = compare(g, ash_transpose(g, x, (int64_t[]){0, 2, 1}), 1e-7);
+        if (rows > 1 && columns > 5) assert_int_equal(s.gathers + s.scatters, 0);
+    }
+    ash_graph *g = new_graph(); /* an operand in the result's order, which may take its place */
+    ash_value x = ash_transpose(g, INPUT(g, "x", 13, 27), (int64_t[]){1, 0});
+    assert_int_equal(compare(g, ash_add(g, x, ash_relu(g, INPUT(g, "z", 27, 13))), 1e-6).gathers, 0);
+}
+
 /* --- windows ----------------------------------------------------------------------------------------- */
 
 typedef struct shape {
@@ -726,6 +746,7 @@ int main(void) {
         cmocka_unit_test(test_rows_of_transposed),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_results_along_rows),
+        cmocka_unit_test(test_squares_in_part),
         cmocka_unit_test(test_blocks_are_turned),
         cmocka_unit_test(test_runs_in_turn),
         cmocka_unit_test(test_columns),

@@ -345,7 +345,7 @@ static void where_it_pays(void **state) {
     static const struct {
         int64_t c, o, rows, columns, tile;
     } rows[] = {{64, 64, 56, 56, 4},  {256, 256, 14, 14, 4}, {96, 208, 14, 14, 4}, {512, 512, 7, 7, 0},
-                {3, 64, 224, 224, 0}, {8, 8, 40, 40, 0},     {64, 64, 2, 2, 0}};
+                {3, 64, 224, 224, 0}, {8, 8, 40, 40, 4},     {8, 8, 6, 6, 0},      {64, 64, 2, 2, 0}};
     for (size_t i = 0; i < ASH_COUNT(rows); i++) {
         restart(f);
         ash_value x = INPUT(f, "x", ASH_F32, 1, rows[i].c, rows[i].rows, rows[i].columns);
