@@ -12,110 +12,6 @@
 
 enum { UNROLL = 4 }; /* elements, or vectors, that a thread of a block asks for at once */
 
-ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part) {
-    ash_nest *n = &k->nest;
-    const ash_node *node = &k->graph->nodes.at[k->group->root];
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    *r = (ash_rows){.k = k,
-                    .node = node,
-                    .rank = in->rank,
-                    .axis = (unsigned)ash_node_int(node, ASH_ATTR_AXIS),
-                    .threads = k->nest.threads};
-    r->count = in->dims[r->axis];
-    ash_dim total = parts;
-    for (unsigned d = 0; d < in->rank; d++) {
-        if (d != r->axis && d < dims) total = ash_kern_product(k, total, in->dims[d]);
-        ash_sym sym = ash_kern_sym(k, in->dims[d]);
-        r->idx[d] = ash_ix_sym(&k->ixs, sym);
-        if (d == r->axis) r->step = sym;
-    }
-    ash_ref first = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
-    ash_ref number = r->number = ash_nest_loop(n, first, end, 1, 1);
-    if (part) {
-        ash_ref count = ash_kern_dim(k, parts);
-        *part = ash_nest_imod(n, number, count);
-        number = ash_nest_idiv(n, number, count);
-    }
-    for (unsigned d = dims; d-- > 0;) {
-        if (d == r->axis) continue;
-        ash_ref extent = ash_kern_dim(k, in->dims[d]);
-        ash_kern_set_sym(k, r->step - r->axis + d, ash_nest_imod(n, number, extent));
-        number = ash_nest_idiv(n, number, extent);
-    }
-    return total;
-}
-
-/* Runs `body` at each position of the other axes: for vectors of neighbours where the last axis is one of
- * them. */
-typedef void (*rows_body)(ash_rows *r);
-
-static void call_body(ash_loops *l, void *arg) {
-    ash_rows *r = arg;
-    (void)l;
-    size_t mark = ash_kern_mark(r->k);
-    r->body(r);
-    ash_kern_forget(r->k, mark);
-}
-
-/* Lanes for a last axis: no more than it fills, or where there are masks the fewest that take all of it. */
-static unsigned lanes_for(const ash_kern *k, ash_dtype dtype, ash_dim extent) {
-    const int64_t most = ash_kern_max(k, extent);
-    const bool masked = ash_target__masks(k->low->target, 1);
-    unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(dtype));
-    while (lanes > 1 && (masked ? lanes / 2 >= most : lanes > most)) lanes /= 2;
-    return lanes;
-}
-
-static ash_dim run_rows(ash_rows *r, ash_kern *k, rows_body body) {
-    enum { LEAST = 4 }; /* lanes that are worth a vector */
-    const ash_costs *c = &k->low->target->costs;
-    const int64_t part_size = c->chunk_scan_elements;
-    const ash_node *node = &k->graph->nodes.at[k->group->root];
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
-    ash_dim extent = in->rank ? in->dims[in->rank - 1] : 1;
-    const unsigned full = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype))),
-                   lanes = lanes_for(k, ash_kern_dtype(in->dtype), extent);
-    if (k->nest.threads || (unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1 == in->rank || lanes < 2 ||
-        lanes < ASH_MIN(full, (unsigned)LEAST)) {
-        ash_dim total = ash_rows_begin(r, k, in->rank, 1, NULL);
-        body(r);
-        ash_nest_end(&k->nest);
-        return total;
-    }
-    ash_nest *n = &k->nest;
-    ash_ref part, size = ash_nest_index(n, part_size);
-    ash_dim total = ash_rows_begin(r, k, in->rank - 1, ash_kern_ceil_div(k, extent, part_size), &part);
-    unsigned most = (unsigned)c->scan_vectors * lanes,
-             wide = ash_kern_max(k, extent) >= most ? most : lanes;
-    ash_loops l = {.k = k,
-                   .lanes = ASH_MIN(wide, (unsigned)part_size),
-                   .narrow = lanes,
-                   .masked = ash_target__masks(k->low->target, 1)};
-    ash_axis last = {.sym = r->step - r->axis + in->rank - 1, .extent = extent};
-    ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
-    ash_ref to =
-        ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, extent));
-    r->body = body;
-    ash_loops__vector(&l, &last, from, to, ash_dim_is_const(extent) && extent % l.lanes == 0,
-                      &(ash_loops_inner){.body = call_body, .arg = r});
-    ash_nest_end(n);
-    return total;
-}
-
-static bool is_float(const ash_nest *n, ash_ref x) {
-    return !n->failed && ash_dtype_is_float((ash_dtype)ash_nest_at(n, x)->dtype);
-}
-
-ash_ref ash_rows_precedes(ash_kern *k, bool largest, bool nan_first, ash_ref a, ash_ref b) {
-    ash_nest *n = &k->nest;
-    ash_ref low = largest ? b : a, high = largest ? a : b;
-    if (!is_float(n, a)) return ash_nest_binary(n, ASH_OP_LT, low, high);
-    /* what is not "the other way or equal" has a NaN in it, or is right */
-    ash_ref not_after = ash_nest_unary(n, ASH_OP_NOT, ash_nest_binary(n, ASH_OP_LE, high, low));
-    ash_ref number = nan_first ? b : a;
-    return ash_nest_binary(n, ASH_OP_AND, not_after, ash_nest_binary(n, ASH_OP_EQ, number, number));
-}
-
 /* --- argument of an extremum ---------------------------------------------------------------------- */
 
 /* The extremum so far and where it was; `last`: of equal ones the last. A NaN is the extremum, as it is the
@@ -206,7 +102,21 @@ static void extremum_at_once(ash_rows *r, extremum *e, unsigned lanes) {
     e->at = ash_nest_cell(n, ash_nest_hreduce(n, e->last ? ASH_OP_MAX : ASH_OP_MIN, places));
 }
 
-/* The same one lane after the other, where each shuffle is a few instructions. */
+/* Offers an extremum of other elements, and its place. */
+static void offer_found(const extremum *e, ash_ref x, ash_ref at) {
+    ash_kern *k = e->k;
+    ash_nest *n = &k->nest;
+    ash_ref held = ash_nest_get(n, e->best), held_at = ash_nest_get(n, e->at);
+    ash_ref before = ash_rows_precedes(k, e->max, true, x, held),
+            after = ash_rows_precedes(k, e->max, true, held, x);
+    ash_ref order = ash_nest_binary(n, ASH_OP_LT, e->last ? held_at : at, e->last ? at : held_at);
+    ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
+    ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
+    ash_nest_set(n, e->best, ash_nest_select(n, better, x, held));
+    ash_nest_set(n, e->at, ash_nest_select(n, better, at, held_at));
+}
+
+/* The extremum of the lanes one after the other, where each shuffle is a few instructions. */
 static void extremum_of_lanes(ash_rows *r, extremum *e, unsigned lanes) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
@@ -215,17 +125,8 @@ static void extremum_of_lanes(ash_rows *r, extremum *e, unsigned lanes) {
     k->lanes = 1;
     e->best = ash_nest_cell(n, ash_nest_extract(n, all, 0));
     e->at = ash_nest_cell(n, ash_nest_extract(n, places, 0));
-    for (unsigned i = 1; i < lanes; i++) {
-        ash_ref x = ash_nest_extract(n, all, i), at = ash_nest_extract(n, places, i);
-        ash_ref held = ash_nest_get(n, e->best), held_at = ash_nest_get(n, e->at);
-        ash_ref before = ash_rows_precedes(k, e->max, true, x, held),
-                after = ash_rows_precedes(k, e->max, true, held, x);
-        ash_ref order = ash_nest_binary(n, ASH_OP_LT, e->last ? held_at : at, e->last ? at : held_at);
-        ash_ref tie = ash_nest_binary(n, ASH_OP_AND, ash_nest_unary(n, ASH_OP_NOT, after), order);
-        ash_ref better = ash_nest_binary(n, ASH_OP_OR, before, tie);
-        ash_nest_set(n, e->best, ash_nest_select(n, better, x, held));
-        ash_nest_set(n, e->at, ash_nest_select(n, better, at, held_at));
-    }
+    for (unsigned i = 1; i < lanes; i++)
+        offer_found(e, ash_nest_extract(n, all, i), ash_nest_extract(n, places, i));
 }
 
 /* Each lane finds the extremum of every so many elements; then the lanes are compared. Where vectors do not
@@ -303,14 +204,13 @@ static parts parts_of(ash_kern *k, bool write) {
 
 bool ash_rows__lower_parts(ash_kern *k, ash_dim *chunks) {
     const int64_t size = ash_rows__part(k);
-    const ash_type *in = ash_graph__type(k->graph, k->graph->nodes.at[k->group->root].ins[0]);
     ash_nest *n = &k->nest;
     ash_rows r;
     ash_ref part, best, at;
     if (!size) return false;
     k->nest.threads = ASH_GPU_PLACES_THREADS;
     const parts f = parts_of(k, true);
-    *chunks = ash_rows_begin(&r, k, in->rank, f.each, &part);
+    *chunks = ash_rows_begin(&r, k, f.each, &part);
     ash_ref first = ash_nest_binary(n, ASH_OP_MUL, part, ash_nest_index(n, size));
     ash_ref end = ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, size));
     find_together(&r, first, ash_nest_binary(n, ASH_OP_MIN, end, ash_kern_dim(k, r.count)), &best, &at);
@@ -330,7 +230,7 @@ static ash_dim argreduce_parts(ash_kern *k) {
     ash_rows r;
     k->nest.threads = ASH_GPU_PLACES_THREADS;
     const parts f = parts_of(k, false);
-    const ash_dim rows = ash_rows_begin(&r, k, ash_graph__type(k->graph, node->ins[0])->rank, 1, NULL);
+    const ash_dim rows = ash_rows_begin(&r, k, 1, NULL);
     ash_ref each = ash_kern_dim(k, f.each), first = ash_nest_binary(n, ASH_OP_MUL, r.number, each);
     const extremum e = {k, node->op == ASH_OP_ARGMAX, ash_node_int(node, ASH_ATTR_LAST),
                         ash_nest_cell(n, ash_nest_load(n, f.values, first, 1, ASH_NO_REF)),
@@ -346,11 +246,47 @@ static ash_dim argreduce_parts(ash_kern *k) {
     return rows;
 }
 
-/* Whether the elements of a row lie side by side: behind its axis there are none but of one element. */
-static bool is_innermost(const ash_rows *r, const ash_type *in) {
-    unsigned d = r->axis + 1;
-    while (d < r->rank && in->dims[d] == 1) d++;
-    return d == r->rank;
+/* Extrema of every so many elements of rows that are neighbours, which a step waits for the one before it
+ * of: as many as make registers enough with what the rows have. */
+enum { MAX_CHAINS = 8 };
+
+static unsigned chains_of(const ash_rows *r) {
+    const ash_kern *k = r->k;
+    const ash_target *target = k->low->target;
+    const ash_type *in = ash_graph__type(k->graph, r->node->ins[0]);
+    const unsigned lanes = ash_target_lanes(target, ash_dtype_size(ash_kern_dtype(in->dtype)));
+    const unsigned registers = ASH_MAX(k->lanes / ASH_MAX(lanes, 1u), 1u);
+    const unsigned chains = ASH_MIN((unsigned)target->costs.scan_vectors / registers, (unsigned)MAX_CHAINS);
+    if (target->kind != ASH_TARGET_CPU || ash_rows__is_innermost(r)) return 1;
+    return chains > 1 && ash_kern_max(k, r->count) >= 2 * (int64_t)chains ? chains : 1;
+}
+
+/* Offers the elements in front of the one that is returned, in chains which come together in the end. */
+static ash_ref extremum_in_chains(ash_rows *r, const extremum *e, unsigned chains) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    extremum all[MAX_CHAINS] = {*e};
+    for (unsigned c = 1; c < chains; c++) {
+        all[c] = *e;
+        all[c].best = ash_nest_cell(n, ash_nest_get(n, e->best));
+        all[c].at = ash_nest_cell(n, ash_nest_get(n, e->at));
+    }
+    ash_ref step = ash_nest_index(n, chains), count = ash_kern_dim(k, r->count);
+    ash_ref end = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
+    const size_t mark = ash_kern_mark(k);
+    ash_ref first = ash_kern_loop(k, r->step, ash_nest_index(n, 0), end, chains, 1);
+    for (unsigned c = 0; c < chains; c++) {
+        const size_t inner = ash_kern_mark(k);
+        ash_ref i = c ? ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, c)) : first;
+        ash_kern_set_sym(k, r->step, i);
+        offer(&all[c], ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx)), place(r, i));
+        ash_kern_forget(k, inner);
+    }
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    for (unsigned c = 1; c < chains; c++)
+        offer_found(e, ash_nest_get(n, all[c].best), ash_nest_get(n, all[c].at));
+    return end;
 }
 
 enum { FEW = 4, WIDE = 8 /* lanes */ };
@@ -370,7 +306,7 @@ static void argreduce_body(ash_rows *r) {
         argreduce_together(r);
         return;
     }
-    if (k->lanes == 1 && is_innermost(r, in) && lanes > 1 && ash_kern_max(k, r->count) >= least) {
+    if (k->lanes == 1 && ash_rows__is_innermost(r) && lanes > 1 && ash_kern_max(k, r->count) >= least) {
         size_t mark = ash_kern_mark(k);
         ash_ref enough = ash_nest_binary(n, ASH_OP_LE, ash_nest_index(n, least), ash_kern_dim(k, r->count));
         if (open) ash_nest_if(n, enough);
@@ -380,8 +316,10 @@ static void argreduce_body(ash_rows *r) {
         ash_nest_else(n);
         opened = true;
     }
+    const unsigned chains = chains_of(r);
     extremum e = extremum_begin(r, ash_nest_index(n, 0));
-    extremum_run(r, &e, ash_nest_index(n, 1), ash_kern_dim(k, r->count), 1);
+    ash_ref from = chains > 1 ? extremum_in_chains(r, &e, chains) : ash_nest_index(n, 1);
+    extremum_run(r, &e, from, ash_kern_dim(k, r->count), 1);
     extremum_store(r, ash_nest_get(n, e.at));
     if (opened) ash_nest_end(n);
 }
@@ -524,18 +462,74 @@ static void emit_updates(ash_scattered *s, unsigned dims) {
     close_loops(s->k, dims, mark);
 }
 
-static void emit_columns(ash_loops *l, void *arg) {
-    ash_scattered *s = arg;
-    emit_updates(s, ash_graph__type(l->k->graph, s->node->ins[2])->rank - 1);
+/* Whole rows that are updated, whose dims lie behind those that number the updates: the last ones of them
+ * are merged, as far as all addresses are linear in what they make. */
+typedef struct columns {
+    ash_scattered *s;
+    unsigned first; /* of the merged dims of the updates */
+    ash_axis axis;
+} columns;
+
+/* The updates' index along dims from `first` on, merged to the axis. */
+static void merge_columns(ash_kern *k, const ash_node *node, columns *c, ash_ix *idx) {
+    const ash_type *updates = ash_graph__type(k->graph, node->ins[2]);
+    ash_dim extent = 1;
+    for (unsigned d = c->first; d < updates->rank; d++)
+        extent = ash_kern_product(k, extent, updates->dims[d]);
+    c->axis = (ash_axis){.sym = ash_kern_sym(k, extent), .extent = extent};
+    ash_ix rest = ash_ix_sym(&k->ixs, c->axis.sym);
+    for (unsigned d = updates->rank; d-- > c->first;) {
+        idx[d] = d == c->first ? rest : ash_ix_mod(&k->ixs, rest, updates->dims[d]);
+        rest = ash_ix_div(&k->ixs, rest, updates->dims[d]);
+    }
 }
 
-/* Where whole rows are updated, the last coordinate of an update is its own in the result, so that columns
- * are independent: vectors of them, and chunks. */
-static ash_dim lower_columns(ash_scattered *s, ash_dim extent, unsigned lanes) {
+/* Whether that is so from a dim on. */
+static bool columns_merge(const ash_scattered *s, unsigned first) {
+    const ash_type *indices = ash_graph__type(s->k->graph, s->node->ins[1]),
+                   *updates = ash_graph__type(s->k->graph, s->node->ins[2]);
+    const unsigned outer = indices->rank - 1, depth = (unsigned)indices->dims[outer];
+    columns c = {.first = first};
+    ash_kern dry;
+    ash_ix idx[ASH_MAX_RANK] = {0}, to[ASH_MAX_RANK] = {0};
+    ash_kern_init(&dry, s->k->low, s->k->group_id);
+    dry.collecting = true;
+    for (unsigned d = 0; d < first; d++)
+        idx[d] = ash_ix_sym(&dry.ixs, ash_kern_sym(&dry, updates->dims[d]));
+    merge_columns(&dry, s->node, &c, idx);
+    for (unsigned d = 0; d < depth; d++) to[d] = ash_ix_const(&dry.ixs, 0);
+    for (unsigned d = outer; d < updates->rank; d++) to[depth + d - outer] = idx[d];
+    ash_kern_eval(&dry, s->node->ins[2], idx);
+    ash_kern_store(&dry, s->node->out, to, 0);
+    bool linear = !ash_kern_lost(&dry);
+    for (size_t i = 0; i < dry.leaves.len && linear; i++)
+        linear = ash_ix_is_linear(&dry.ixs, dry.leaves.at[i].at, c.axis.sym);
+    ash_kern_free(&dry);
+    return linear;
+}
+
+static columns columns_of(ash_scattered *s) {
     ash_kern *k = s->k;
+    const unsigned outer = ash_graph__type(k->graph, s->node->ins[1])->rank - 1;
+    columns c = {.s = s, .first = ash_graph__type(k->graph, s->node->ins[2])->rank - 1};
+    while (c.first > outer && columns_merge(s, c.first - 1)) c.first--;
+    merge_columns(k, s->node, &c, s->idx);
+    return c;
+}
+
+static void emit_columns(ash_loops *l, void *arg) {
+    const columns *c = arg;
+    (void)l;
+    emit_updates(c->s, c->first);
+}
+
+/* The coordinates of a column are its own in the result, so that columns are independent: vectors of them,
+ * and chunks. */
+static ash_dim lower_columns(columns *merged, unsigned lanes) {
+    ash_kern *k = merged->s->k;
     ash_nest *n = &k->nest;
     const ash_costs *c = &k->low->target->costs;
-    const unsigned last = ash_graph__type(k->graph, s->node->ins[2])->rank - 1;
+    const ash_dim extent = merged->axis.extent;
     const unsigned wide = ASH_MIN((unsigned)c->scan_vectors * lanes, (unsigned)c->chunk_scatter_elements);
     ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
     ash_ref part = ash_nest_loop(n, begin, end, 1, 1), size = ash_nest_index(n, c->chunk_scatter_elements);
@@ -543,13 +537,11 @@ static ash_dim lower_columns(ash_scattered *s, ash_dim extent, unsigned lanes) {
                    .lanes = ash_kern_max(k, extent) >= wide ? wide : lanes,
                    .narrow = lanes,
                    .masked = ash_target__masks(k->low->target, 1)};
-    ash_axis axis = {.sym = ash_kern_sym(k, extent), .extent = extent};
-    s->idx[last] = ash_ix_sym(&k->ixs, axis.sym);
     ash_ref from = ash_nest_binary(n, ASH_OP_MUL, part, size);
     ash_ref to =
         ash_nest_binary(n, ASH_OP_MIN, ash_nest_binary(n, ASH_OP_ADD, from, size), ash_kern_dim(k, extent));
-    ash_loops__vector(&l, &axis, from, to, ash_dim_is_const(extent) && extent % l.lanes == 0,
-                      &(ash_loops_inner){.body = emit_columns, .arg = s});
+    ash_loops__vector(&l, &merged->axis, from, to, ash_dim_is_const(extent) && extent % l.lanes == 0,
+                      &(ash_loops_inner){.body = emit_columns, .arg = merged});
     ash_nest_end(n);
     return ash_kern_ceil_div(k, extent, c->chunk_scatter_elements);
 }
@@ -563,8 +555,8 @@ static ash_dim lower_scatter(ash_kern *k) {
     const unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(updates->dtype)));
     if (ash_type_max_count(k->graph->dims, updates) == 0) return 0;
     if (s.node->op == ASH_OP_SCATTER_ND && updates->rank >= indices->rank && lanes > 1) {
-        const ash_dim extent = updates->dims[updates->rank - 1];
-        if (ash_kern_max(k, extent) >= lanes) return lower_columns(&s, extent, lanes);
+        columns c = columns_of(&s);
+        if (ash_kern_max(k, c.axis.extent) >= lanes) return lower_columns(&c, lanes);
     }
     ash_nest *n = &k->nest;
     ash_ref begin = ash_kern_argument(k, ASH_NEST_BEGIN_ARG), end = ash_kern_argument(k, ASH_NEST_END_ARG);
@@ -610,14 +602,15 @@ static ash_dim lower_nonzero(ash_kern *k) {
 ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
     ash_diag *diag = k->low->diag;
     const bool gpu = k->low->target->kind == ASH_TARGET_GPU;
+    const unsigned vectors = (unsigned)k->low->target->costs.scan_vectors;
     ash_rows r;
     switch (ash_op_infos[k->graph->nodes.at[k->group->root].op].class) {
     case ASH_CLASS_ARGREDUCE:
         ash_rows__choose_threads(k);
-        *chunks = ash_rows__part(k) ? argreduce_parts(k) : run_rows(&r, k, argreduce_body);
+        *chunks = ash_rows__part(k) ? argreduce_parts(k) : ash_rows__each(&r, k, vectors, argreduce_body);
         break;
     case ASH_CLASS_SCAN:
-        *chunks = ash_gpu_has_cumsum(k) ? ash_gpu_lower_cumsum(k) : run_rows(&r, k, cumsum_body);
+        *chunks = ash_gpu_has_cumsum(k) ? ash_gpu_lower_cumsum(k) : ash_rows__each(&r, k, vectors, cumsum_body);
         break;
     case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;

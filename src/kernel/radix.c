@@ -306,7 +306,7 @@ ash_dim ash_topk__by_digits(ash_kern *k) {
     x.counts = ash_kern_scratch(k, ASH_I32, VALUES, &x.first_count);
     x.keys = ash_kern_scratch(k, ASH_U64, room, &x.first_key);
     if (is_wide(&x)) x.numbers = ash_kern_scratch(k, ASH_I32, room, &x.first_number);
-    ash_dim total = ash_rows_begin(&x.r, k, in->rank, 1, NULL);
+    ash_dim total = ash_rows_begin(&x.r, k, 1, NULL);
     if (ash_kern_lost(k)) return total;
     x.zero = ash_nest_index(n, 0);
     x.kept = ash_kern_dim(k, most);

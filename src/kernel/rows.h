@@ -6,21 +6,35 @@
 
 #include "kern.h"
 
+/* An axis of the positions that rows have, or several that are merged. */
+typedef struct ash_rows_axis {
+    ash_sym sym;
+    ash_dim extent;
+} ash_rows_axis;
+
 typedef struct ash_rows {
     ash_kern *k;
     const ash_node *node;
     unsigned rank, axis;      /* of the operand */
     ash_ix idx[ASH_MAX_RANK]; /* position in the operand; along the axis the symbol `step` */
     ash_sym step;
+    ash_rows_axis others[ASH_MAX_RANK]; /* all but the row's; the first n_before lie in front of it */
+    unsigned n_others, n_before;
     ash_dim count;    /* elements along the axis */
     unsigned threads; /* of a block that takes a row together; 0: a row is one thread's */
     ash_ref number;   /* of the row, or of the part of one among all: the chunk's */
     void (*body)(struct ash_rows *r);
 } ash_rows;
 
-/* Opens the loop over rows of the first operand: over its first `dims` dims without the axis, times
- * `parts`, whose number is put into *part. The caller closes it with one `end`. */
-ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, unsigned dims, ash_dim parts, ash_ref *part);
+/* Opens the loop over rows of the first operand, times `parts`, whose number is put into *part. The caller
+ * closes it with one `end`. */
+ash_dim ash_rows_begin(ash_rows *r, ash_kern *k, ash_dim parts, ash_ref *part);
+/* Runs `body` for all rows: for vectors of them that are neighbours, of up to so many registers, where
+ * there is an axis behind the row's, and else one by one. Returns the number of chunks. */
+typedef void (*ash_rows_body)(ash_rows *r);
+ash_dim ash_rows__each(ash_rows *r, ash_kern *k, unsigned vectors, ash_rows_body body);
+/* Whether the elements of a row lie side by side: behind its axis there are none but of one element. */
+bool ash_rows__is_innermost(const ash_rows *r);
 
 /* Whether a comes before b, by value alone. A NaN counts as larger than every number, or as `nan_first`
  * says as the one that is looked for. */

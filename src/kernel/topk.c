@@ -2,7 +2,7 @@
 /* The k best elements of each row, in order; of equals the first come first. One pass, with those that are
  * the best so far in scratch memory: a sorted list where they are few, a heap where they are many. An
  * element that is not among them costs one comparison, of a whole vector where the row's elements are
- * neighbours. */
+ * neighbours. Where rows are neighbours, a few best of a vector of them are found at once. */
 #include "heap.h"
 #include "kernel/gpu/places.h"
 #include "rows.h"
@@ -119,7 +119,7 @@ static ash_dim list_topk(ash_kern *k) {
     best_list l;
     l.values = ash_kern_scratch(k, ash_kern_dtype(in->dtype), ASH_MAX(most, 1), &l.first_value);
     l.places = ash_kern_scratch(k, ASH_I64, ASH_MAX(most, 1), &l.first_place);
-    ash_dim total = ash_rows_begin(&r, k, in->rank, 1, NULL);
+    ash_dim total = ash_rows_begin(&r, k, 1, NULL);
     if (ash_kern_lost(k)) return total;
     ash_ref zero = ash_nest_index(n, 0);
     /* so that what is read of an empty list is a number of this row */
@@ -133,7 +133,7 @@ static ash_dim list_topk(ash_kern *k) {
     l.count = ash_nest_cell(n, zero);
     ash_ref done = zero, count = ash_kern_dim(k, r.count);
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
-    if (r.axis + 1 == r.rank && lanes > 1) {
+    if (ash_rows__is_innermost(&r) && lanes > 1) {
         ash_ref step = ash_nest_index(n, lanes);
         done = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
         ash_ref from = ash_kern_loop(k, r.step, zero, done, lanes, 1);
@@ -157,6 +157,107 @@ static ash_dim list_topk(ash_kern *k) {
     ash_kern_forget(k, mark);
     ash_nest_end(n);
     return total;
+}
+
+/* --- few, of rows that are neighbours --------------------------------------------------------------- */
+
+/* The same for a vector of rows at once: a list is so many vectors, an element for each row, and what comes
+ * is compared with all of them. In lanes where it precedes one, that one and those behind it move on by a
+ * place. */
+enum {
+    MAX_ACROSS = 16,
+    LOOK_FIRST = 3 /* lists of so many vectors are left alone where no lane has one that belongs */
+};
+
+typedef struct best_vectors {
+    ash_ref values[MAX_ACROSS], places[MAX_ACROSS]; /* cells */
+    unsigned count;
+} best_vectors;
+
+/* The present element of each row, and its number. */
+static ash_ref next_across(ash_rows *r, ash_ref i, ash_ref *place) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    const bool small = ash_kern_max(k, r->count) <= INT32_MAX;
+    ash_kern_set_sym(k, r->step, i);
+    *place = ash_kern_splat(k, small ? ash_nest_cast(n, ASH_I32, i) : i);
+    return ash_kern_splat(k, ash_kern_eval(k, r->node->ins[0], r->idx));
+}
+
+/* Puts x into its place; a list that is not full has one more then. */
+static void insert_across(ash_rows *r, best_vectors *l, unsigned most, ash_ref x, ash_ref place) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    const bool largest = ash_node_int(r->node, ASH_ATTR_LARGEST), full = l->count == most;
+    ash_ref before[MAX_ACROSS], values[MAX_ACROSS], places[MAX_ACROSS];
+    for (unsigned j = 0; j < l->count; j++) {
+        values[j] = ash_nest_get(n, l->values[j]), places[j] = ash_nest_get(n, l->places[j]);
+        before[j] = ash_rows_precedes(k, largest, largest, x, values[j]);
+    }
+    const bool looks = full && most >= LOOK_FIRST;
+    if (looks) {
+        ash_ref some = before[most - 1];
+        if (k->lanes > 1) {
+            some = ash_nest_hreduce(n, ASH_OP_OR, ash_nest_cast(n, ASH_I32, some));
+            some = ash_nest_unary(n, ASH_OP_NOT,
+                                  ash_nest_binary(n, ASH_OP_EQ, some, ash_nest_int(n, ASH_I32, 0)));
+        }
+        ash_nest_if(n, some);
+    }
+    if (!full) {
+        const unsigned j = l->count++;
+        l->values[j] = ash_nest_cell(n, j ? ash_nest_select(n, before[j - 1], values[j - 1], x) : x);
+        l->places[j] = ash_nest_cell(n, j ? ash_nest_select(n, before[j - 1], places[j - 1], place) : place);
+    }
+    for (unsigned j = 0; j + !full < l->count; j++) {
+        ash_ref value = j ? ash_nest_select(n, before[j - 1], values[j - 1], x) : x;
+        ash_ref number = j ? ash_nest_select(n, before[j - 1], places[j - 1], place) : place;
+        ash_nest_set(n, l->values[j], ash_nest_select(n, before[j], value, values[j]));
+        ash_nest_set(n, l->places[j], ash_nest_select(n, before[j], number, places[j]));
+    }
+    if (looks) ash_nest_end(n);
+}
+
+static void topk_across(ash_rows *r) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    const unsigned most = (unsigned)ash_node_int(r->node, ASH_ATTR_K);
+    best_vectors l = {.count = 0};
+    ash_ref place;
+    const size_t mark = ash_kern_mark(k);
+    for (unsigned i = 0; i < most; i++) {
+        ash_ref x = next_across(r, ash_nest_index(n, i), &place);
+        insert_across(r, &l, most, x, place);
+        ash_kern_forget(k, mark);
+    }
+    ash_ref i = ash_kern_loop(k, r->step, ash_nest_index(n, most), ash_kern_dim(k, r->count), 1, 1);
+    ash_ref x = next_across(r, i, &place);
+    insert_across(r, &l, most, x, place);
+    ash_nest_end(n);
+    ash_kern_forget(k, mark);
+    ash_ix out[ASH_MAX_RANK];
+    memcpy(out, r->idx, sizeof out);
+    for (unsigned j = 0; j < most; j++) {
+        out[r->axis] = ash_ix_const(&k->ixs, j);
+        ash_kern_store(k, r->node->out, out, ash_nest_get(n, l.values[j]));
+        ash_kern_store(k, r->node->out + 1, out, ash_nest_cast(n, ASH_I64, ash_nest_get(n, l.places[j])));
+    }
+}
+
+/* Whether rows are neighbours, and a list of k vectors is worth it. */
+static bool goes_across(const ash_kern *k, const ash_node *node, ash_dim most) {
+    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
+    bool behind = false;
+    for (unsigned d = (unsigned)ash_node_int(node, ASH_ATTR_AXIS) + 1; d < in->rank; d++)
+        behind = behind || ash_kern_max(k, in->dims[d]) > 1;
+    return behind && k->low->target->kind == ASH_TARGET_CPU && most > 0 && most <= MAX_ACROSS &&
+           ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype))) > 1;
+}
+
+static ash_dim lower_across(ash_kern *k, int64_t most) {
+    ash_rows r;
+    const int64_t vectors = k->low->target->costs.scan_vectors / most;
+    return ash_rows__each(&r, k, (unsigned)ASH_MAX(vectors, 1), topk_across);
 }
 
 /* --- many ------------------------------------------------------------------------------------------- */
@@ -276,7 +377,7 @@ static ash_dim heap_topk(ash_kern *k) {
                   .largest = ash_node_int(node, ASH_ATTR_LARGEST),
                   .bare = has_ranks(k, dtype, elements)};
     ash_heap_init(&h, k, h.bare ? ASH_I64 : dtype, most, elements);
-    ash_dim total = ash_rows_begin(&r, k, in->rank, 1, NULL);
+    ash_dim total = ash_rows_begin(&r, k, 1, NULL);
     ash_ref zero = ash_nest_index(n, 0), one = ash_nest_index(n, 1);
     ash_ref count = ash_kern_dim(k, r.count), kept = ash_kern_dim(k, most);
     h.count = ash_nest_cell(n, kept);
@@ -289,7 +390,7 @@ static ash_dim heap_topk(ash_kern *k) {
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, zero, kept)); /* else there is no top */
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(dtype));
     ash_ref from = kept;
-    if (r.axis + 1 == r.rank && lanes > 1) {
+    if (ash_rows__is_innermost(&r) && lanes > 1) {
         ash_ref step = ash_nest_index(n, lanes), up = ash_nest_index(n, lanes - 1);
         ash_ref whole = ash_nest_binary(n, ASH_OP_MUL, ash_nest_idiv(n, count, step), step);
         ash_ref next = ash_nest_binary(
@@ -334,5 +435,6 @@ ash_dim ash_kern_lower_topk(ash_kern *k) {
     ash_dim most = ash_node_int(node, ASH_ATTR_K);
     if (ash_gpu_has_topk(k)) return ash_gpu_lower_topk(k);
     bool few = ash_dim_is_const(most) && most <= k->low->target->costs.list_elements;
+    if (few && goes_across(k, node, most)) return lower_across(k, most);
     return few ? list_topk(k) : goes_by_digits(k, node) ? ash_topk__by_digits(k) : heap_topk(k);
 }

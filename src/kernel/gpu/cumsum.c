@@ -59,12 +59,11 @@ static uint16_t sums_of(const cumsum *c, ash_kern *k, bool write) {
 /* Opens the loop over chunks, blocks of rows: those of a row are neighbours. */
 static ash_dim open_cumsum(cumsum *c, ash_kern *k, bool write, uint16_t *sums) {
     const ash_node *node = &k->graph->nodes.at[k->group->root];
-    const ash_type *in = ash_graph__type(k->graph, node->ins[0]);
     *c = (cumsum){.blocks = blocks_of(k)};
     c->dtype = ash_kern_dtype(ash_graph__type(k->graph, node->out)->dtype);
     c->parts = ash_kern_ceil_div(k, count_of(k), c->blocks.size[0]);
     *sums = sums_of(c, k, write);
-    ash_dim total = ash_rows_begin(&c->r, k, in->rank, c->parts, &c->part);
+    ash_dim total = ash_rows_begin(&c->r, k, c->parts, &c->part);
     c->first = times(k, c->part, c->blocks.size[0]);
     c->end = lesser(k, plus(k, c->first, c->blocks.size[0]), ash_kern_dim(k, count_of(k)));
     return total;

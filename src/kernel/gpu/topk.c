@@ -128,10 +128,9 @@ bool ash_gpu_lower_candidates(ash_kern *k, ash_dim *chunks) {
     topk t = topk_of(k);
     ash_nest *n = &k->nest;
     ash_ref tile;
-    const ash_type *in = ash_graph__type(k->graph, k->graph->nodes.at[k->group->root].ins[0]);
     const ash_gpu_list memory = ash_gpu_list_shared(k, MOST, t.pairs), to = candidates(&t, k, true);
     /* chunks are rows, and tiles within: their number is where the chunk's candidates go */
-    *chunks = ash_rows_begin(&t.r, k, in->rank, tiles_of(k), &tile);
+    *chunks = ash_rows_begin(&t.r, k, tiles_of(k), &tile);
     sort_elements(&t, &memory, MOST, times(k, tile, MOST));
     ash_gpu_list_copy(k, &to, times(k, t.r.number, t.best), &memory, t.best);
     ash_nest_end(n);
@@ -139,12 +138,12 @@ bool ash_gpu_lower_candidates(ash_kern *k, ash_dim *chunks) {
 }
 
 /* A chunk is a candidate. What has k before it already needs no more counts. */
-static ash_dim place_candidates(topk *t, ash_kern *k, unsigned rank) {
+static ash_dim place_candidates(topk *t, ash_kern *k) {
     ash_nest *n = &k->nest;
     const ash_gpu_list list = candidates(t, k, false);
     const ash_dim each = ash_kern_product(k, tiles_of(k), t->best);
     ash_ref own, kept = ash_kern_dim(k, t->kept);
-    const ash_dim chunks = ash_rows_begin(&t->r, k, rank, each, &own);
+    const ash_dim chunks = ash_rows_begin(&t->r, k, each, &own);
     const ash_gpu_entry entry = ash_gpu_entry_load(k, &list, t->r.number);
     ash_nest_if(n, ash_nest_unary(n, ASH_OP_NOT, ash_gpu_entry_is_none(k, entry)));
     ash_ref first = minus(k, t->r.number, own), before = ash_nest_cell(n, number(k, 0));
@@ -164,12 +163,12 @@ static ash_dim place_candidates(topk *t, ash_kern *k, unsigned rank) {
 }
 
 /* A chunk is a row, of a block. */
-static ash_dim sort_rows(topk *t, ash_kern *k, unsigned rank) {
+static ash_dim sort_rows(topk *t, ash_kern *k) {
     ash_nest *n = &k->nest;
     const int64_t size = ash_gpu_sort_size(longest(k));
     const ash_gpu_list memory = ash_gpu_list_shared(k, size, t->pairs);
     ash_ref thread = ash_kern_argument(k, ASH_NEST_THREAD);
-    const ash_dim rows = ash_rows_begin(&t->r, k, rank, 1, NULL);
+    const ash_dim rows = ash_rows_begin(&t->r, k, 1, NULL);
     sort_elements(t, &memory, size, number(k, 0));
     ash_ref j = ash_nest_loop(n, thread, ash_kern_dim(k, t->kept), n->threads, 1);
     store_best(t, element_of(t, ash_gpu_entry_load(k, &memory, j)), j);
@@ -181,6 +180,5 @@ static ash_dim sort_rows(topk *t, ash_kern *k, unsigned rank) {
 
 ash_dim ash_gpu_lower_topk(ash_kern *k) {
     topk t = topk_of(k);
-    const unsigned rank = ash_graph__type(k->graph, k->graph->nodes.at[k->group->root].ins[0])->rank;
-    return longest(k) <= MOST ? sort_rows(&t, k, rank) : place_candidates(&t, k, rank);
+    return longest(k) <= MOST ? sort_rows(&t, k) : place_candidates(&t, k);
 }
