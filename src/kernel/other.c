@@ -610,7 +610,8 @@ ash_status ash_kern_lower_other(ash_kern *k, ash_dim *chunks) {
         *chunks = ash_rows__part(k) ? argreduce_parts(k) : ash_rows__each(&r, k, vectors, argreduce_body);
         break;
     case ASH_CLASS_SCAN:
-        *chunks = ash_gpu_has_cumsum(k) ? ash_gpu_lower_cumsum(k) : ash_rows__each(&r, k, vectors, cumsum_body);
+        *chunks =
+            ash_gpu_has_cumsum(k) ? ash_gpu_lower_cumsum(k) : ash_rows__each(&r, k, vectors, cumsum_body);
         break;
     case ASH_CLASS_TOPK: *chunks = ash_kern_lower_topk(k); break;
     case ASH_CLASS_SCATTER: *chunks = lower_scatter(k); break;

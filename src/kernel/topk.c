@@ -207,7 +207,8 @@ static void insert_across(ash_rows *r, best_vectors *l, unsigned most, ash_ref x
     if (!full) {
         const unsigned j = l->count++;
         l->values[j] = ash_nest_cell(n, j ? ash_nest_select(n, before[j - 1], values[j - 1], x) : x);
-        l->places[j] = ash_nest_cell(n, j ? ash_nest_select(n, before[j - 1], places[j - 1], place) : place);
+        l->places[j] =
+            ash_nest_cell(n, j ? ash_nest_select(n, before[j - 1], places[j - 1], place) : place);
     }
     for (unsigned j = 0; j + !full < l->count; j++) {
         ash_ref value = j ? ash_nest_select(n, before[j - 1], values[j - 1], x) : x;

@@ -22,7 +22,7 @@ typedef struct bin_set {
     ash_dim most[2];     /* which they never exceed */
 } bin_set;
 
-/* What is visited in an iteration: number at[axis] along each axis, i64 [regions, rows, columns]; a result
+/* What is visited in an iteration: number at[axis] along each axis, i64 [regions, 1, columns]; a result
  * [regions, rows, columns, channels], which counts where `active` is true. */
 typedef ash_value visit_fn(const bin_set *b, const void *how, const ash_value *at, ash_value active);
 
@@ -58,38 +58,48 @@ static bool open_bins(bin_set *b, ash_import *im, ash_value x, ash_value images,
     return ash_import__ok(im);
 }
 
-/* [regions, rows, columns, channels] is the result. */
+/* [regions, rows, columns, channels and what fills a row] is the result. */
 static void close_bins(const bin_set *b, ash_value x) {
     static const int64_t channels_second[] = {0, 3, 1, 2};
+    x = ash_slice_axis(b->s.graph, x, 3, 0, b->s.c);
     if (ash_import__ok(b->s.im)) ash_import__out(b->s.im, 0, ash_transpose(b->s.graph, x, channels_second));
 }
 
-/* `init`, [regions, rows, columns], combined with what is visited. */
+/* `init`, [regions, rows, columns], combined with what is visited, row by row of a bin. */
 static ash_value visit(const bin_set *b, ash_op combine, ash_value init, visit_fn *fn, const void *how) {
     ash_graph *g = b->s.graph;
-    const ash_value ny = per_bin(b, b->counts[0], 0), nx = per_bin(b, b->counts[1], 1);
-    const ash_dim all[] = {b->dims[0], b->dims[1], b->dims[2], b->s.c};
-    ash_value total = ash_build__reduce(g, ASH_OP_REDUCE_MAX, ash_mul(g, ny, nx), 7, false), arguments[2],
-              next, outs[2];
-    init = ash_broadcast_to(g, ash_build__insert_axis(g, init, 3), all, 4);
+    enum { RESULT, ROW, COLUMN, CARRIED };
+    const ash_value ny = per_bin(b, b->counts[0], 0), nx = per_bin(b, b->counts[1], 1),
+                    none = ash_build__fill(g, ASH_I64, 0, (const ash_dim[]){b->dims[0], 1, b->dims[2]}, 3);
+    const ash_dim all[] = {b->dims[0], b->dims[1], b->dims[2], b->s.row};
+    ash_value total = ash_build__reduce(g, ASH_OP_REDUCE_MAX, ash_mul(g, ny, nx), 7, false);
+    ash_value arguments[1 + CARRIED], next[CARRIED], outs[1 + CARRIED];
+    const ash_value inits[] = {
+        [RESULT] = ash_broadcast_to(g, ash_build__insert_axis(g, init, 3), all, 4),
+        [ROW] = none,
+        [COLUMN] = none,
+    };
     ash_loop loop = {.trips = ash_graph_dim_mul(g, b->most[0], b->most[1]),
-                     .carried = 1,
+                     .carried = CARRIED,
                      .go = ash_lt(g, whole(b, 0), total),
-                     .init = &init,
+                     .init = inits,
                      .arguments = arguments,
-                     .next = &next};
+                     .next = next};
     if (!ash_import__ok(b->s.im) || !ash_build__begin_loop(g, &loop)) return ASH_NO_VALUE;
-    const ash_value t = arguments[ASH_LOOP_ITERATION], row = ash_div(g, t, nx);
-    const ash_value at[] = {row, ash_sub(g, t, ash_mul(g, row, nx))};
-    const ash_value active = ash_and(g, ash_lt(g, whole(b, 0), nx), ash_lt(g, row, ny));
+    const ash_value *carried = &arguments[ASH_LOOP_CARRIED], *at = &carried[ROW];
+    const ash_value active = ash_and(g, ash_lt(g, whole(b, 0), nx), ash_lt(g, at[0], ny));
     ash_value x = fn(b, how, at, active);
-    const ash_value none =
+    const ash_value nothing =
         ash_scalar(g, b->s.dtype, combine == ASH_OP_MAX ? ash_build__lowest(b->s.dtype) : 0);
-    x = ash_select(g, ash_build__insert_axis(g, active, 3), x, none);
-    next = ash_build__binary(g, combine, arguments[ASH_LOOP_CARRIED], x);
-    loop.next_go = ash_lt(g, ash_add(g, t, whole(b, 1)), total);
+    x = ash_select(g, ash_build__insert_axis(g, active, 3), x, nothing);
+    next[RESULT] = ash_build__binary(g, combine, carried[RESULT], x);
+    const ash_value column = ash_build__with(g, ASH_OP_ADD, at[1], 1), more = ash_lt(g, column, nx);
+    next[ROW] = ash_select(g, more, at[0], ash_build__with(g, ASH_OP_ADD, at[0], 1));
+    next[COLUMN] = ash_select(g, more, column, whole(b, 0));
+    const ash_value done = ash_build__with(g, ASH_OP_ADD, arguments[ASH_LOOP_ITERATION], 1);
+    loop.next_go = ash_lt(g, done, total);
     if (ash_build__end_loop(g, &loop, outs) != ASH_OK) return ASH_NO_VALUE;
-    return outs[1];
+    return outs[1 + RESULT];
 }
 
 /* --- RoiAlign: as many samples as the model says ---------------------------------------------------- */
@@ -160,6 +170,7 @@ static void align_fixed(ash_import *im, const align *a, ash_value x, ash_value r
     out = ash_sample__weigh(&s, out, ash_cast(g, alive, s.dtype));
     out = a->max ? ash_build__reduce(g, ASH_OP_REDUCE_MAX, out, 1u << 0, false)
                  : ash_build__mean(g, out, 1u << 0, false);
+    out = ash_slice_axis(g, out, 1, 0, s.c);
     const ash_dim apart[] = {regions, a->rows * a->columns, s.c},
                   result[] = {regions, s.c, a->rows, a->columns};
     out = ash_build__swap(g, ash_reshape(g, out, apart, 3), 1, 2);

@@ -123,7 +123,8 @@ static ash_value find_difference(ash_import *im, const classes *c, ash_value num
     other = ash_and(g, other, ash_build__insert_axis(g, alike, 1));
     other = ash_build__reduce(g, ASH_OP_REDUCE_MAX, other, 1u << 0, false);
     const ash_dim look = ash_import__type(im, other).dims[0];
-    ash_value at = ash_add(g, numbers_below(im, look), ash_build__with(g, ASH_OP_MUL, number, (double)look));
+    ash_value at =
+        ash_add(g, numbers_below(im, look), ash_build__with(g, ASH_OP_MUL, number, (double)look));
     at = ash_select(g, other, at, ash_build__dim(g, c->columns));
     return ash_build__reduce(g, ASH_OP_REDUCE_MIN, at, 1u << 0, false);
 }

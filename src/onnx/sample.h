@@ -11,17 +11,17 @@ enum { ASH_SAMPLE_SPACE = 3 }; /* most spatial dims */
  * for each of the n. A position is a floating point number [n, points] for each spatial dim, outermost
  * first.
  *
- * With a `base`, each point is in an image of its own: `flat` is then [n positions, c], and the base, of
+ * With a `base`, each point is in an image of its own: `flat` is then [n positions, row], and the base, of
  * i64 and in the dims of the positions, has the number of the row where the point's image begins. Results
- * are [points..., c]: neighbouring channels are neighbours in memory, and no image is read but at its
- * points. */
+ * are [points..., row]: neighbouring channels are neighbours in memory, and no image is read but at its
+ * points. A row has the c channels, and behind them zeros. */
 typedef struct ash_sampler {
     ash_import *im;
     ash_graph *graph;     /* the import's */
     ash_value flat, base; /* base: ASH_NO_VALUE where all images are read at as many points */
     ash_dtype dtype;
     unsigned rank; /* spatial dims */
-    ash_dim n, c, space[ASH_SAMPLE_SPACE], points;
+    ash_dim n, c, space[ASH_SAMPLE_SPACE], points, row;
     char padding; /* 'z'eros, 'b'order, 'r'eflection */
     bool align_corners;
 } ash_sampler;
@@ -32,7 +32,7 @@ bool ash_sample__open(ash_import *im, ash_value image, ash_sampler *out);
 ash_value ash_sample__extent(const ash_sampler *s, unsigned axis);
 /* Makes the images rows of channels, with the number of an image, i64, for each point. */
 void ash_sample__by_rows(ash_sampler *s, ash_value image_numbers);
-/* The image at whole positions, [n, c, points], or [points..., c]; what lies outside follows the
+/* The image at whole positions, [n, c, points], or [points..., row]; what lies outside follows the
  * padding. */
 ash_value ash_sample__pixel(const ash_sampler *s, const ash_value *at);
 /* The taps around each position, 2 (linear) or 4 (cubic) along each dim, each times its weight: their sum,
