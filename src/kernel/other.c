@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of their own: argument of an extremum, cumulative sum, scatter, numbers of true elements.
  *
- * The first two, and the top k (topk.c), work on rows, the first one on a GPU by blocks of threads. Updates
- * of one element of a scatter have an order, so a chunk makes all updates: of some columns, where updates
- * are rows, and else it is the only one. Its operand is in its place already. Nonzero is one chunk, where
- * each place depends on all elements before. */
+ * The first two, and the top k (topk.c), work on rows (rows.c), the first one on a GPU by blocks of
+ * threads. Updates of one element of a scatter have an order, so a chunk makes all updates: of some columns,
+ * where updates are rows, and else it is the only one. Its operand is in its place already. Nonzero is one
+ * chunk, where each place depends on all elements before. */
 #include "kernel/gpu/places.h"
 #include "loops.h"
 #include "rows.h"

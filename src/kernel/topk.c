@@ -166,6 +166,7 @@ static ash_dim list_topk(ash_kern *k) {
  * place. */
 enum {
     MAX_ACROSS = 16,
+    AT_ONCE = 4,   /* elements that one list takes of which only the best can belong */
     LOOK_FIRST = 3 /* lists of so many vectors are left alone where no lane has one that belongs */
 };
 
@@ -219,6 +220,24 @@ static void insert_across(ash_rows *r, best_vectors *l, unsigned most, ash_ref x
     if (looks) ash_nest_end(n);
 }
 
+/* The best of each of the next few elements, and its number: none of them waits for the list. */
+static ash_ref best_of_next(ash_rows *r, ash_ref first, unsigned count, ash_ref *place) {
+    ash_kern *k = r->k;
+    ash_nest *n = &k->nest;
+    const bool largest = ash_node_int(r->node, ASH_ATTR_LARGEST);
+    ash_ref best = ASH_NO_REF, at;
+    for (unsigned i = 0; i < count; i++) {
+        const size_t mark = ash_kern_mark(k);
+        ash_ref next = i ? ash_nest_binary(n, ASH_OP_ADD, first, ash_nest_index(n, i)) : first;
+        ash_ref x = next_across(r, next, &at);
+        ash_ref before = i ? ash_rows_precedes(k, largest, largest, x, best) : ASH_NO_REF;
+        best = i ? ash_nest_select(n, before, x, best) : x;
+        *place = i ? ash_nest_select(n, before, at, *place) : at;
+        ash_kern_forget(k, mark);
+    }
+    return best;
+}
+
 static void topk_across(ash_rows *r) {
     ash_kern *k = r->k;
     ash_nest *n = &k->nest;
@@ -231,7 +250,19 @@ static void topk_across(ash_rows *r) {
         insert_across(r, &l, most, x, place);
         ash_kern_forget(k, mark);
     }
-    ash_ref i = ash_kern_loop(k, r->step, ash_nest_index(n, most), ash_kern_dim(k, r->count), 1, 1);
+    ash_ref from = ash_nest_index(n, most), count = ash_kern_dim(k, r->count);
+    if (most == 1) {
+        ash_ref step = ash_nest_index(n, AT_ONCE), one = from;
+        ash_ref whole = ash_nest_idiv(n, ash_nest_binary(n, ASH_OP_SUB, count, one), step);
+        whole = ash_nest_binary(n, ASH_OP_ADD, one, ash_nest_binary(n, ASH_OP_MUL, whole, step));
+        ash_ref i = ash_kern_loop(k, r->step, one, whole, AT_ONCE, 1);
+        ash_ref x = best_of_next(r, i, AT_ONCE, &place);
+        insert_across(r, &l, most, x, place);
+        ash_nest_end(n);
+        ash_kern_forget(k, mark);
+        from = whole;
+    }
+    ash_ref i = ash_kern_loop(k, r->step, from, count, 1, 1);
     ash_ref x = next_across(r, i, &place);
     insert_across(r, &l, most, x, place);
     ash_nest_end(n);

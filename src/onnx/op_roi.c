@@ -54,7 +54,8 @@ static bool open_bins(bin_set *b, ash_import *im, ash_value x, ash_value images,
     b->dims[0] = ash_import__type(im, images).dims[0], b->dims[1] = rows, b->dims[2] = columns;
     const ash_dim one[] = {b->dims[0], 1, 1};
     images = ash_reshape(g, ash_cast(g, images, ASH_I64), one, 3);
-    ash_sample__by_rows(&b->s, ash_broadcast_to(g, images, b->dims, 3));
+    /* what is written under a mask and read again in the next step has not arrived then */
+    ash_sample__by_rows(&b->s, ash_broadcast_to(g, images, b->dims, 3), 2);
     return ash_import__ok(im);
 }
 
@@ -164,7 +165,8 @@ static void align_fixed(ash_import *im, const align *a, ash_value x, ash_value r
     ash_value at[] = {roi_grid(g, py, all, 0), roi_grid(g, px, all, 1), ASH_NO_VALUE};
     at[2] = ash_broadcast_to(g, ash_reshape(g, ash_cast(g, images, ASH_I64), image, 3), all, 5);
     for (unsigned i = 0; i < ASH_COUNT(at); i++) at[i] = ash_reshape(g, at[i], list, 2);
-    ash_sample__by_rows(&s, at[2]);
+    enum { FILLED = 5 /* channels: fewer are more arithmetic than a mask is */ };
+    ash_sample__by_rows(&s, at[2], FILLED);
     for (unsigned i = 0; i < 2; i++) at[i] = roi_clamp(&s, at[i], i, &alive);
     ash_value out = ash_sample__interpolate(&s, at, 2, a->max ? ASH_OP_MAX : ASH_OP_ADD);
     out = ash_sample__weigh(&s, out, ash_cast(g, alive, s.dtype));

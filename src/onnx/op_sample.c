@@ -22,20 +22,18 @@ bool ash_sample__open(ash_import *im, ash_value image, ash_sampler *out) {
     return ash_import__ok(im);
 }
 
-/* Of few channels a row is a vector without a mask: what is read and written under one right behind another
- * waits for it. */
-static ash_dim row_of(ash_dim channels) {
+static ash_dim row_of(ash_dim channels, int64_t least) {
     enum { LEAST = 4, MOST = 16 }; /* lanes */
     ash_dim row = LEAST;
-    if (!ash_dim_is_const(channels) || channels <= 1 || channels > MOST) return channels;
+    if (!ash_dim_is_const(channels) || channels < least || channels > MOST) return channels;
     while (row < channels) row *= 2;
     return row;
 }
 
-void ash_sample__by_rows(ash_sampler *s, ash_value image_numbers) {
+void ash_sample__by_rows(ash_sampler *s, ash_value image_numbers, int64_t least) {
     static const int64_t last[] = {0, 2, 1};
     ash_type flat = ash_import__type(s->im, s->flat);
-    s->row = row_of(s->c);
+    s->row = row_of(s->c, least);
     const ash_dim rows[] = {ash_graph_dim_mul(s->graph, s->n, flat.dims[2]), s->row}, none[] = {0, 0, 0},
                   behind[] = {0, 0, ash_graph_dim_sub(s->graph, s->row, s->c)};
     s->flat = ash_transpose(s->graph, s->flat, last);

@@ -30,8 +30,9 @@ typedef struct ash_sampler {
 bool ash_sample__open(ash_import *im, ash_value image, ash_sampler *out);
 /* An extent as a number of the image's dtype. */
 ash_value ash_sample__extent(const ash_sampler *s, unsigned axis);
-/* Makes the images rows of channels, with the number of an image, i64, for each point. */
-void ash_sample__by_rows(ash_sampler *s, ash_value image_numbers);
+/* Makes the images rows of channels, with the number of an image, i64, for each point. Few channels, from
+ * `least` on, are filled up with zeros, so that a row is a vector without a mask. */
+void ash_sample__by_rows(ash_sampler *s, ash_value image_numbers, int64_t least);
 /* The image at whole positions, [n, c, points], or [points..., row]; what lies outside follows the
  * padding. */
 ash_value ash_sample__pixel(const ash_sampler *s, const ash_value *at);
