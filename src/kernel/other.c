@@ -2,7 +2,7 @@
 /* Kernels of their own: argument of an extremum, cumulative sum, scatter, numbers of true elements.
  *
  * The first two, and the top k (topk.c), work on rows (rows.c), the first one on a GPU by blocks of
- * threads. Updates of one element of a scatter have an order, so a chunk makes all updates: of some columns,
+ * threads. Updates of one element of a scatter have an order, so a chunk makes all updates: of columns,
  * where updates are rows, and else it is the only one. Its operand is in its place already. Nonzero is one
  * chunk, where each place depends on all elements before. */
 #include "kernel/gpu/places.h"
