@@ -163,7 +163,9 @@ void ash_loops__choose_kept(ash_loops *l) {
     l->n_gathered = l->short_sums && is_read_again(l);
     for (unsigned i = 0; i < l->n_inner; i++) count = ash_kern_product(k, count, l->inner[i].extent);
     if (l->short_sums) count = ash_kern_larger(k, count, l->narrow * ash_loops__short(l));
-    l->kept_whole = l->n_inner == 1 && l->vector_inner && !l->short_sums && ash_dim_is_const(count);
+    /* one lane that is left is read alone, and would wait for a whole vector */
+    l->kept_whole = l->n_inner == 1 && l->vector_inner && !l->short_sums && ash_dim_is_const(count) &&
+                    count % l->narrow != 1;
     if (l->kept_whole) count = (ash_dim)ash_align_up((uint64_t)count, (uint64_t)l->narrow);
     int64_t bytes, all = 0, most = ash_kern_max(k, count);
     for (unsigned i = 0; i < l->n_kept; i++)

@@ -56,6 +56,12 @@ static float rounded(float x) {
     return (x + 0x1.8p23f) - 0x1.8p23f;
 }
 
+/* Of any number; what is far from all bytes stays so. */
+static int32_t integer_of(float whole) {
+    const float low = whole > -MOST ? whole : -MOST;
+    return (int32_t)(low < MOST ? low : MOST);
+}
+
 static int32_t clamp_to(float x, int32_t zero, int32_t low, int32_t high) {
     const int32_t y = (int32_t)rounded(x) + zero;
     return ASH_MAX(low, ASH_MIN(high, y));
@@ -184,7 +190,7 @@ static bool take_row(proving *p, const float *x, uint8_t *want, bool *close, boo
     unsigned large = 0, near_tie = 0;
     for (unsigned b = 0; b < ALL; b++) {
         const float whole = rounded(x[b]);
-        const int32_t n = (int32_t)whole + zero, y = ASH_MAX(low, ASH_MIN(high, n));
+        const int32_t n = integer_of(whole) + zero, y = ASH_MAX(low, ASH_MIN(high, n));
         least = ASH_MIN(least, y), most = ASH_MAX(most, y);
         want[b] = (uint8_t)(y - low);
         close[b] = (fabsf(x[b] - whole) > 0.5f - NEAR) & (n > low - 2) & (n < high + 2);
@@ -268,7 +274,7 @@ static bool is_far_row(const proving *p, const ash_quanta_form *f, const float *
         for (unsigned b = 0; b < ALL; b++) x[b] = d[b] * f->p[0] + f->p[1];
     for (unsigned b = 0; b < ALL; b++) {
         const float whole = rounded(x[b]);
-        const int32_t y = (int32_t)whole + zero;
+        const int32_t y = integer_of(whole) + zero;
         differs |= (unsigned)(ASH_MAX(low, ASH_MIN(high, y)) != want[b]);
         differs |= (unsigned)!(fabsf(x[b]) < ROUGH) | (unsigned)(fabsf(x[b] - whole) > 0.5f - NEAR);
     }
@@ -403,7 +409,7 @@ static void leave_out_bounds(const proving *p, ash_quanta_form *f) {
     bool below = !corners, above = !corners;
     for (unsigned k = 0; k < 4 && corners; k++) {
         const float x = x_of(p, f, k & 1 ? ALL - 1 : 0, k & 2 ? seconds(p) - 1 : 0);
-        const int32_t y = (int32_t)rounded(x) + f->zero;
+        const int32_t y = integer_of(rounded(x)) + f->zero;
         below |= y<f->low, above |= y> f->high;
     }
     if (!below) f->low = least;
@@ -473,7 +479,8 @@ static bool is_staircase(const ash_quanta *q, ash_quanta_form *form) {
                               .zero = q->zero,
                               .low = q->to == ASH_U8 ? 0 : -128};
     form->high = form->low + 255;
-    return form->p[1] > 0; /* of infinity it would be a NaN, and c is a power of two */
+    /* of infinity nothing would be a NaN, and c a power of two; numbers below are nothing to kernels */
+    return form->p[1] >= FLT_MIN;
 }
 
 static const int64_t INFINITE = 0x7f800000; /* its place */

@@ -300,7 +300,7 @@ static ash_ref write_x(const rewriting *w, const requantize *r, const found *f) 
         x = ash_nest_binary(to, ASH_OP_SUB, real(w, f->bytes[0]), number(w, (double)p[0], w->lanes));
         return ash_nest_fma(to, x, line_of(w, f->bytes[1], p + 1), number(w, (double)p[3], w->lanes));
     case ASH_QUANTA_DIVIDEND:
-        x = w->map[f->dividend];
+        x = inst_of(r->nest, f->dividend)->dtype == ASH_F32 ? w->map[f->dividend] : real(w, f->dividend);
         if (ash_nest_at(to, x)->lanes != w->lanes) x = ash_nest_splat(to, x, w->lanes);
         return ash_nest_fma(to, x, number(w, (double)p[0], w->lanes), number(w, (double)p[1], w->lanes));
     case ASH_QUANTA_QUOTIENT:
