@@ -284,7 +284,9 @@ ash_dim ash_loops__emit_turned(ash_loops *l) {
                       .last = ash_nest_binary(n, ASH_OP_SUB, v_end, ash_nest_index(n, 1))};
     ash_ref limit = ash_kern_dim(k, other->extent),
             next = ash_nest_binary(n, ASH_OP_ADD, from, ash_nest_index(n, rows));
-    const bool some = ash_kern_max(k, other->extent) >= rows; /* blocks are whole */
+    /* some blocks are whole; of a variable's, squares are a loop anyway */
+    const bool some =
+        ash_kern_max(k, other->extent) >= rows && (ash_dim_is_const(other->extent) || !l->turn_parts);
     if (!whole && some) ash_nest_if(n, ash_nest_binary(n, ASH_OP_LE, next, limit));
     if (some)
         ash_loops__vector(l, v, zero, v_end, v_whole, &(ash_loops_inner){.body = block_body, .arg = &b});
