@@ -298,7 +298,8 @@ static void argreduce_body(ash_rows *r) {
     unsigned lanes = ash_target_lanes(k->low->target, ash_dtype_size(ash_kern_dtype(in->dtype)));
     /* comparisons of floats are long; of integers they are worth it where they are few */
     const bool soon = lanes >= WIDE || (lanes > 2 && ash_dtype_is_float(in->dtype));
-    while (soon && ash_dim_is_const(r->count) && r->count < lanes && lanes > FEW) lanes /= 2;
+    const unsigned fewest = ash_dtype_is_float(in->dtype) ? FEW : WIDE;
+    while (soon && ash_dim_is_const(r->count) && r->count < lanes && lanes > fewest) lanes /= 2;
     const int64_t least = (soon ? 1 : k->low->target->costs.search_vectors) * lanes;
     const bool open = !ash_dim_is_const(r->count);
     bool opened = false;
