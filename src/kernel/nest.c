@@ -315,7 +315,7 @@ static ash_ref simplify_index(ash_nest *n, ash_op op, ash_ref a, int64_t y) {
 }
 
 static ash_ref fold_i64(ash_nest *n, ash_op op, ash_ref a, ash_ref b) {
-    int64_t x, y, out;
+    int64_t x = 0, y = 0, out;
     bool left = constant(n, a, ASH_I64, &x), right = constant(n, b, ASH_I64, &y);
     if (left && right) {
         if (fold_index(op, x, y, &out)) return constant_like(n, a, ASH_I64, out);

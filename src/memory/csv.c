@@ -166,7 +166,7 @@ static ash_status read_kind(const csv_reader *r, ash_memory_kind *out) {
 }
 
 static ash_status read_root(const csv_reader *r, ash_memory_buffer *b) {
-    uint64_t root;
+    uint64_t root = 0;
     ASH_TRY(read_size(r, ROOT, &root));
     if (root >= ASH_MEMORY_NONE)
         return BAD(r, "line %llu: root %llu", (unsigned long long)r->line, (unsigned long long)root);
