@@ -712,8 +712,8 @@ void ash_conv__emit(ash_conv *c, ash_dim *chunks) {
         ash_tile_choose(k->low->target, &extents, ash_conv__inner_steps(c), most_rows, c->math);
     /* in plain results higher tiles of fewer vectors, which are turned */
     ash_tile_extents fewer = extents;
-    while (!c->y_block && ash_tile_is_low(shape.rows, c->lanes) && shape.rows < extents.rows &&
-           shape.vectors > 1) {
+    while (!c->y_block && !c->across && ash_tile_is_low(shape.rows, c->lanes) &&
+           shape.rows < extents.rows && shape.vectors > 1) {
         fewer.blocks = shape.vectors - 1;
         shape = ash_tile_choose(k->low->target, &fewer, ash_conv__inner_steps(c), most_rows, c->math);
     }

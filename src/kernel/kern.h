@@ -88,7 +88,7 @@ typedef struct ash_kern_use {
 /* A square block of elements, as many rows as a vector has lanes: it is loaded in vectors along another
  * symbol than the vector symbol, and transposed in registers. At the ends of either axis less of it is
  * there. */
-enum { ASH_MAX_TURNED = 16, ASH_MAX_TURNED_LOADS = 4 };
+enum { ASH_LEAST_TURNED = 4, ASH_MAX_TURNED = 16, ASH_MAX_TURNED_LOADS = 4 }; /* lanes; loads of a square */
 typedef struct ash_kern_turn {
     ash_sym along; /* the other symbol */
     ash_ref base;  /* its value in row 0, a multiple of the lanes */

@@ -70,7 +70,7 @@ static void masked_rest(ash_loops *l, const ash_axis *a, ash_ref from, ash_ref t
     k->lanes = l->narrow;
     const bool halves = halves_pay(l);
     ash_nest_if(n, ash_nest_binary(n, ASH_OP_LT, from, to));
-    while (l->turn >= 0 && left && left <= k->lanes / 2 && k->lanes > 4)
+    while (l->turn >= 0 && left && left <= k->lanes / 2 && k->lanes > ASH_LEAST_TURNED)
         k->lanes /= 2; /* a smaller square */
     if (halves && left && left <= k->lanes / 2) k->lanes /= 2;
     if (halves && !left) {

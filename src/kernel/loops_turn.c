@@ -157,13 +157,12 @@ static bool has_masks(const ash_kern *dry) {
 void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial) {
     enum {
         LEAST = 16, /* of an axis that is worth squares of 32 */
-        FEWEST = 4, /* lanes of a square */
         NEAR = 6    /* of fewer elements apart, loads and shuffles are quicker (table.c) */
     };
     const ash_target *target = dry->low->target;
     const bool gpu = target->kind == ASH_TARGET_GPU;
     const unsigned full = ASH_MIN(l->narrow, (unsigned)ASH_MAX_TURNED);
-    const unsigned fewest = gpu ? full : ASH_MAX(full / 2, (unsigned)FEWEST);
+    const unsigned fewest = gpu ? full : ASH_MAX(full / 2, (unsigned)ASH_LEAST_TURNED);
     if (l->vector_inner || l->anchor || trial->n_inner || full < 2 || (full & (full - 1)) ||
         ash_loops__work(dry) > target->costs.turn_body)
         return;
@@ -175,7 +174,7 @@ void ash_loops__choose_turn(ash_loops *l, ash_kern *dry, const ash_loops *trial)
         if (l->turn < 0) continue;
         const int64_t shorter = ASH_MIN(extent, ash_kern_max(dry, trial->outer[l->turn].extent));
         l->narrow = lanes;
-        while (parts && l->narrow > FEWEST && l->narrow / 2 >= shorter) l->narrow /= 2;
+        while (parts && l->narrow > ASH_LEAST_TURNED && l->narrow / 2 >= shorter) l->narrow /= 2;
         l->turn_parts = parts;
         l->masked |= parts;
     }
